@@ -52,6 +52,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
                 permits=settings.permits,
                 webui_url=settings.webui_url,
                 version=settings.version,
+                pooled=settings.has_user_pool,
             ),
         ],
         middleware=[

@@ -142,7 +142,7 @@ def _result(status: int) -> Result:
 
 def _caller(scope: Scope) -> Caller:
     rights = scope.get("state", {}).get("rights")
-    return NOBODY if rights is None else rights.caller
+    return NOBODY if rights is None else rights().caller
 
 
 def _relayed(scope: Scope) -> str:

@@ -66,17 +66,20 @@ class Authenticate:
         try:
             caller = await self._identify(scope)
         except Refusal as refusal:
-            rights.put(scope, _rights(_Kept(self._document()), NOBODY))
+            self._put(scope, NOBODY)
             await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, told)
             return
         if caller is ANYBODY:
-            rights.put(scope, self._open)
+            rights.put(scope, lambda: self._open)
             await self._app(scope, receive, send)
             return
-        rights.put(scope, _rights(_Kept(self._document()), caller))
+        self._put(scope, caller)
         standing = Standing(lambda: self._stands(caller), told)
         if not await standing.run(self._app(scope, receive, standing.send)):
             await error_answer(ENDED, scope["path"])(scope, receive, told)
+
+    def _put(self, scope: Scope, caller: Caller) -> None:
+        rights.put(scope, lambda: rights_by(self._document(), caller))
 
     def _telling(self, scope: Scope, send: Send) -> Send:
         """Say with each 401 how a name may be proved (RFC 9110, section 11.6.1)."""
@@ -103,6 +106,11 @@ class _Kept:
 
     def __hash__(self) -> int:
         return id(self.document)
+
+
+def rights_by(document: AccessDocument, caller: Caller) -> Rights:
+    """What a caller may do by a document; what was worked out lately is remembered."""
+    return _rights(_Kept(document), caller)
 
 
 @lru_cache(1024)

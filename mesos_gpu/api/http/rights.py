@@ -21,6 +21,7 @@ from mesos_gpu.model.access.caller import Caller
 
 Handler = Callable[[Request], Awaitable[Response]]
 H = TypeVar("H")
+H_co = TypeVar("H_co", covariant=True)
 _STATE: Final = "rights"
 
 
@@ -42,11 +43,11 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled(Generic[H]):
+class Ruled(Generic[H_co]):
     """A handler and its rule."""
 
     rule: Rule
-    handler: H
+    handler: H_co
 
 
 def free(handler: H) -> Ruled[H]:
@@ -71,8 +72,8 @@ def judged(right: Right, handler: H) -> Ruled[H]:
 
 
 def rights_of(request: HTTPConnection) -> Rights:
-    """What the caller of a request may do."""
-    rights = request.scope["state"][_STATE]
+    """What the caller of a request may do now: a request may last, and the document change meanwhile."""
+    rights = request.scope["state"][_STATE]()
     assert isinstance(rights, Rights)
     return rights
 
@@ -82,9 +83,9 @@ def caller_of(request: HTTPConnection) -> Caller:
     return rights_of(request).caller
 
 
-def put(scope: Scope, rights: Rights) -> None:
-    """Say what the caller of a request may do; the one who authenticates does so, before any route."""
-    scope.setdefault("state", {})[_STATE] = rights
+def put(scope: Scope, now: Callable[[], Rights]) -> None:
+    """Say what the caller of a request may do, at each moment; the one who authenticates does so, before any route."""
+    scope.setdefault("state", {})[_STATE] = now
 
 
 def refusal(rights: Rights, right: Right, subject: Subject | None = None) -> Refusal:

@@ -1,6 +1,7 @@
 """/v2/apps."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, updated
 from mesos_gpu.wire.marathon.moments import moment, stamp
@@ -35,7 +37,7 @@ class Apps:
 
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/apps."""
-        wanted = _filter(request)
+        wanted = _filter(request, AppSight.of(request))
         return await self._infos(request, "apps", lambda root: root, wanted)
 
     async def below(self, request: Request, place: Place) -> Response:
@@ -54,27 +56,34 @@ class Apps:
     ) -> Response:
         embed = embeds(request, *_PREFIXES) | _OF_ALL
         failures = not embed.isdisjoint((views.LAST_FAILURE, views.FAILURES))
-        facts = await self._core.read(
-            lambda view: views.facts_of(view, filter(wanted, within(view.root).all_apps()), failures=failures)
-        )
+        sight = AppSight.of(request)
+
+        def gather(view: View) -> list[views.Facts]:
+            chosen = (app for app in within(view.root).all_apps() if wanted(app))
+            return views.facts_seen(view, chosen, sight, failures=failures)
+
+        facts = await self._core.read(gather)
         return await large_answer({key: (views.app_info(each, embed) for each in facts)})
 
     async def show(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}."""
         embed = embeds(request, *_PREFIXES) | _OF_ONE
-        facts = await self._core.read(lambda view: facts_at(view, place.id, ends=views.ENDS in embed))
+        sight = AppSight.of(request)
+        facts = await self._core.read(lambda view: facts_at(view, place.id, sight, ends=views.ENDS in embed))
         return json_answer({"app": views.app_info(facts, embed)})
 
-    async def versions(self, _request: Request, place: Place) -> Response:
+    async def versions(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/versions: the latest comes first."""
-        past = await self._core.read(lambda view: _past(view, place.id))
+        sight = AppSight.of(request)
+        past = await self._core.read(lambda view: _past(view, place.id, sight))
         return json_answer({"versions": [stamp(version) for version, _ in reversed(past)]})
 
-    async def version(self, _request: Request, place: Place) -> Response:
+    async def version(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/versions/{v}."""
-        past = await self._core.read(lambda view: _past(view, place.id))
+        sight = AppSight.of(request)
+        past = await self._core.read(lambda view: _past(view, place.id, sight))
         version, app = _version(place.id, place.item, past)
-        return json_answer({**app_to_json(app), "version": stamp(version)})
+        return json_answer({**app_to_json(sight.shown(app)), "version": stamp(version)})
 
     # --- changing
 
@@ -88,8 +97,9 @@ class Apps:
                 raise Refused(409, f"An app with id [{app.id}] already exists.")
             return _with(root, [app])
 
-        made = await self._core.change(target, force=flag(request, "force"))
-        facts = await self._core.read(lambda view: facts_at(view, app.id))
+        made = await self._core.change(request, target, force=flag(request, "force"))
+        sight = AppSight.of(request)
+        facts = await self._core.read(lambda view: facts_at(view, app.id, sight))
         await self._core.posted(request, [app.id])
         headers = {"Location": f"/v2/apps{app.id}", DEPLOYMENT_ID: made.id}
         return json_answer(views.app_info(facts, _OF_ALL | {views.TASKS}), 201, headers)
@@ -129,6 +139,7 @@ class Apps:
             lambda view: {id: view.past(id) for id, _, _ in asked}
         )
         created: list[str] = []
+        sight = AppSight.of(request)
 
         def target(root: Group) -> Group:
             apps: list[tuple[str, App]] = []
@@ -136,13 +147,14 @@ class Apps:
             created.clear()
             for id, value, place in asked:
                 now = tree.app_at(root, id)
-                if now is None and not create:
+                if (now is None and not create) or (now is not None and not sight.sees(now)):
                     raise no_app(id)
                 if now is None:
                     created.append(id)
                 meant = app_of(value, id_from_path=id) if now is None or whole else updated(now, value)
                 if isinstance(meant, Rollback):
                     meant = _version(id, meant.version, past[id])[1]
+                    sight.require_whole(meant)
                 if isinstance(meant, Problems):
                     wrong.append((place, meant))
                 else:
@@ -153,52 +165,64 @@ class Apps:
             return _with(root, [app for _, app in apps])
 
         if flag(request, "dryRun"):
-            steps, changes = await self._core.preview(target)
+            steps, changes = await self._core.preview(request, target)
             return json_answer({"steps": steps, "changes": changes})
-        made = await self._core.change(target, force=flag(request, "force"))
+        made = await self._core.change(request, target, force=flag(request, "force"))
         await self._core.posted(request, [id for id, _, _ in asked])
         return result(made, 201, {"Location": location}) if location and created else result(made)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: with force, unless it says force=false."""
+        sight = AppSight.of(request)
 
         def target(root: Group) -> Group:
-            if tree.app_at(root, place.id) is None:
-                raise no_app(place.id)
+            app_seen(root, place.id, sight)
             return tree.without_app(root, place.id)
 
-        return result(await self._core.change(target, force=flag(request, "force", default=True)))
+        return result(await self._core.change(request, target, force=flag(request, "force", default=True)))
 
     async def restart(self, request: Request, place: Place) -> Response:
         """POST /v2/apps/{id}/restart."""
+        sight = AppSight.of(request)
 
         def target(root: Group) -> Group:
-            if tree.app_at(root, place.id) is None:
-                raise no_app(place.id)
+            app_seen(root, place.id, sight)
             return root
 
         restarts = frozenset([place.id])
-        return result(await self._core.change(target, force=flag(request, "force"), restarts=restarts))
+        return result(
+            await self._core.change(request, target, force=flag(request, "force"), restarts=restarts)
+        )
 
 
 def _whole(request: Request) -> bool:
     return not flag(request, "partialUpdate", default=True)
 
 
-def facts_at(view: View, id: str, *, ends: bool = False) -> views.Facts:
-    """Facts of the app `id`; see `views.facts_of`.
+def facts_at(view: View, id: str, sight: AppSight, *, ends: bool = False) -> views.Facts:
+    """Facts of the app `id` as they are seen; see `views.facts_of`.
 
     Raises:
-        Refused: It does not exist.
+        Refused: It does not exist, or is not seen.
     """
-    app = tree.app_at(view.root, id)
-    if app is None:
+    (facts,) = views.facts_of(view, [app_seen(view.root, id, sight)], failures=True, ends=ends)
+    return replace(facts, app=sight.shown(facts.app))
+
+
+def app_seen(root: Group, id: str, sight: AppSight) -> App:
+    """The app `id`.
+
+    Raises:
+        Refused: It does not exist, or is not seen.
+    """
+    app = tree.app_at(root, id)
+    if app is None or not sight.sees(app):
         raise no_app(id)
-    return views.facts_of(view, [app], failures=True, ends=ends)[0]
+    return app
 
 
-def _past(view: View, id: str) -> Past:
-    facts_at(view, id)
+def _past(view: View, id: str, sight: AppSight) -> Past:
+    app_seen(view.root, id, sight)
     return view.past(id)
 
 
@@ -252,7 +276,8 @@ def _each(value: object) -> list[tuple[str, Any, str]]:
     return list(updates.values())
 
 
-def _filter(request: Request) -> Callable[[App], bool]:
+def _filter(request: Request, sight: AppSight) -> Callable[[App], bool]:
+    """What is hidden is not searched: or one could guess it, a character at a time."""
     query = request.query_params
     cmd, id = query.get("cmd", "").lower(), query.get("id", "").lower()
     selectors = selectors_of(query.get("label", ""))
@@ -260,6 +285,7 @@ def _filter(request: Request) -> Callable[[App], bool]:
         raise Refused(422, selectors)
 
     def wanted(app: App) -> bool:
+        app = sight.shown(app)
         said = cmd in (app.cmd or "").lower() and id in app.id.lower()
         return said and all(each.matches(app.labels) for each in selectors)
 

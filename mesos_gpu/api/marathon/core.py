@@ -14,15 +14,19 @@ from starlette.responses import Response
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
+from mesos_gpu.api.marathon.rights.consent import Consent
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.policy.apps.rollout.plan import plan
@@ -46,11 +50,18 @@ class Core:
     """The scheduler, as the routes use it."""
 
     def __init__(
-        self, scheduler: SchedulerApi, events: Events, *, permits: Permits, service_ports: range
+        self,
+        scheduler: SchedulerApi,
+        events: Events,
+        *,
+        permits: Permits,
+        service_ports: range,
+        pooled: bool = False,
     ) -> None:
-        """`permits`: what apps may ask for; `service_ports`: those that they get."""
+        """`permits`: what apps may ask for; `service_ports`: those that they get; `pooled`: whether tasks that name
+        no user get one each on their host."""
         self.scheduler, self.events = scheduler, events
-        self._permits, self._service_ports = permits, service_ports
+        self._permits, self._service_ports, self._pooled = permits, service_ports, pooled
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -58,21 +69,26 @@ class Core:
 
     async def change(
         self,
+        request: Request,
         target: Callable[[Group], Group],
         *,
         force: bool,
         restarts: frozenset[str] = frozenset(),
         kill: Mapping[str, tuple[str, ...]] = _NO_KILL,
     ) -> Deployment:
-        """Begin a deployment; one without a step if nothing is to be done. `target` may be asked several times.
+        """Begin a deployment for the sender of `request`; one without a step if nothing is to be done. `target` may be
+        asked several times.
 
         Raises:
             AppLocked, BadConfiguration, Refused: It cannot be.
+            Refusal: He may not.
         """
         for _ in range(_ATTEMPTS):
-            seen, under_way = await self._seen()
+            seen, under_way, splits = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
-            wanted = await run_in_threadpool(self._wanted, target, seen, under_way)
+            may = Consent(rights_of(request), pooled=self._pooled, splits=splits)
+            given = partial(may.given, seen, restarts=restarts, kills=kill)
+            wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
             change = self.scheduler.change_apps(
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
@@ -82,8 +98,10 @@ class Core:
                 return made
         raise Refused(503, "apps change too often at this moment", remedy="try again")
 
-    async def _seen(self) -> tuple[Group, tuple[Deployment, ...]]:
-        return await self.read(lambda view: (view.root, tuple(view.deployments.values())))
+    async def _seen(self) -> tuple[Group, tuple[Deployment, ...], tuple[TrafficSplit, ...]]:
+        return await self.read(
+            lambda view: (view.root, tuple(view.deployments.values()), tuple(view.splits.values()))
+        )
 
     def _wanted(
         self, target: Callable[[Group], Group], seen: Group, under_way: Iterable[Deployment]
@@ -113,17 +131,20 @@ class Core:
         for app, info in definitions:
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
-    async def preview(self, target: Callable[[Group], Group]) -> tuple[Json, Json]:
+    async def preview(self, request: Request, target: Callable[[Group], Group]) -> tuple[Json, Json]:
         """The steps that a change would take, and each app that would be another, as it is and as it would be.
 
         Raises:
             BadConfiguration, Refused: It cannot be.
         """
-        seen, under_way = await self._seen()
+        seen, under_way, splits = await self._seen()
+        rights = rights_of(request)
+        may, sight = Consent(rights, pooled=self._pooled, splits=splits), AppSight(rights)
 
         def foreseen() -> tuple[Json, Json]:
-            wanted = self._wanted(target, seen, under_way)
-            return views.steps_json(plan(seen, wanted).steps), views.changes_json(seen, wanted)
+            wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
+            steps = sight.actions(plan(seen, wanted).steps)
+            return views.steps_json(steps), views.changes_json(sight.tree(seen), sight.tree(wanted))
 
         return await run_in_threadpool(foreseen)
 
@@ -182,6 +203,10 @@ def _note(made: Deployment) -> None:
     note.about("deployment", made.id)
     for id in sorted(made.plan.affected):
         note.about("app", id)
+
+
+def _both(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
+    return lambda root: given(target(root))
 
 
 class _Overtaken(MesosGpuError):

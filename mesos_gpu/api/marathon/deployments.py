@@ -1,15 +1,21 @@
 """/v2/deployments."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.rights import APP_WRITE
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused
+from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.catalog import Deployment
 
 
 class Deployments:
@@ -20,10 +26,13 @@ class Deployments:
 
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/deployments."""
-        waiting = "waiting" in embeds(request)
-        deployments = await self._core.read(
-            lambda view: [(each, views.current_launches(view, each)) for each in view.deployments.values()]
-        )
+        waiting, sight = "waiting" in embeds(request), AppSight.of(request)
+
+        def gather(view: View) -> list[tuple[Deployment, dict[str, Sequence[views.Launch]]]]:
+            seen = filter(None, map(sight.deployment, view.deployments.values()))
+            return [(each, views.current_launches(view, each)) for each in seen]
+
+        deployments = await self._core.read(gather)
         return json_answer(
             [
                 views.deployment_json(each, waiting=waiting, launches=launches)
@@ -34,8 +43,20 @@ class Deployments:
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/deployments/{id}: another one undoes it; with force it ends where it is."""
         id, force = place.id.removeprefix("/"), flag(request, "force")
+        sight = AppSight.of(request)
+        await self._core.read(lambda view: _require(view, id, sight))
         try:
             made = await result_of(self._core.scheduler.cancel_deployment(id, force=force))
         except NotFound as error:
             raise Refused(404, f"DeploymentPlan {id} does not exist") from error
         return Response(status_code=202) if force else result(made)
+
+
+def _require(view: View, id: str, sight: AppSight) -> None:
+    """Let pass who may change all apps that a deployment changes; one of which nothing is seen is not there."""
+    deployment = view.deployments.get(id)
+    if deployment is None or sight.deployment(deployment) is None:
+        raise Refused(404, f"DeploymentPlan {id} does not exist")
+    for step in deployment.plan.steps:
+        for action in step:
+            sight.require(APP_WRITE, action.app)

@@ -92,6 +92,10 @@ def _answer_of(error: MesosGpuError) -> tuple[int, dict[str, Any], Mapping[str, 
     if not isinstance(error, Refused):
         # 500 is the base's default: the scheduler is stopping.
         status = 503 if error.http_status == 500 else error.http_status
-        return status, {"message": error.what, "remedy": error.remedy}, None
-    details = {} if error.details is None else {"details": error.details}
-    return error.http_status, {"message": error.what, **details}, error.headers
+        return status, {"message": error.what, "remedy": error.remedy}, getattr(error, "headers", None)
+    body: dict[str, Any] = {"message": error.what}
+    if error.details is not None:
+        body["details"] = error.details
+    if error.http_status in (401, 403):
+        body["remedy"] = error.remedy
+    return error.http_status, body, error.headers

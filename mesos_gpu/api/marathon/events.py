@@ -20,10 +20,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from mesos_gpu.api.http.authenticate import rights_by
+from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.marathon.event_bodies import events_of
+from mesos_gpu.api.marathon.rights.heard import heard_by
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.access.caller import Caller
+from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
 MOST_LISTENERS: Final = 500
@@ -37,10 +44,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a listener wants to hear; no kinds: all."""
+    """What a listener wants to hear, and who it is; no kinds: all; no caller: one who hears everything."""
 
     kinds: frozenset[str]
     light: bool
+    caller: Caller | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -107,7 +115,9 @@ class Events:
         if request.method == "HEAD":
             return Response(media_type=_KIND)
         query = request.query_params
-        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") != "full")
+        rights = rights_of(request)
+        caller = None if rights.is_open else rights.caller
+        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") != "full", caller)
         return _Stream(self, _Listener(wish, client_of(request)))
 
     @property
@@ -158,10 +168,35 @@ class Events:
         """Print events, on a thread of its own: the engine and the requests of others go on meanwhile."""
         while (events := self._told.get()) is not None:
             for first in range(0, len(events), _MOST_AT_ONCE):
-                texts = _texts(events[first : first + _MOST_AT_ONCE], self._wishes)
+                texts = self._texts(events[first : first + _MOST_AT_ONCE], self._wishes)
                 if self._loop is not None:
                     with contextlib.suppress(RuntimeError):  # the loop has closed
                         self._loop.call_soon_threadsafe(self._hand_on, texts)
+
+    def _texts(self, events: Sequence[AppEvent], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
+        """What goes to those of each wish: what all hear is printed once, or twice if plans are wanted in both forms;
+        what one name hears is chosen by what it may see now."""
+        texts: dict[_Wish, bytes] = {}
+        printed: dict[tuple[bool, Caller | None], list[tuple[str, bytes]]] = {}
+        apps: Mapping[str, App] | None = None
+        for wish in wishes:
+            key = wish.light, wish.caller
+            if key not in printed:
+                heard: Sequence[AppEvent] = events
+                if wish.caller is not None:
+                    apps = self._apps() if apps is None else apps
+                    sight = AppSight(rights_by(self._scheduler.access, wish.caller))
+                    heard = list(filter(None, (heard_by(sight, each, apps) for each in events)))
+                printed[key] = _printed(heard, light=wish.light)
+            texts[wish] = _joined(printed[key], wish)
+        return texts
+
+    def _apps(self) -> Mapping[str, App]:
+        """The apps that there are, by id; a thread that prints may wait for them."""
+        try:
+            return self._scheduler.read(lambda view: {app.id: app for app in view.root.all_apps()}).result()
+        except MesosGpuError:  # the scheduler stops: nobody is known to own anything
+            return {}
 
 
 def client_of(request: Request) -> str:
@@ -184,21 +219,12 @@ class _Stream(StreamingResponse):
             self._events.detach(self._listener)
 
 
-def _texts(events: Sequence[AppEvent], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
-    """What goes to those of each wish: everything is printed once, or twice if plans are wanted in both forms."""
-    texts: dict[_Wish, bytes] = {}
-    printed: dict[bool, list[tuple[str, bytes]]] = {}
-    for wish in wishes:
-        if wish.light not in printed:
-            printed[wish.light] = [
-                (kind, _text(kind, body))
-                for each in events
-                for kind, body in events_of(each, light=wish.light)
-            ]
-        texts[wish] = b"".join(
-            text for kind, text in printed[wish.light] if not wish.kinds or kind in wish.kinds
-        )
-    return texts
+def _joined(printed: Iterable[tuple[str, bytes]], wish: _Wish) -> bytes:
+    return b"".join(text for kind, text in printed if not wish.kinds or kind in wish.kinds)
+
+
+def _printed(events: Iterable[AppEvent], *, light: bool) -> list[tuple[str, bytes]]:
+    return [(kind, _text(kind, body)) for each in events for kind, body in events_of(each, light=light)]
 
 
 def _text(kind: str, body: dict[str, Any]) -> bytes:

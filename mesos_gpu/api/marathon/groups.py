@@ -16,13 +16,14 @@ from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import GroupShape
 from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of
 from mesos_gpu.wire.marathon.group import ENFORCED_ROLE, GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
 from mesos_gpu.wire.marathon.moments import stamp
-from mesos_gpu.wire.marathon.paths import absolute, steps_of
+from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Detail, Problems, Report
 
 _ALL: Final = frozenset({"apps", "groups"})  # embedded if nothing is asked for
@@ -39,10 +40,13 @@ class Groups:
         """GET /v2/groups/{id}."""
         embed = embeds(request, "group.") or _ALL
 
+        sight = AppSight.of(request)
+
         def read(view: View) -> tuple[Group, list[views.Facts], Mapping[str, float]]:
-            group = _there(view.root, place.id)
-            facts = views.facts_of(view, group.all_apps(), failures="apps.lastTaskFailure" in embed)
-            return group, facts, view.group_versions
+            whole = _seen(view.root, place.id, sight)
+            failures = "apps.lastTaskFailure" in embed
+            facts = views.facts_seen(view, whole.all_apps(), sight, failures=failures)
+            return sight.tree(whole), facts, view.group_versions
 
         group, facts_of_apps, versions = await self._core.read(read)
         facts = {each.app.id: each for each in facts_of_apps}
@@ -59,9 +63,9 @@ class Groups:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
                 raise Refused(409, f"Group {id} is already created. Use PUT to change this group.")
-            return self._changed(root, id, value)
+            return self._changed(root, id, value, None, AppSight.of(request))
 
-        made = await self._core.change(target, force=flag(request, "force"))
+        made = await self._core.change(request, target, force=flag(request, "force"))
         return result(made, 201, {"Location": f"/v2/groups{id}"})
 
     async def put(self, request: Request, place: Place) -> Response:
@@ -71,11 +75,15 @@ class Groups:
         back = isinstance(value, dict) and value.get("version") is not None
         past = await self._core.read(lambda view: _Past.of(view, id)) if back else None
         if flag(request, "dryRun"):
-            steps, changes = await self._core.preview(lambda root: self._changed(root, id, value, past))
+            steps, changes = await self._core.preview(
+                request, lambda root: self._changed(root, id, value, past, AppSight.of(request))
+            )
             ours = {"changes": changes} if "changes" in embeds(request) else {}
             return json_answer({"steps": steps, **ours})
         made = await self._core.change(
-            lambda root: self._changed(root, id, value, past), force=flag(request, "force")
+            request,
+            lambda root: self._changed(root, id, value, past, AppSight.of(request)),
+            force=flag(request, "force"),
         )
         return result(made)
 
@@ -90,38 +98,46 @@ class Groups:
             raise refused(problems)
 
         def target(root: Group) -> Group:
-            group = replace(_there(root, place.id), enforce_role=role.get("enforce_role", False))
+            group = replace(
+                _seen(root, place.id, AppSight.of(request)), enforce_role=role.get("enforce_role", False)
+            )
             _refuse_enforced(group, "")
             return tree.with_group(root, group)
 
-        await self._core.change(target, force=True)  # it touches no app
+        await self._core.change(request, target, force=True)  # it touches no app
         return Response()
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/groups/{id}: with all that is below it."""
 
         def target(root: Group) -> Group:
-            _there(root, place.id)
+            _seen(root, place.id, AppSight.of(request))
             return tree.without_group(root, place.id)
 
-        return result(await self._core.change(target, force=flag(request, "force")))
+        return result(await self._core.change(request, target, force=flag(request, "force")))
 
-    async def versions(self, _request: Request, place: Place) -> Response:
+    async def versions(self, request: Request, place: Place) -> Response:
         """GET /v2/groups/{id}/versions: the latest comes first."""
-        past = await self._core.read(lambda view: _Past.of(view, place.id))
+        sight = AppSight.of(request)
+        past = await self._core.read(lambda view: _Past.seen(view, place.id, sight))
         return json_answer([stamp(version) for version in reversed(past.shapes)])
 
-    async def version(self, _request: Request, place: Place) -> Response:
+    async def version(self, request: Request, place: Place) -> Response:
         """GET /v2/groups/{id}/versions/{v}."""
-        past = await self._core.read(lambda view: _Past.of(view, place.id))
-        return json_answer(group_to_json(past.at(place.item)) | {"version": place.item})
+        sight = AppSight.of(request)
+        past = await self._core.read(lambda view: _Past.seen(view, place.id, sight))
+        return json_answer(group_to_json(sight.tree(past.at(place.item))) | {"version": place.item})
 
-    def _changed(self, root: Group, id: str, value: Any, past: "_Past | None" = None) -> Group:
+    def _changed(self, root: Group, id: str, value: Any, past: "_Past | None", sight: AppSight) -> Group:
         meant = _meant(value, id, tree.group_at(root, id))
         if isinstance(meant, GroupRollback):
             if past is None:
                 raise Refused(409, "a group that is to be created has no earlier version")
-            return tree.with_group(root, past.at(meant.version))
+            whole = past.at(meant.version)
+            for app in whole.all_apps():
+                if app != tree.app_at(root, app.id):
+                    sight.require_whole(app)
+            return tree.with_group(root, whole)
         if isinstance(meant, Scale):
             return tree.with_group(root, tree.map_apps(_there(root, id), partial(_scaled, by=meant.by)))
         self._core.check(_placed(meant, ""), root)
@@ -154,6 +170,16 @@ def _there(root: Group, id: str) -> Group:
     return group
 
 
+def _seen(root: Group, id: str, sight: AppSight) -> Group:
+    """The whole of a group of which something is seen."""
+    group = _there(root, id)
+    if id != ROOT and not sight.rights.is_open:
+        part = sight.tree(Group(ROOT, groups=(group,)))
+        if not part.groups:
+            raise no_group(id)
+    return group
+
+
 @dataclass(frozen=True, slots=True)
 class _Past:
     """A group as it was, by when it became so, and the apps that were in it, by id and version."""
@@ -170,6 +196,15 @@ class _Past:
             raise no_group(id)
         ids = {app_id for shape in shapes.values() for app_id, _ in apps_of(shape)}
         return cls(id, shapes, {(each, at): app for each in ids for at, app in view.past(each)})
+
+    @classmethod
+    def seen(cls, view: View, id: str, sight: AppSight) -> Self:
+        """Gather as `of`, for who sees something of the group as it is, or could write in it."""
+        if tree.group_at(view.root, id) is not None:
+            _seen(view.root, id, sight)
+        elif not sight.may_write_below(id):
+            raise no_group(id)
+        return cls.of(view, id)
 
     def at(self, asked: str) -> Group:
         shape = next((shape for version, shape in self.shapes.items() if stamp(version) == asked), None)

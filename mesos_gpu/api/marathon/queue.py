@@ -10,13 +10,15 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.rights import APP_WRITE
 from mesos_gpu.api.http.answers import large_answer
 from mesos_gpu.api.http.requests import result_of
-from mesos_gpu.api.marathon import views
+from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -52,8 +54,14 @@ class Queue:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def reset_delay(self, _request: Request, place: Place) -> Response:
+    async def reset_delay(self, request: Request, place: Place) -> Response:
         """DELETE /v2/queue/{id}/delay."""
+        sight = AppSight.of(request)
+        app = await self._core.read(lambda view: tree.app_at(view.root, place.id))
+        if app is not None and sight.sees(app):
+            sight.require(APP_WRITE, app)
+        elif app is not None:
+            raise Refused(404, f"Application {place.id} not found in tasks queue.")
         try:
             await result_of(self._core.scheduler.reset_delay(place.id))
         except NotFound as error:
@@ -63,7 +71,8 @@ class Queue:
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/queue: the apps with instances that wait, and why."""
         offers = "lastUnusedOffers" in embeds(request)
-        waiting = await self._core.read(_waiting)
+        sight = AppSight.of(request)
+        waiting = await self._core.read(lambda view: _waiting(view, sight))
         # One at a time: together they would keep the engine from its work for seconds.
         whys = [
             await self._core.read(partial(_why, each, offers=offers)) for each in waiting[:_MOST_EXPLAINED]
@@ -94,12 +103,14 @@ class _Queued:
         return min([job.submitted_at for job in self.jobs] + delayed)
 
 
-def _waiting(view: View) -> list[_Queued]:
+def _waiting(view: View, sight: AppSight) -> list[_Queued]:
     delays, entries = view.launch_delays, []
     for app in view.root.all_apps():
+        if not sight.sees(app):
+            continue
         jobs = tuple(job for job in view.instances_of(app.id) if job.state is JobState.PENDING)
         if jobs or app.id in delays:
-            entries.append(_Queued(app, view.versions[app.id], jobs, delays.get(app.id)))
+            entries.append(_Queued(sight.shown(app), view.versions[app.id], jobs, delays.get(app.id)))
     return entries
 
 

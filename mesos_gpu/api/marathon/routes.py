@@ -7,7 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mesos_gpu.access.rights import APP_SEE, APP_WRITE
 from mesos_gpu.api.http import note
+from mesos_gpu.api.http.rights import Rule, Ruled, check, free, judged, named, rights_of
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
@@ -23,9 +25,11 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Permits
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
-Verbs = Mapping[str, Handler]  # by method
+Verbs = Mapping[str, Ruled[Handler]]  # by method
 Serve = Callable[[Request], Awaitable[Response]]
-Served = tuple[str, Serve]  # a path, and what answers there
+Served = tuple[
+    str, Serve, Mapping[str, Rule]
+]  # a path, what answers there, and what it asks for, by kind and verb
 _METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 #: What the ids below a path name.
 _KINDS: Final = {
@@ -45,54 +49,88 @@ def routes(
     service_ports: range,
     webui_url: str,
     version: str,
+    pooled: bool = False,
 ) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(scheduler, events, permits=permits, service_ports=service_ports)
+    core = Core(scheduler, events, permits=permits, service_ports=service_ports, pooled=pooled)
     system, tasks = System(core, webui_url=webui_url, version=version), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
-    pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)
+    pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], named(system.pods))
     table = [
-        _exact("/ping", {"GET": system.ping}),
-        _exact("/v2/info", {"GET": system.info}),
-        *_below("/ui", {_ALL: {"GET": system.ui}, _ONE: {"GET": system.ui}}),
-        _exact("/v2/plugins", {"GET": system.plugins}),
-        _exact("/v2/leader", {"GET": system.leader, "DELETE": system.abdicate}),
-        _exact("/v2/events", {"GET": events.stream}),
+        _exact("/ping", {"GET": free(system.ping)}),
+        _exact("/v2/info", {"GET": named(system.info)}),
+        *_below("/ui", {_ALL: {"GET": free(system.ui)}, _ONE: {"GET": free(system.ui)}}),
+        _exact("/v2/plugins", {"GET": named(system.plugins)}),
+        _exact("/v2/leader", {"GET": named(system.leader), "DELETE": named(system.abdicate)}),
+        _exact("/v2/events", {"GET": judged(APP_SEE, events.stream)}),
         *_below("/v2/apps", _of_apps(Apps(core), tasks)),
         *_below("/v2/groups", _of_groups(Groups(core)), of_root=True),
-        _exact("/v2/tasks/delete", {"POST": tasks.kill_listed}),
-        *_below("/v2/tasks", {_ALL: {"GET": tasks.list}}),
-        *_below("/v2/deployments", {_ALL: {"GET": deployments.list}, _ONE: {"DELETE": deployments.delete}}),
-        *_below("/v2/queue", {_ALL: {"GET": queue.list}, "delay": {"DELETE": queue.reset_delay}}),
+        _exact("/v2/tasks/delete", {"POST": judged(APP_WRITE, tasks.kill_listed)}),
+        *_below("/v2/tasks", {_ALL: {"GET": judged(APP_SEE, tasks.list)}}),
+        *_below(
+            "/v2/deployments",
+            {
+                _ALL: {"GET": judged(APP_SEE, deployments.list)},
+                _ONE: {"DELETE": judged(APP_WRITE, deployments.delete)},
+            },
+        ),
+        *_below(
+            "/v2/queue",
+            {
+                _ALL: {"GET": judged(APP_SEE, queue.list)},
+                "delay": {"DELETE": judged(APP_WRITE, queue.reset_delay)},
+            },
+        ),
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
         *_below("/v2", {}),
     ]
-    return [Route(path, _led(serve, webui_url), methods=_METHODS) for path, serve in table]
+    return [_made(path, _led(serve, webui_url), rules) for path, serve, rules in table]
+
+
+def _made(path: str, serve: Serve, rules: Mapping[str, Rule]) -> Route:
+    made = Route(path, serve, methods=_METHODS)
+    made.rules = rules  # type: ignore[attr-defined]
+    return made
 
 
 def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
     return {
-        _ALL: {"GET": apps.list, "POST": apps.create, "PUT": apps.put_all, "PATCH": apps.patch_all},
-        _ONE: {"GET": apps.show, "PUT": apps.put, "PATCH": apps.patch, "DELETE": apps.delete},
-        "*": {"GET": apps.below},
-        "restart": {"POST": apps.restart},
-        "tasks": {"GET": tasks.of_app, "DELETE": tasks.kill_of_app},
-        "tasks" + _ITEM: {"DELETE": tasks.kill_one},
-        "versions": {"GET": apps.versions},
-        "versions" + _ITEM: {"GET": apps.version},
+        _ALL: {
+            "GET": judged(APP_SEE, apps.list),
+            "POST": judged(APP_WRITE, apps.create),
+            "PUT": judged(APP_WRITE, apps.put_all),
+            "PATCH": judged(APP_WRITE, apps.patch_all),
+        },
+        _ONE: {
+            "GET": judged(APP_SEE, apps.show),
+            "PUT": judged(APP_WRITE, apps.put),
+            "PATCH": judged(APP_WRITE, apps.patch),
+            "DELETE": judged(APP_WRITE, apps.delete),
+        },
+        "*": {"GET": judged(APP_SEE, apps.below)},
+        "restart": {"POST": judged(APP_WRITE, apps.restart)},
+        "tasks": {"GET": judged(APP_SEE, tasks.of_app), "DELETE": judged(APP_WRITE, tasks.kill_of_app)},
+        "tasks" + _ITEM: {"DELETE": judged(APP_WRITE, tasks.kill_one)},
+        "versions": {"GET": judged(APP_SEE, apps.versions)},
+        "versions" + _ITEM: {"GET": judged(APP_SEE, apps.version)},
     }
 
 
 def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
     one = {
-        "GET": groups.show,
-        "POST": groups.create,
-        "PUT": groups.put,
-        "PATCH": groups.patch,
-        "DELETE": groups.delete,
+        "GET": judged(APP_SEE, groups.show),
+        "POST": judged(APP_WRITE, groups.create),
+        "PUT": judged(APP_WRITE, groups.put),
+        "PATCH": judged(APP_WRITE, groups.patch),
+        "DELETE": judged(APP_WRITE, groups.delete),
     }
-    versions = {"GET": groups.versions}
-    return {_ALL: one, _ONE: one, "versions": versions, "versions" + _ITEM: {"GET": groups.version}}
+    versions = {"GET": judged(APP_SEE, groups.versions)}
+    return {
+        _ALL: one,
+        _ONE: one,
+        "versions": versions,
+        "versions" + _ITEM: {"GET": judged(APP_SEE, groups.version)},
+    }
 
 
 def _exact(path: str, verbs: Verbs) -> Served:
@@ -101,7 +139,7 @@ def _exact(path: str, verbs: Verbs) -> Served:
         note.at(path)
         return Place("/"), verbs
 
-    return _route(path, find)
+    return _route(path, find, {"": verbs})
 
 
 def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
@@ -116,7 +154,7 @@ def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) ->
         _note(prefix, place, kind)
         return place, kinds.get(kind, {})
 
-    return [_route(prefix, find), _route(prefix + "/{path:path}", find)]
+    return [_route(prefix, find, kinds), _route(prefix + "/{path:path}", find, kinds)]
 
 
 def _note(prefix: str, place: Place, kind: str) -> None:
@@ -128,15 +166,20 @@ def _note(prefix: str, place: Place, kind: str) -> None:
         note.about(named, place.id.removeprefix("/") if named == "deployment" else place.id)
 
 
-def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Served:
+def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Mapping[str, Verbs]) -> Served:
     async def serve(request: Request) -> Response:
         try:
             place, verbs = find(request)
-            return await _handler(request.method, verbs)(request, place)
+            ruled = _handler(request.method, verbs)
+            check(ruled.rule, rights_of(request))
+            return await ruled.handler(request, place)
         except MesosGpuError as error:
             return answer_of(error)
 
-    return path, serve
+    rules = {
+        f"{kind} {verb}".strip(): ruled.rule for kind, verbs in kinds.items() for verb, ruled in verbs.items()
+    }
+    return path, serve, rules
 
 
 def _led(serve: Serve, leader_url: str) -> Serve:
@@ -150,7 +193,7 @@ def _led(serve: Serve, leader_url: str) -> Serve:
     return marked
 
 
-def _handler(method: str, verbs: Verbs) -> Handler:
+def _handler(method: str, verbs: Verbs) -> Ruled[Handler]:
     handler = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
     if handler is not None:
         return handler
@@ -165,4 +208,4 @@ def _handler(method: str, verbs: Verbs) -> Handler:
     async def say(_request: Request, _place: Place) -> Response:
         return Response(headers=allow)
 
-    return say
+    return free(say)

@@ -8,15 +8,17 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from mesos_gpu.access.rights import APP_WRITE
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
-from mesos_gpu.api.marathon.apps import facts_at
+from mesos_gpu.api.marathon.apps import app_seen
 from mesos_gpu.api.marathon.asked import Place, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.policy.apps.task_ids import name_of
@@ -37,33 +39,39 @@ class Tasks:
         asked = [*query.getlist("status"), *query.getlist("status[]")]
         states = {state for status in asked for state in _STATUS.get(status, ())}
         if _wants_text(request):
-            return await self._endpoints("/*")
-        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+            return await self._endpoints(request, "/*")
+        sight = AppSight.of(request)
+        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps(), sight))
         return await _listed([each for each in tasks if not states or each[1].state in states])
 
     async def of_app(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/tasks, and of all apps of a group: /v2/apps/{id}/*/tasks."""
         if _wants_text(request):
-            return await self._endpoints(place.id)
-        return await _listed(await self._core.read(lambda view: _of(view, _apps(view, place.id))))
+            return await self._endpoints(request, place.id)
+        sight = AppSight.of(request)
+        return await _listed(
+            await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
+        )
 
-    async def _endpoints(self, id: str) -> Response:
+    async def _endpoints(self, request: Request, id: str) -> Response:
         """Where the apps' ports are, for scripts: a line each, its parts divided by tabs."""
+        sight = AppSight.of(request)
         apps = await self._core.read(
-            lambda view: [(app, views.launches_of(view, app.id)) for app in _apps(view, id)]
+            lambda view: [(app, views.launches_of(view, app.id)) for app in _apps(view, id, sight)]
         )
         lines = (line for app, launches in apps for line in _lines(app, launches))
         return PlainTextResponse("".join(f"{line}\n" for line in lines))
 
     async def kill_of_app(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks."""
-        host = request.query_params.get("host", "*")
-        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id)))
+        host, sight = request.query_params.get("host", "*"), AppSight.of(request)
+        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
         return await self._end(request, [each for each in tasks if host in ("*", each[1].task.hostname)])
 
     async def kill_one(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks/{task}."""
-        tasks = await self._core.read(lambda view: _of(view, [facts_at(view, place.id).app]))
+        sight = AppSight.of(request)
+        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id, sight), sight))
         chosen = [each for each in tasks if each[1].task.id == place.item]
         if not chosen:
             raise no_task(place.item)
@@ -79,19 +87,23 @@ class Tasks:
         for id in ids:
             if not isinstance(id, str) or name_of(id) is None:
                 raise Refused(400, f"Invalid task id {id}")
-        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+        sight = AppSight.of(request)
+        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps(), sight))
         return await self._end(request, [each for each in tasks if each[1].task.id in set(ids)])
 
     async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
         """End tasks: others take their places, unless the apps are scaled down by as many."""
         if flag(request, "scale") and flag(request, "wipe"):
             raise Refused(400, "You cannot use scale and wipe at the same time.")
+        sight = AppSight.of(request)
+        for app in {app.id: app for app, _ in chosen}.values():
+            sight.require(APP_WRITE, app)
         if flag(request, "scale"):
             kill: dict[str, tuple[JobId, ...]] = {}
             for app, launch in chosen:
                 kill[app.id] = (*kill.get(app.id, ()), launch.job.id)
             change = _smaller({id: len(ids) for id, ids in kill.items()})
-            return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
+            return result(await self._core.change(request, change, force=flag(request, "force"), kill=kill))
         wipe = flag(request, "wipe")
         for _, launch in chosen:
             note.about("job", launch.job.id)
@@ -130,17 +142,17 @@ def _smaller(by: dict[str, int]) -> Callable[[Group], Group]:
     return target
 
 
-def _apps(view: View, id: str) -> Sequence[App]:
+def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:
     if not id.endswith("/*"):
-        return [facts_at(view, id).app]
+        return [app_seen(view.root, id, sight)]
     group = tree.group_at(view.root, id[:-2] or "/")
     if group is None:
         raise no_group(id[:-2])
-    return list(group.all_apps())
+    return [app for app in group.all_apps() if sight.sees(app)]
 
 
-def _of(view: View, apps: Iterable[App]) -> list[Found]:
-    return [(app, launch) for app in apps for launch in views.launches_of(view, app.id)]
+def _of(view: View, apps: Iterable[App], sight: AppSight) -> list[Found]:
+    return [(app, launch) for app in apps if sight.sees(app) for launch in views.launches_of(view, app.id)]
 
 
 async def _listed(tasks: Sequence[Found]) -> Response:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
@@ -92,6 +93,12 @@ def facts_of(view: View, apps: Iterable[App], *, failures: bool = False, ends: b
         )
         for app in apps
     ]
+
+
+def facts_seen(view: View, apps: Iterable[App], sight: AppSight, *, failures: bool = False) -> list[Facts]:
+    """Facts of those of `apps` that are seen, without what is hidden of them."""
+    facts = facts_of(view, filter(sight.sees, apps), failures=failures)
+    return facts if sight.rights.is_open else [replace(each, app=sight.shown(each.app)) for each in facts]
 
 
 def launches_of(view: View, app_id: str) -> tuple[Launch, ...]:

@@ -62,7 +62,8 @@ class Jobs:
 
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
-        sight, body = Sight.of(request), await body_of(request)
+        body = await body_of(request)
+        sight = Sight.of(request)  # what he may when all of the body is there
         spec = self._decoded(body)
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
             spec = self._decoded(body, await self._read(most_for_shares))

@@ -1,6 +1,6 @@
 """Services: names whose requests are split over apps, for people and for load balancers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -9,9 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.decide import Subject
+from mesos_gpu.access.rights import SERVICE_WRITE
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import Number, body_of, result_of
+from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.apps import AppSight, subject_of
+from mesos_gpu.api.sight.hosts import taken
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Backend, TrafficSplit
@@ -38,13 +43,17 @@ class ServiceHandlers:
         """GET /v1/services."""
         form, groups = _format(request), request.query_params.getlist("group")
         port = int(HTTP_PORT.of(request))
-        facts = await self._read(lambda view: _facts(view, view.splits.values(), everything=bool(groups)))
+        sight = AppSight.of(request)
+        facts = await self._read(
+            lambda view: _facts(view, view.splits.values(), sight, everything=bool(groups))
+        )
         return await run_in_threadpool(lambda: _all_as(form, facts, groups, port))
 
     async def show(self, request: Request) -> Response:
         """GET /v1/services/{name}."""
         form, name = _format(request), _name(request)
-        facts = await self._read(lambda view: _facts(view, [_named(view, name)]))
+        sight = AppSight.of(request)
+        facts = await self._read(lambda view: _facts(view, [_named(view, name, sight)], sight))
         return _one_as(form, facts)
 
     async def put(self, request: Request) -> Response:
@@ -55,16 +64,23 @@ class ServiceHandlers:
             raise bad_json(error) from error
         if not isinstance(wanted, TrafficSplit):
             raise invalid(*wanted)
-        unknown = await self._read(lambda view: _unknown(view, wanted))
+        sight = AppSight.of(request)
+        unknown = await self._read(lambda view: _unknown(view, wanted, sight))
         if unknown:
             raise invalid(*unknown)
         await result_of(self._scheduler.set_split(wanted))
-        return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted])))
+        return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted], sight)))
 
     async def delete(self, request: Request) -> Response:
         """DELETE /v1/services/{name}."""
-        name = _name(request)
-        facts = await self._read(lambda view: _facts(view, [_named(view, name)]))
+        name, sight = _name(request), AppSight.of(request)
+
+        def gather(view: View) -> "_Facts":
+            split = _named(view, name, sight)
+            _require(view, split, sight)
+            return _facts(view, [split], sight)
+
+        facts = await self._read(gather)
         await result_of(self._scheduler.drop_split(name))
         return _one_as(JSON, facts)
 
@@ -84,11 +100,15 @@ class _Facts:
     serving: Mapping[str, Sequence[backends.Address]]  # by app
 
 
-def _facts(view: View, splits: Any, *, everything: bool = False) -> _Facts:
-    """Facts of the apps of `splits`, or of all."""
-    splits = tuple(splits)
+def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False) -> _Facts:
+    """Facts of the apps of `splits`, or of all, as far as they are seen."""
+    splits = tuple(each for each in splits if _is_seen(view, each, sight))
     wanted = {id for each in splits for id in each.weights}
-    apps = {app.id: app for app in view.root.all_apps() if everything or app.id in wanted}
+    apps = {
+        app.id: sight.shown(app)
+        for app in view.root.all_apps()
+        if (everything or app.id in wanted) and sight.sees(app)
+    }
     return _Facts(splits, apps, {id: [_address(task) for task in view.serving(id)] for id in apps})
 
 
@@ -97,20 +117,50 @@ def _address(task: Task) -> backends.Address:
     return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.ports
 
 
-def _named(view: View, name: str) -> TrafficSplit:
+def _apps(view: View, split: TrafficSplit) -> Iterator[App]:
+    return (app for app in view.root.all_apps() if app.id in split.weights)
+
+
+def _is_seen(view: View, split: TrafficSplit, sight: AppSight) -> bool:
+    """Whether one of its apps is seen; one that has no app any more is everybody's to see."""
+    apps = list(_apps(view, split))
+    return sight.rights.is_open or not apps or any(map(sight.sees, apps))
+
+
+def _require(view: View, split: TrafficSplit, sight: AppSight) -> None:
+    """Let pass who may command the services of all its apps, those that are gone too."""
+    known = {app.id: app for app in _apps(view, split)}
+    for id in split.weights:
+        require(sight.rights, SERVICE_WRITE, subject_of(known[id]) if id in known else Subject(app=id))
+
+
+def _named(view: View, name: str, sight: AppSight) -> TrafficSplit:
     split = view.splits.get(name)
-    if split is None:
+    if split is None or not _is_seen(view, split, sight):
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
     return split
 
 
-def _unknown(view: View, wanted: TrafficSplit) -> list[Problem]:
-    known = {app.id for app in view.root.all_apps()}
-    return [
+def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]:
+    """What is wrong with a service that is wanted.
+
+    Raises:
+        Refusal: It, or the one that it takes the place of, is of apps whose services are others' to change.
+    """
+    apps = {app.id: app for app in view.root.all_apps()}
+    known = {id for id, app in apps.items() if sight.sees(app)}
+    unknown = [
         Problem(split.place_of(id), f"there is no app {id}; create it first, or mend the id")
         for id in wanted.weights
         if id not in known
     ]
+    if unknown:
+        return unknown
+    for each in (wanted, view.splits.get(wanted.name)):
+        if each is not None and not sight.rights.is_open:
+            _require(view, each, sight)
+    others = taken(sight, wanted.hosts, apps, view.splits.values(), but=wanted.name)
+    return [Problem("/hosts", f"{host} is another's service; name another host") for host in others]
 
 
 # --- answers

@@ -249,6 +249,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
             app_version=aim.version,
             checked=bool(of_scheduler(app.health_checks)),
             proves_ready=bool(app.readiness_checks),
+            owner=app.owner,
         )
     )
 

@@ -336,6 +336,7 @@ class App:
     tty: bool | None = None
     gpu: GpuOptions | None = None
     gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
+    owner: str = ""  # the proved name of who asked for what it runs; "": nobody was asked
 
     @property
     def asked_milli(self) -> int:

@@ -129,7 +129,7 @@ async def ask(rate: Rate, caller: Caller, address: str = "10.0.0.1", path: str =
 
     scope: Scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [],
                     "client": (address, 1)}  # fmt: skip
-    rights.put(scope, Rights(AccessDocument(), caller))
+    rights.put(scope, lambda: Rights(AccessDocument(), caller))
     await rate(scope, receive, send)
     return statuses[0]
 

@@ -272,7 +272,9 @@ def test_who_does_not_read_is_cut_off(rig: Marathon, monkeypatch: pytest.MonkeyP
         head = b"Host: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
         deaf.sendall(b"GET /v2/events?plan-format=full HTTP/1.1\r\n" + head)
         ears.wait("event_stream_attached", 2)
-        rig.create("/big", env={"A": "x" * 900_000}, instances=0)
+        rig.create(
+            "/big", env={"A": "x" * 120_000}, labels={f"l{i}": "x" * 100_000 for i in range(2)}, instances=0
+        )
 
         def gone() -> bool:
             rig.ask("POST", "/v2/apps/big/restart?force=true")

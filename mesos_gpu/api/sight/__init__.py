@@ -1,0 +1,1 @@
+"""What somebody may see, of what several interfaces show."""

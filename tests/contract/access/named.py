@@ -1,0 +1,84 @@
+"""A scheduler whose callers say who they are in a header, and a document of who may do what."""
+
+from typing import Any
+
+import requests
+from starlette.types import Scope
+
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
+from mesos_gpu.model.jobs.permits import Control, Permits
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+
+DOCUMENT = AccessDocument(
+    version=1,
+    roles=(
+        Role("runner", ("job:run", "job:*:own"), Limits(("www",), ("nginx:*",), ("/data",), 5, True)),
+        Role("seer", ("job:see",)),
+    ),
+    bindings=(
+        Binding(("boss",), (), ("admin",)),
+        Binding(("ann", "bob"), (), ("user",), ("research",), ("/research/*",)),
+        Binding(("carl",), (), ("user",), ("other",), ("/other/*",)),
+        Binding(("rita",), (), ("runner",)),
+        Binding(("vera",), (), ("viewer",)),
+        Binding(("otto",), (), ("operator",)),
+        Binding(("x@y",), (), ("user",)),
+    ),
+    unix_users={"carl": "cc"},
+    shares={"research": (Shared.JOBS,)},
+)
+JOB: dict[str, Any] = {
+    "command": "echo hunter2", "env": {"TOKEN": "hunter2"}, "labels": {"secret": "hunter2"}, "queue": "research",
+}  # fmt: skip
+
+
+class Known(Daemon):
+    """A scheduler with a document."""
+
+    @property
+    def access(self) -> AccessDocument:
+        return DOCUMENT
+
+
+async def by_header(scope: Scope) -> Caller:
+    name = dict(scope["headers"]).get(b"x-name", b"").decode()
+    return Caller(name, proof=Proof.TOKEN) if name else NOBODY
+
+
+class Rig:
+    """A scheduler with its interface; `call` is made by somebody with a name."""
+
+    def __init__(self) -> None:
+        store = RecordingStore()
+        self.clock = FakeClock()
+        self.daemon = Known(store, store.load(), FakeDriver(), self.clock, Settings("e", "m"))
+        permits = Permits(control_access={"lb": (Control.API,)})
+        self.server = serve(
+            create_app(self.daemon, ApiSettings("http://w", "1", identify=by_header, permits=permits)),
+            "127.0.0.1",
+            0,
+        )
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://master"))
+
+    def call(self, name: str, verb: str, path: str, **more: Any) -> requests.Response:
+        self.clock.time += 1.0  # no two changes are of one moment, and deployments go on
+        headers = {"X-Name": name} if name else {}
+        return self.session.request(verb, self.server.url + path, headers=headers, timeout=60, **more)
+
+    def submit(self, who: str, **fields: Any) -> requests.Response:
+        return self.call(who, "POST", "/v1/jobs", json={**JOB, **fields})
+
+    def close(self) -> None:
+        self.session.close()
+        self.server.stop()
+        self.daemon.stop()
