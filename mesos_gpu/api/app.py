@@ -8,6 +8,7 @@ from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
 from mesos_gpu.api.http.rate import Rate
+from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.routes import v1_routes
@@ -45,6 +46,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
                 unknown,
                 AuditHandlers(scheduler, settings.audit),
             ),
+            *login_routes(settings.who),
             *routes(
                 scheduler,
                 events,

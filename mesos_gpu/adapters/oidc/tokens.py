@@ -10,6 +10,7 @@ from mesos_gpu.access.claims import Rules
 from mesos_gpu.access.jws import ALGORITHMS, header_of, is_signed
 from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.access.tokens import PREFIX
+from mesos_gpu.adapters.oidc.client import Client
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.proofs.prover import Shown
 from mesos_gpu.model.access.caller import Caller, Proof
@@ -21,9 +22,13 @@ class OidcTokens:
     kind = Proof.OIDC
     challenge = 'Bearer realm="mesos_gpu"'
 
-    def __init__(self, issuer: Issuer, rules: Rules, algorithms: Sequence[str] = ALGORITHMS) -> None:
-        """Take what `issuer` has signed by one of the algorithms, and what `rules` say of its claims."""
-        self.issuer, self.rules, self._algorithms = issuer, rules, frozenset(algorithms)
+    def __init__(
+        self, issuer: Issuer, rules: Rules, client: Client, algorithms: Sequence[str] = ALGORITHMS
+    ) -> None:
+        """Take what `issuer` has signed by one of the algorithms, and whose claims fit `rules`; people log in there by
+        `client`."""
+        self.issuer, self.rules, self.client = issuer, rules, client
+        self._algorithms = frozenset(algorithms)
 
     async def identify(self, shown: Shown) -> Caller | None:
         """Do as `Prover` says."""

@@ -19,6 +19,7 @@ from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
+from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.limits import LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
 from mesos_gpu.scheduler.options.secrets import SECRETS, SecretOptions
@@ -30,6 +31,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "tls": TLS,
     "mesos_tls": MESOS_TLS,
     "authentication": AUTHENTICATION,
+    "oidc": OIDC,
     "limits": LIMITS,
     "audit": AUDIT,
     "secrets": SECRETS,
@@ -88,6 +90,7 @@ class Options:
     tls: TlsOptions = field(default_factory=TlsOptions)
     mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
+    oidc: OidcOptions = field(default_factory=OidcOptions)
     limits: Limits = field(default_factory=Limits)
     audit: AuditOptions = field(default_factory=AuditOptions)
     secrets: SecretOptions = field(default_factory=SecretOptions)

@@ -41,6 +41,7 @@ def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
         Proof.PASSWORD: lambda: Passwords(Htpasswd(_file(given.htpasswd)), guesses),
         Proof.CERTIFICATE: lambda: Certificates(CertName(given.cert_name), given.cert_maps),
         Proof.PROXY: lambda: ProxyHeaders(proxies, given.proxy_user_header, given.proxy_groups_header),
+        Proof.OIDC: options.oidc.prover,
         Proof.SOCKET: lambda: LocalCallers(proxies, parse_pool(options.user_pool)),
     }
     if any(network.overlaps(_LOOPBACK[network.version]) for network in proxies.networks):

@@ -24,7 +24,7 @@ def _is_set_up(options: Options) -> Mapping[Proof, bool]:
         Proof.PASSWORD: given.htpasswd is not None,
         Proof.CERTIFICATE: options.tls.tls_client_ca is not None,
         Proof.PROXY: bool(given.trusted_proxies),
-        Proof.OIDC: False,
+        Proof.OIDC: options.oidc.oidc_issuer is not None,
     }
 
 

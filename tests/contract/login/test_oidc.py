@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from mesos_gpu.access.claims import Rules
 from mesos_gpu.access.jws import LONGEST
 from mesos_gpu.access.proofs import WrongProof
+from mesos_gpu.adapters.oidc.client import Client
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer, Times
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
@@ -50,7 +51,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def prover(issuer: OidcIssuer, clock: Clock) -> OidcTokens:
-    return OidcTokens(Issuer(issuer.url, Fetcher(), Times(), clock), Rules(issuer.url, frozenset({CLIENT})))
+    rules = Rules(issuer.url, frozenset({CLIENT}))
+    return OidcTokens(Issuer(issuer.url, Fetcher(), Times(), clock), rules, Client(CLIENT))
 
 
 @pytest.fixture
@@ -346,3 +348,15 @@ def test_judging_a_token_takes_less_than_half_a_millisecond(
     p50_ms = statistics.median(asyncio.run(measured())) * 1e3
     print(f"{algorithm}: {p50_ms:.3f} ms")
     assert p50_ms < 0.5
+
+
+def test_everybody_is_told_how_to_log_in(rig: LoginRig, issuer: OidcIssuer) -> None:
+    assert rig.call("GET", "/v1/login").json() == {
+        "proofs": ["token", "oidc"],
+        "oidc": {
+            "issuer": issuer.url,
+            "client_id": CLIENT,
+            "scopes": ["openid", "profile", "email"],
+            "token": "id_token",
+        },
+    }

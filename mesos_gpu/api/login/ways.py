@@ -1,0 +1,40 @@
+"""How somebody logs in here: told to everybody, for without it nobody could."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mesos_gpu.adapters.oidc.tokens import OidcTokens
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.rights import free, route
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.spec import login as shapes
+from mesos_gpu.model.access.caller import Proof
+
+
+def ways(who: Who | None) -> shapes.LoginWays:
+    """The proofs that are taken, and what a public client of the issuer needs; nothing of it is secret."""
+    provers = who.provers if who else {}
+    issuer = provers.get(Proof.OIDC)
+    return {
+        "proofs": [kind.value for kind in provers],
+        "oidc": _client(issuer) if isinstance(issuer, OidcTokens) else None,
+    }
+
+
+def _client(prover: OidcTokens) -> shapes.OidcClient:
+    return {
+        "issuer": prover.issuer.url,
+        "client_id": prover.client.cli_id or prover.client.id,
+        "scopes": list(prover.client.scopes),
+        "token": prover.client.shows.value,
+    }
+
+
+def login_routes(who: Who | None) -> list[Route]:
+    """GET /v1/login; `who`: None: nobody is asked."""
+
+    async def told(_request: Request) -> Response:
+        return json_answer(ways(who))
+
+    return [route("/v1/login", GET=free(told))]

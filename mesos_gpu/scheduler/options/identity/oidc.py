@@ -1,0 +1,219 @@
+"""An OpenID Connect issuer whose tokens prove names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mesos_gpu.access.claims import LONGEST_S, SKEW_S, NameClaim, Rules
+from mesos_gpu.access.jws import ALGORITHMS
+from mesos_gpu.adapters.oidc.client import SCOPES, Client, Shows
+from mesos_gpu.adapters.oidc.fetching import Fetcher
+from mesos_gpu.adapters.oidc.issuer import Issuer
+from mesos_gpu.adapters.oidc.tokens import OidcTokens
+from mesos_gpu.adapters.proofs.secret_files import read_secret
+from mesos_gpu.scheduler.options.section import Section
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OidcOptions:
+    """What the options of the same names say; without an issuer, the others say nothing."""
+
+    oidc_issuer: str | None = None
+    oidc_client_id: str = "mesos-gpu"
+    oidc_client_secret_file: Path | None = None
+    oidc_cli_client_id: str | None = None
+    oidc_audiences: tuple[str, ...] = ()
+    oidc_authorized_parties: tuple[str, ...] = ()
+    oidc_cacert: Path | None = None
+    oidc_name_claim: str = NameClaim.USERNAME.value
+    oidc_name_prefix: str = ""
+    oidc_groups_claim: str = "groups"
+    oidc_groups_prefix: str = ""
+    oidc_required: Mapping[str, str] = field(default_factory=dict)
+    oidc_algorithms: tuple[str, ...] = ALGORITHMS
+    oidc_clock_skew_s: float = SKEW_S
+    oidc_max_lifetime_s: float = LONGEST_S
+    oidc_scopes: tuple[str, ...] = SCOPES
+    oidc_cli_token: str = Shows.ID.value
+
+    @property
+    def client(self) -> Client:
+        """What the issuer knows the scheduler as.
+
+        Raises:
+            BadConfiguration: The file of its secret cannot be used.
+        """
+        secret = self.oidc_client_secret_file
+        return Client(
+            self.oidc_client_id,
+            read_secret(secret, "client secret") if secret else "",
+            self.oidc_cli_client_id or self.oidc_client_id,
+            self.oidc_scopes,
+            Shows(self.oidc_cli_token),
+        )
+
+    def prover(self) -> OidcTokens:
+        """What takes tokens of the issuer.
+
+        Raises:
+            BadConfiguration: A file or an address cannot be used.
+        """
+        client, issuer = self.client, self.oidc_issuer or ""
+        rules = Rules(
+            issuer,
+            frozenset(self.oidc_audiences or (client.id, client.cli_id)),
+            frozenset((client.id, client.cli_id, *self.oidc_authorized_parties)),
+            NameClaim(self.oidc_name_claim),
+            self.oidc_name_prefix,
+            self.oidc_groups_claim,
+            self.oidc_groups_prefix,
+            self.oidc_required,
+            self.oidc_clock_skew_s,
+            self.oidc_max_lifetime_s,
+        )
+        return OidcTokens(Issuer(issuer, Fetcher(self.oidc_cacert)), rules, client, self.oidc_algorithms)
+
+
+def _required(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
+    values: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, as hd=example.org")
+        if name in values:
+            raise click.BadParameter(f"{name} is named twice: a claim has one value")
+        values[name] = value
+    return values
+
+
+def _scopes(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(text.replace(",", " ").split()))
+    if "openid" not in words:
+        raise click.BadParameter(
+            f"{text!r} lacks openid, without which there is no token that says who it is"
+        )
+    return words
+
+
+OIDC: Final = Section(
+    OidcOptions,
+    (
+        click.option(
+            "--oidc-issuer",
+            metavar="URL",
+            help="OpenID Connect issuer whose tokens are taken, exactly as it calls itself.",
+        ),
+        click.option(
+            "--oidc-client-id",
+            default="mesos-gpu",
+            show_default=True,
+            metavar="ID",
+            help="What the issuer knows this scheduler as.",
+        ),
+        click.option(
+            "--oidc-client-secret-file",
+            type=_FILE,
+            help="File (0600) with the secret of that client, for logins by a browser; default: it is a public client.",
+        ),
+        click.option(
+            "--oidc-cli-client-id",
+            metavar="ID",
+            help="Public client of `mesos-gpu login`; default: that of --oidc-client-id.",
+        ),
+        click.option(
+            "--oidc-audience",
+            "oidc_audiences",
+            multiple=True,
+            metavar="NAME",
+            help="Of which a token has to be for one; may be repeated; default: the clients.",
+        ),
+        click.option(
+            "--oidc-authorized-party",
+            "oidc_authorized_parties",
+            multiple=True,
+            metavar="ID",
+            help="Further client that tokens may have been issued to (azp); may be repeated.",
+        ),
+        click.option(
+            "--oidc-cacert",
+            type=_FILE,
+            help="PEM file of authorities that the issuer's certificate may come from; default: those of this host.",
+        ),
+        click.option(
+            "--oidc-name-claim",
+            type=click.Choice([each.value for each in NameClaim]),
+            default=NameClaim.USERNAME.value,
+            show_default=True,
+            help="Which claim is the name; email only where the issuer has verified it.",
+        ),
+        click.option(
+            "--oidc-name-prefix",
+            default="",
+            metavar="TEXT",
+            help="What names of the issuer begin with here, so that they are none of other proofs.",
+        ),
+        click.option(
+            "--oidc-groups-claim",
+            default="groups",
+            show_default=True,
+            metavar="NAME",
+            help='Which claim has the groups; "": none has.',
+        ),
+        click.option(
+            "--oidc-groups-prefix",
+            default="",
+            metavar="TEXT",
+            help="What groups of the issuer begin with here.",
+        ),
+        click.option(
+            "--oidc-require",
+            "oidc_required",
+            multiple=True,
+            callback=_required,
+            metavar="NAME=VALUE",
+            help="Claim that each token must have, as hd=example.org; may be repeated.",
+        ),
+        click.option(
+            "--oidc-algorithm",
+            "oidc_algorithms",
+            multiple=True,
+            type=click.Choice(ALGORITHMS),
+            default=ALGORITHMS,
+            help="Of signatures that are taken; may be repeated; default: all that have public keys.",
+        ),
+        click.option(
+            "--oidc-clock-skew-s",
+            default=int(SKEW_S),
+            show_default=True,
+            type=click.IntRange(0, 600),
+            help="How far the issuer's clock may be from this host's.",
+        ),
+        click.option(
+            "--oidc-max-lifetime-s",
+            default=int(LONGEST_S),
+            show_default=True,
+            type=click.IntRange(60, 30 * 86400),
+            help="How long a token may live; those that live longer are refused.",
+        ),
+        click.option(
+            "--oidc-scopes",
+            default=" ".join(SCOPES),
+            show_default=True,
+            callback=_scopes,
+            metavar="LIST",
+            help="What logins ask the issuer for; offline_access lets `mesos-gpu login` last.",
+        ),
+        click.option(
+            "--oidc-cli-token",
+            type=click.Choice([each.value for each in Shows]),
+            default=Shows.ID.value,
+            show_default=True,
+            help="Which token `mesos-gpu login` keeps and shows.",
+        ),
+    ),
+)
