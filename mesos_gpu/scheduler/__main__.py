@@ -30,6 +30,7 @@ from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.scheduler import logs
+from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.exposure import Exposure, exposed
@@ -101,6 +102,7 @@ def run(options: Options) -> int:
 
 def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: ReloadedTls | None) -> int:
     host, port = options.host, listener.getsockname()[1]
+    first = read_first(options.access_file) if options.access_file else None
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
     store = SqliteStore(options.state, accept_older=options.accept_older_state)
@@ -136,6 +138,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             has_user_pool=bool(options.user_pool),
             limits=options.limits,
             audit=trail,
+            longest_token_s=options.longest_token_days * 86400.0,
             who=who_asks(options, daemon),
         ),
     )
@@ -154,6 +157,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         logger.warning("%s", warning)
     daemon.start()
     try:
+        if first is not None:
+            begin_with(first, daemon)
         while not stop.is_set() and not daemon.wait(0.2):
             pass
     finally:

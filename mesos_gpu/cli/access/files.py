@@ -2,14 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final
 
-from mesos_gpu.cli.jobfile import BadJobFile, parse
-from mesos_gpu.model.access.document import AccessDocument
-from mesos_gpu.wire.access import document
+from mesos_gpu.adapters.files.access import Read, access_of
 
 _ROLE_DEFAULTS: Final[Mapping[str, Any]] = {
     "users": [], "images": ["*"], "volumes": [], "highest_priority": 0, "must_be_preemptible": False,
@@ -17,35 +14,15 @@ _ROLE_DEFAULTS: Final[Mapping[str, Any]] = {
 _BINDING_DEFAULTS: Final[Mapping[str, Any]] = {"names": [], "groups": [], "queues": ["*"], "apps": ["/*"]}
 
 
-class BadDocument(BadJobFile):
-    """The file is no document; nothing was sent (EX_DATAERR)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A document as a file has it. `version`: of which it was made; None: the file does not say."""
-
-    document: AccessDocument
-    version: int | None
-
-
 def read_document(file: str) -> Read:
     """The document of a file of JSON or YAML; "-": stdin.
 
     Raises:
-        BadJobFile: It is none, or has problems; all are listed, each with its place.
+        BadFile: It is none, or has problems; all are listed, each with its place.
     """
-    name = "stdin" if file == "-" else file
-    value = parse(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"), name)
-    if not isinstance(value, dict):
-        raise BadDocument(f"{name} is no object of roles and bindings", remedy="see: mesos-gpu access show")
-    made = document.decode(value)
-    if isinstance(made, AccessDocument):
-        return Read(made, None if value.get("version") is None else made.version)
-    lines = "\n".join(f"  {problem.path or '/'}: {problem.reason}" for problem in made)
-    raise BadDocument(
-        f"{name} was not applied:\n{lines}", remedy="correct the file; docs/reference/access.md"
-    )
+    if file == "-":
+        return access_of(sys.stdin.read(), "stdin")
+    return access_of(Path(file).read_text(encoding="utf-8"), file)
 
 
 def to_yaml(shown: Mapping[str, Any], *, with_version: bool = True) -> str:

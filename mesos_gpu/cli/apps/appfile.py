@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
+from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.cli import output
-from mesos_gpu.cli.jobfile import BadJobFile, parse
 from mesos_gpu.wire.marathon.assign import unknown_fields
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 
@@ -20,7 +20,7 @@ PRINTED: Final = frozenset(
 )  # fmt: skip
 
 
-class BadAppFile(BadJobFile):
+class BadAppFile(BadFile):
     """The file does not hold apps; nothing was sent."""
 
 

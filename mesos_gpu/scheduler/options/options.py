@@ -85,6 +85,8 @@ class Options:
     queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
     insecure_no_authentication: bool = False
+    access_file: Path | None = None
+    longest_token_days: int = 365
     journal: Path | None = None
     journal_size_mib: int = 256
     tls: TlsOptions = field(default_factory=TlsOptions)

@@ -20,6 +20,21 @@ OPTIONS: Decorators = (
         help="Go on with a state file that is older than what was written; for one start.",
     ),
     click.option(
+        "--access-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="MESOS_GPU_ACCESS_FILE",
+        help="Who may do what where nobody has said it yet, as `mesos-gpu access show` prints it; later changes win.",
+    ),
+    click.option(
+        "--longest-token",
+        "longest_token_days",
+        default=365,
+        show_default=True,
+        type=click.IntRange(1, 3650),
+        metavar="DAYS",
+        help="How long a token may prove its name at most.",
+    ),
+    click.option(
         "--journal",
         type=click.Path(path_type=Path, file_okay=False),
         envvar="MESOS_GPU_JOURNAL",

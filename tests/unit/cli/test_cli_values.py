@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, output
-from mesos_gpu.cli.jobfile import BadJobFile, read_jobs
+from mesos_gpu.cli.jobfile import read_jobs
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
@@ -122,7 +123,7 @@ def test_job_files_in_both_languages() -> None:
 
 def test_every_problem_of_every_job_at_once() -> None:
     jobs = [{"command": "x", "cpus": -1, "gpu": 1}, {"env": {"A": 1}, "mem_mib": True}, 5]
-    with pytest.raises(BadJobFile) as caught:
+    with pytest.raises(BadFile) as caught:
         read_jobs(json.dumps(jobs), name="f.json")
     lines = caught.value.what.splitlines()
     assert lines[0] == "f.json was not submitted:"
@@ -144,7 +145,7 @@ def test_every_problem_of_every_job_at_once() -> None:
     ],
 )
 def test_what_is_no_job_file(name: str, text: str, words: str) -> None:
-    with pytest.raises(BadJobFile, match=words):
+    with pytest.raises(BadFile, match=words):
         read_jobs(text, name=name)
 
 
@@ -156,7 +157,7 @@ _PLAIN = st.none() | st.booleans() | st.floats() | st.text()
 def test_any_document_is_jobs_or_a_clear_no(value: object) -> None:
     try:
         jobs = read_jobs(json.dumps(value), name="x.json")
-    except BadJobFile:
+    except BadFile:
         return  # never another exception
     assert all(("command" in job) or ("argv" in job) for job in jobs)
 
@@ -187,7 +188,7 @@ def test_spans_and_hostile_text() -> None:
     ],
 )
 def test_a_key_given_twice_is_refused(text: str, name: str, where: str) -> None:
-    with pytest.raises(BadJobFile, match=re.escape(where)):
+    with pytest.raises(BadFile, match=re.escape(where)):
         read_jobs(text, name=name)
 
 
@@ -197,7 +198,7 @@ def test_what_yaml_merges_may_be_overridden() -> None:
 
 
 def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed_once() -> None:
-    with pytest.raises(BadJobFile) as refusal:
+    with pytest.raises(BadFile) as refusal:
         read_jobs(
             json.dumps({"command": "a", "gpu": 1, "memory_mib": 5, "colour": 1, "zzz": 2}), name="x.json"
         )

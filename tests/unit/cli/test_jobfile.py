@@ -5,8 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from mesos_gpu.adapters.files.text import MOST_VALUES, BadFile, parse
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.jobfile import MOST_VALUES, BadJobFile, parse, read_jobs
+from mesos_gpu.cli.jobfile import read_jobs
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 30)
@@ -27,7 +28,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
     ids=["bomb", "cycle", "json", "json as yaml", "not closed", "block", "flow"],
 )
 def test_it_is_refused_with_a_clear_word(text: str, name: str, why: str) -> None:
-    with pytest.raises(BadJobFile, match=why) as refused:
+    with pytest.raises(BadFile, match=why) as refused:
         parse(text, name)
     assert name in refused.value.what
     assert refused.value.exit_code == 65

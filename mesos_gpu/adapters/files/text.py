@@ -1,0 +1,94 @@
+"""Text that people write, JSON or YAML, as values: no key twice, and no more values than memory holds."""
+
+import json
+from typing import Any, Final
+
+from mesos_gpu.errors import MesosGpuError
+
+MOST_VALUES: Final = 100_000  # that a file may stand for
+
+
+class BadFile(MesosGpuError):
+    """The file does not hold what it should (EX_DATAERR)."""
+
+    exit_code, http_status = 65, 400
+
+
+def parse(text: str, name: str) -> Any:
+    """What a JSON or YAML text says.
+
+    Raises:
+        BadFile: It is neither, it is too large, or an object in it has a key twice.
+    """
+    try:
+        return _bounded(_parsed(text, name), name)
+    except RecursionError as err:
+        raise BadFile(f"{name} is nested too deeply", remedy="correct the file") from err
+
+
+def _bounded(value: Any, name: str) -> Any:
+    """Aliases of YAML let a few lines stand for more values than any memory holds, or for themselves."""
+    sizes: dict[int, int] = {}
+
+    def size(each: Any) -> int:
+        if not isinstance(each, dict | list):
+            return 1
+        if id(each) not in sizes:
+            sizes[id(each)] = MOST_VALUES + 1  # until it is known: what holds itself has no end
+            inner = each.values() if isinstance(each, dict) else each
+            sizes[id(each)] = 1 + sum(map(size, inner))
+        return sizes[id(each)]
+
+    if size(value) > MOST_VALUES:
+        what = f"{name} stands for more than {MOST_VALUES} values"
+        raise BadFile(what, remedy="use fewer aliases (*name), or several files")
+    return value
+
+
+def _parsed(text: str, name: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in mapping:
+                raise _twice(name, key)
+            mapping[key] = value
+        return mapping
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except ValueError as json_error:
+        if name.endswith(".json"):
+            raise BadFile(f"{name} is not JSON: {json_error}", remedy="correct the file") from json_error
+    return _yaml(text, name)
+
+
+def _twice(name: str, key: str, place: str = "") -> BadFile:
+    return BadFile(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
+
+
+def _yaml(text: str, name: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """A reader that refuses a key that stands twice in a mapping, as YAML does. What `<<` merges may be
+        overridden."""
+
+        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+            node = super().compose_mapping_node(anchor)
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                    raise _twice(name, key.value, _place(key.start_mark))
+                seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
+            return node
+
+    try:
+        return yaml.load(text, Loader)  # nosec B506 # Loader is a SafeLoader
+    except yaml.YAMLError as err:
+        place = _place(getattr(err, "problem_mark", None))
+        what = f"{name} is neither JSON nor YAML{place}: {getattr(err, 'problem', None) or err}"
+        raise BadFile(what, remedy="correct the file") from err
+
+
+def _place(mark: Any) -> str:
+    return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -1,0 +1,1 @@
+"""Who may do what, as a scheduler starts with it."""
