@@ -14,6 +14,7 @@ _FS_REFER = (
 REFER_SINCE = 2  # ABI, of Linux 5.19
 _SCOPE_SIGNAL = 2
 _SCOPES_SINCE = 6  # ABI, of Linux 6.12
+NO_CORE = 1  # bytes: with 0, a program that the kernel pipes dumps to would still get one (core(5))
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

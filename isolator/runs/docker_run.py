@@ -27,11 +27,12 @@ from isolator.runs.image_run import (
     TERM,
     argv_of,
     command_of,
+    hand_secrets,
     prepare,
     refused_without_isolation,
 )
 from isolator.runs.memory import Witness, most_used
-from isolator.runs.run import Ended, Launch, container_of
+from isolator.runs.run import Ended, Launch, container_of, secret_env
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.jobs.image import ImageConfig
@@ -131,8 +132,9 @@ class DockerRun:
             def see(pid: int) -> None:
                 prepared.see(pid)
                 self._limit(pid, ident, launch)
+                hand_secrets(launch, prepared, pid)
 
-            gate.admit(argv, self._has_ended, ident, first=self._pid, see=see)
+            gate.admit(argv, self._has_ended, ident, first=self._pid, see=see, variables=secret_env(launch))
 
     def _limit(self, pid: int, ident: str, launch: Launch) -> None:
         """Set the limits of its share, from the process at its gate, on the cgroup that it is in by now.

@@ -113,6 +113,11 @@ def _see_gate(launch: Launch, *, strict: bool) -> None:
             "a container that is denied no control port has no gate, at which the limits of its share would be set",
             Outcome(infrastructure=True, refused_gpus=launch.plan.gpus),
         )
+    if launch.secrets is not None:
+        raise NotStarted(
+            "a container gets secrets at its gate, and one that is denied no control port has none; secrets in images "
+            "need an agent without MESOS_GPU_CONTROL_PORTS=off"
+        )
     if strict:
         raise NotStarted(
             "whether the image brings a libcuda of its own is seen at its gate, and a container that is denied no "
@@ -151,6 +156,19 @@ def volume(launch: Launch, inventory: Inventory) -> Path:
             f"the image asks for the driver's libraries, and this host has no driver volume {path}"
         )
     return launch.volume
+
+
+def hand_secrets(launch: Launch, prepared: Prepared, pid: int) -> None:
+    """Give a container what it gets of its secrets beside variables, from the process at its gate.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be; the container is to be killed.
+    """
+    if launch.secrets is None:
+        return
+    from isolator.secrets.handing import hand
+
+    hand(launch.secrets, pid, launch.enclosure.gate, (prepared.user.pw_uid, prepared.user.pw_gid), SANDBOX)
 
 
 def command_of(plan: Assignment, config: ImageConfig) -> None:

@@ -276,9 +276,7 @@ def _limit(most: int) -> None:
 
 
 def _no_cores() -> None:
-    from isolator.secrets.mount import NO_CORE
-
-    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
+    resource.setrlimit(resource.RLIMIT_CORE, (apart_sys.NO_CORE, apart_sys.NO_CORE))
 
 
 def _show_secrets(files: Sequence[Sequence[str]], user: list[Any] | None) -> None:

@@ -31,11 +31,12 @@ from isolator.runs.image_run import (
     argv_of,
     command_of,
     ended_of,
+    hand_secrets,
     prepare,
     refused_without_isolation,
 )
 from isolator.runs.images import flags_of, read_config, registry_of
-from isolator.runs.run import Ended, Launch, container_of
+from isolator.runs.run import Ended, Launch, container_of, secret_env
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -115,7 +116,12 @@ class NestedRun:
         self._show_streams(launch.sandbox)
         threading.Thread(target=self._follow, daemon=True).start()
         if self._gate is not None:
-            self._gate.admit(argv, self._ended.is_set, see=prepared.see)
+
+            def see(pid: int) -> None:
+                prepared.see(pid)
+                hand_secrets(launch, prepared, pid)
+
+            self._gate.admit(argv, self._ended.is_set, see=see, variables=secret_env(launch))
 
     def _order(self, prepared: Prepared, argv: Sequence[str]) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure

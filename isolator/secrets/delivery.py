@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from isolator.confinement.apart_sys import NO_CORE
 from isolator.host.not_started import NotStarted
 from isolator.secrets.exposure import exposed_to_user
 from isolator.secrets.mount import PLACE
@@ -34,7 +36,9 @@ NONE: Final = Given()
 
 
 def guard() -> None:
-    """Keep this process' memory from other processes of its user and from core dumps (prctl(2), PR_SET_DUMPABLE)."""
+    """Keep this process' memory from other processes of its user, and make no core dump of it, nor of what it starts
+    (prctl(2), PR_SET_DUMPABLE; core(5))."""
+    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

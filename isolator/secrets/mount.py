@@ -16,9 +16,6 @@ PLACE: Final = "/dev/mesos_gpu/secrets"
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
 _FLAGS: Final = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-NO_CORE: Final = (
-    1  # bytes: 0 would not keep a program that the kernel pipes dumps to from getting one (core(5))
-)
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,26 +31,49 @@ def show(files: Mapping[str, bytes], uid: int, gid: int, place: str = PLACE) -> 
         OSError: The kernel refuses.
     """
     os.makedirs(place, mode=0o755, exist_ok=True)
-    directories = {str(above) for path in files for above in PurePosixPath(path).parents} - {"."}
-    pages = sum(-(-len(value) // _PAGE) for value in files.values()) + len(directories) + 1
-    options = (
-        f"mode=500,uid={uid},gid={gid},size={pages * _PAGE},nr_inodes={len(files) + len(directories) + 2}"
-    )
+    given = ",".join(f"{key}={value}" for key, value in options(files, uid, gid).items())
     try:
-        _mount("tmpfs", place, "tmpfs", _FLAGS, f"{options},noswap")
+        _mount("tmpfs", place, "tmpfs", _FLAGS, f"{given},noswap")
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        _mount("tmpfs", place, "tmpfs", _FLAGS, options)
-    for directory in sorted(directories):
-        os.mkdir(f"{place}/{directory}", 0o500)
-        os.chown(f"{place}/{directory}", uid, gid)
-    for path, value in files.items():
-        file = os.open(f"{place}/{path}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
-        with os.fdopen(file, "wb") as opened:
-            opened.write(value)
-            os.fchown(file, uid, gid)
+        _mount("tmpfs", place, "tmpfs", _FLAGS, given)
+    top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fill(top, files, uid, gid)
+    finally:
+        os.close(top)
     _mount("none", place, "none", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _FLAGS, "")
+
+
+def options(files: Mapping[str, bytes], uid: int, gid: int) -> dict[str, str]:
+    """Options of a file system that has room for these files, and for nothing else."""
+    directories = _directories(files)
+    pages = sum(-(-len(value) // _PAGE) for value in files.values()) + len(directories) + 1
+    inodes = len(files) + len(directories) + 1  # its root is one
+    return {
+        "mode": "500",
+        "uid": str(uid),
+        "gid": str(gid),
+        "size": str(pages * _PAGE),
+        "nr_inodes": str(inodes + 1),
+    }
+
+
+def fill(top: int, files: Mapping[str, bytes], uid: int, gid: int) -> None:
+    """Make the files in a directory that is open. `files`, `uid`, `gid`: as of `show`."""
+    for directory in sorted(_directories(files)):
+        os.mkdir(directory, 0o500, dir_fd=top)
+        os.chown(directory, uid, gid, dir_fd=top)
+    for path, value in files.items():
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400, dir_fd=top)
+        with os.fdopen(made, "wb") as opened:
+            opened.write(value)
+            os.fchown(made, uid, gid)
+
+
+def _directories(files: Mapping[str, bytes]) -> set[str]:
+    return {str(above) for path in files for above in PurePosixPath(path).parents} - {"."}
 
 
 def link(paths: Mapping[str, bytes] | list[str], sandbox: str, place: str = PLACE) -> None:

@@ -37,6 +37,9 @@ def test_it_becomes_the_command_once_it_is_behind_the_fence(machine: str) -> Non
     assert outcomes["below an init"] == [True, 0, ["mesos_gpu/gate"]], "the init is of the task's user"
     assert outcomes["absent"] == ["cannot start 'no-such-program': No such file or directory", 127, []]
     assert outcomes["no program"] == ["cannot start '/etc/passwd': it cannot be executed", 126, []]
+    for name, size in (("a variable", "3"), ("a large one", "131000")):
+        assert outcomes[name] == [True, 0, ["1", size, "/usr/bin:/bin"]], "and no core dump is made of it"
+    assert outcomes["too large"][0] == "the container's environment is too large for a secret beside it"
     assert outcomes["not behind it"] == [
         "the rules of its cgroup do not keep the container from the control ports", 125, [],
     ]  # fmt: skip
@@ -81,4 +84,4 @@ def test_it_is_one_small_file(machine: str, number: int) -> None:
     file = gate.program(machine)
     assert file[:4] == b"\x7fELF"
     assert struct.unpack_from("<H", file, 18)[0] == number
-    assert len(file) < 700
+    assert len(file) < 900

@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from isolator.confinement import apart_sys, gate
@@ -51,6 +53,7 @@ def through(
     *,
     init: bool = False,
     apart: Apart = NOT_APART,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[object]:
     one = gate.Gate(directory, fence, apart)
     one.open()
@@ -66,7 +69,7 @@ def through(
         try:
             first = process.pid if init else 0
             said: object = one.admit(
-                argv, lambda: process.poll() is not None, first=first, see=lambda _: None
+                argv, lambda: process.poll() is not None, first=first, see=lambda _: None, variables=variables
             )
         except (NotStarted, MesosGpuError) as error:
             said = str(error).partition("\n")[0]
@@ -105,7 +108,8 @@ def main() -> None:
     runner = sys.argv[2:]
     program = gate.program
     gate.program = lambda machine: program(sys.argv[1])
-    os.makedirs(gate.INSIDE, exist_ok=True)
+    held = Path(gate.INSIDE, f"gate-{os.getpid()}")  # whoever else is done with the directory leaves it then
+    held.mkdir(parents=True)
     fence = fence_for(f"gate-{os.getpid()}", (Denial(5051),))
     assert fence is not None
     fence.set_up()
@@ -117,12 +121,21 @@ def main() -> None:
             look = ["sh", "-c", "grep -o mesos_gpu/gate /proc/$PPID/cgroup"]
             told = through(Path(top, "gate"), fence, below, look, init=True)
             print(json.dumps(["below an init", *told]))
+            core = "grep -c 'core file size  *1  *1 ' /proc/self/limits"
+            for name, size in (("a variable", 3), ("a large one", 131000), ("too large", 131001)):
+                given = {"SECRET": "s" * size, "PATH": "/usr/bin:/bin"}
+                if name == "too large":
+                    given |= {"ANOTHER": "s" * size}
+                count = ["sh", "-c", f"{core}; printf %s $SECRET | wc -c; echo $PATH"]
+                there = through(Path(top, "gate"), fence, runner, count, variables=given)
+                print(json.dumps([name, *there]))
             open_one = NoFence(fence.denied, fence.cgroup)
             if not runner:
                 look_apart(Path(top, "gate"), fence)
             print(json.dumps(["not behind it", *through(Path(top, "gate"), open_one, runner, ["true"])]))
     finally:
         fence.cgroup.remove()
+        held.rmdir()
 
 
 if __name__ == "__main__":

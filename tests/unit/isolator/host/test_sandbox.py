@@ -327,6 +327,7 @@ ELSEWHERE = {
     "shares/shim/check": "a directory of its own",
     "shares/shim/region": "the node directory, which is root's: tasks' own directories are closed to others",
     "secrets/keys": "the node directory, which is root's",
+    "secrets/attaching": "standard input, which is read",
     "secrets/mount": "the task's own file system of memory; in its sandbox it is the task's user",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
