@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.spec import access, audit, bodies, login, shapes
+from mesos_gpu.api.spec import access, audit, bodies, shapes, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -266,7 +266,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "list_gpu_changes", "Who changed a GPU last", {200: audit.ChangesMade}, (_CONFLICT,), query=_CHANGES
     ),
     **access.OPERATIONS,
-    **login.OPERATIONS,
+    **ways.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
         "check_health",

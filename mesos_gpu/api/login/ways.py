@@ -8,7 +8,7 @@ from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.rights import free, route
 from mesos_gpu.api.login.who import Who
-from mesos_gpu.api.spec import login as shapes
+from mesos_gpu.api.spec import ways as shapes
 from mesos_gpu.model.access.caller import Proof
 
 
