@@ -11,6 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
+from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, task_ports
 from tests import progress
 
@@ -55,6 +56,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 3 if item.path.is_relative_to(TESTS / "unit") else 2
 
     items.sort(key=rank)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def host_audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Commands of root keep their records here, and not in this host's own log."""
+    at = tmp_path_factory.mktemp("host-audit") / "audit"
+    os.environ[host.VARIABLE] = str(at)
+    yield at
+    del os.environ[host.VARIABLE]
 
 
 @pytest.fixture(scope="session", autouse=True)

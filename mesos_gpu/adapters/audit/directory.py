@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from pathlib import Path
 from typing import Final, Self
 
@@ -15,6 +16,7 @@ from mesos_gpu.errors import BadConfiguration, Conflict
 
 FILE: Final = re.compile(r"(changes|refusals)-([0-9]{8})\.jsonl")
 _MARK_BYTES: Final = 512  # within a sector and a page, so a write of it is whole or not there
+_AGAIN_S: Final = 0.05
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -47,22 +49,27 @@ class Directory:
         if stat.S_IMODE(status.st_mode) & 0o077:
             os.fchmod(self._fd, 0o700)
 
-    def lock(self) -> int:
-        """Be the only writer, until what is returned is closed.
+    def lock(self, wait_s: float = 0.0) -> int:
+        """Be the only writer, until what is returned is closed; another one may take `wait_s` to end.
 
         Raises:
             Conflict: Another process is.
         """
         lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._fd)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise Conflict(
-                f"another scheduler writes the audit log in {self.path}",
-                remedy="stop it first, or give this one another --audit-dir",
-            ) from error
-        return lock
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() < deadline:
+                    time.sleep(_AGAIN_S)
+                    continue
+                os.close(lock)
+                raise Conflict(
+                    f"another scheduler writes the audit log in {self.path}",
+                    remedy="stop it first, or give this one another --audit-dir",
+                ) from error
+            return lock
 
     def numbers(self, kind: str) -> list[int]:
         """The numbers of the files of one kind, the oldest first."""

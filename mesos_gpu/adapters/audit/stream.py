@@ -59,9 +59,7 @@ class Stream:
         Raises:
             OSError: It cannot be written.
         """
-        if self._fd is None:
-            self._number = max(self._number, 1)
-            self._open_file()
+        self._take_up()
         torn = bool(self._torn)
         before = digest(self._torn) if torn else self.head.hash
         own = AuditRecord(at, "audit:begin", Result.DONE, WRITER, NO_PROOF, detail=detail)
@@ -70,6 +68,22 @@ class Stream:
         self.head = Head(self.head.seq + 1, digest(line))
         self._torn, self._open = b"", False
         self._directory.sync()
+
+    def resume(self, at: float) -> None:
+        """Open the newest file; only after what a crash left does it get a line that says so.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self._torn or self._open:
+            self.begin(at, "")
+        else:
+            self._take_up()
+
+    def _take_up(self) -> None:
+        if self._fd is None:
+            self._number = max(self._number, 1)
+            self._open_file()
 
     def append(self, records: Sequence[AuditRecord]) -> None:
         """Write records as one piece; when the file is full, a next one is begun first.

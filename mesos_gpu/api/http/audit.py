@@ -20,7 +20,7 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.guard import RELAYED
 from mesos_gpu.api.http.note import REQUEST_ID, Note
-from mesos_gpu.model.access.caller import NOBODY, Caller
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.access.record import AuditRecord, Result, cut
 from mesos_gpu.ports import AuditTrail
 from mesos_gpu.wire.plain import clean
@@ -121,10 +121,10 @@ def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRec
         what=f"{scope['method']} {about.route or path}",
         result=_result(seen.status),
         who=clean(caller.name or about.claimed or caller.shown),
-        proof=caller.proof.value if caller.is_proved or not about.claimed_by else about.claimed_by,
+        proof=_proof(caller, about),
         proved=caller.is_proved,
-        address=f"{client[0]}:{client[1]}" if client else "unix",
-        relayed=clean(_relayed(scope)),
+        address=f"{client[0]}:{client[1]}" if client and client[0] else "unix",
+        relayed=clean(_relayed(scope, caller)),
         right=about.right,
         on=tuple(about.on) or ((named,) if named else ()),
         status=seen.status,
@@ -145,8 +145,18 @@ def _caller(scope: Scope) -> Caller:
     return NOBODY if rights is None else rights().caller
 
 
-def _relayed(scope: Scope) -> str:
-    headers = Headers(scope=scope)
+def _proof(caller: Caller, about: Note) -> str:
+    """The kind of a proof, right or wrong, and which token it was: never the proof itself."""
+    if not caller.is_proved:
+        return about.claimed_by or caller.proof.value
+    return f"{caller.proof.value}:{caller.proof_id}" if caller.proof is Proof.TOKEN else caller.proof.value
+
+
+def _relayed(scope: Scope, caller: Caller) -> str:
+    """What a trusted proxy says of where the request comes from, else what any proxy says."""
+    client, headers = scope.get("client"), Headers(scope=scope)
+    if caller.address and client and caller.address != client[0]:
+        return f"from {caller.address}"
     return ", ".join(f"{name}: {headers[name]}" for name in RELAYED if name in headers)
 
 
@@ -170,9 +180,9 @@ def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
         "path": scope["path"],
         "query": str(QueryParams([(name, value) for name, value in query.multi_items() if name in _SHOWN])),
         "from": f"{client[0]}:{client[1]}",
-        "relayed": _relayed(scope),
+        "relayed": _relayed(scope, caller),
         "who": caller.name or (f"{about.claimed} (unproved)" if about.claimed else ""),
-        "proof": caller.proof.value if caller.is_proved else "",
+        "proof": _proof(caller, about) if caller.is_proved or about.claimed_by else "",
         "by": str(claims.by or query.get("by") or ""),
         "user": str(claims.user or ""),
         "about": str(claims.id or ""),

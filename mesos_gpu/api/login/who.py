@@ -15,6 +15,7 @@ from mesos_gpu.access.guesses import Guesses
 from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.adapters.proofs.prover import Prover, Shown
 from mesos_gpu.adapters.proofs.proxies import Proxies
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
@@ -156,6 +157,7 @@ class Who:
         client = scope.get("client")
         address = shown.address if shown else str(client[0]) if client else ""
         scope.setdefault("state", {})[WRONG] = wrong
+        note.claimed(wrong.claimed, kind)
         self.wrong[kind] += 1
         retry_s = wrong.retry_s
         if wrong.guessed and not retry_s:

@@ -41,7 +41,7 @@ class AuditHandlers:
         seen = await self._search(asked, int(MOST_RECORDS.of(request)), cursor)
         full = self._trail.full()
         body: shapes.Audit = {
-            "records": [_shown(id, record) for id, record in seen.records],
+            "records": [shown(id, record) for id, record in seen.records],
             "cursor": seen.cursor or None,
             "lost": self._trail.lost,
             "full": full.what if full else None,
@@ -105,7 +105,8 @@ def _asked(request: Request) -> Asked:
     return Asked(**texts, since=since, until=until, result=Result(result) if result else None)
 
 
-def _shown(id: str, record: AuditRecord) -> shapes.AuditEntry:
+def shown(id: str, record: AuditRecord) -> shapes.AuditEntry:
+    """Show a record as the interface does."""
     return {
         "id": id,
         "at": record.at,

@@ -6,6 +6,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.records.on_host import recorded
 
 
 @click.command()
@@ -28,7 +29,8 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
     from mesos_gpu.cli.dev.up import directory
 
     state = state or directory() / "scheduler" / "state.sqlite"
-    write(state, file)
+    with recorded("backup", f"state:{state}", f"file:{file}"):
+        write(state, file)
     size = file.stat().st_size
     if as_json:
         output.document({"file": str(file), "bytes": size, "state": str(state)})

@@ -15,6 +15,7 @@ from isolator.devices.facts import read_driver, read_inventory
 from isolator.gpus.ledger import Ledger, directory
 from isolator.node.monitor import probe_from
 from mesos_gpu.cli import output
+from mesos_gpu.cli.records.on_host import recorded
 from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -56,7 +57,8 @@ def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: boo
     if path is None:
         click.echo(text, nl=False)
     else:
-        write(path, text)
+        with recorded("node cdi --output", f"file:{path}"):
+            write(path, text)
 
 
 def write(path: Path, text: str) -> None:

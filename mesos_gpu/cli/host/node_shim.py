@@ -9,6 +9,7 @@ from typing import ClassVar
 import click
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.records.on_host import recorded
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Unavailable
 
@@ -56,14 +57,16 @@ def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> N
     if command is None and machine != platform.machine():
         raise Unavailable(f"this host's compiler does not build for {machine}", remedy="add --zig")
     if into is None:
-        made = building.have(os.environ, machine, command)
+        with recorded("node shim build", "shim:cache"):
+            made = building.have(os.environ, machine, command)
         paths = [made.cuda, made.nvml]
     else:
         command = command or building.compiler(os.environ)
         if command is None:
             raise Unavailable("there is no C compiler", remedy="add --zig, or apt-get install gcc libc6-dev")
-        into.parent.mkdir(parents=True, exist_ok=True)
-        building.compile_into(into, command)
+        with recorded("node shim build", f"directory:{into}"):
+            into.parent.mkdir(parents=True, exist_ok=True)
+            building.compile_into(into, command)
         paths = [str(into / name) for name in building.FILES]
     if as_json:
         output.document({"digest": sources.digest(), "machine": machine, "paths": paths})

@@ -12,6 +12,7 @@ from isolator.devices.facts import read_inventory
 from isolator.gpus.driver_volume import driver_root, holders, is_older, mounted
 from isolator.gpus.ledger import Ledger, directory
 from mesos_gpu.cli import output
+from mesos_gpu.cli.records.on_host import recorded
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Damaged, MesosGpuError
 from volumes.keys import default_path
@@ -97,14 +98,15 @@ def build(
     """
     from volumes.build import make
 
-    built = make(
-        _store(store).path,
-        root_of(root),
-        driver_version,
-        nvml=_noted() if root_of(root) == Path("/") else None,
-        held=lambda: frozenset(_holders()),
-        anew=anew,
-    )
+    with recorded("volume build", f"volumes:{_store(store).path}"):
+        built = make(
+            _store(store).path,
+            root_of(root),
+            driver_version,
+            nvml=_noted() if root_of(root) == Path("/") else None,
+            held=lambda: frozenset(_holders()),
+            anew=anew,
+        )
     if as_json:
         output.document({**_described(built.volume), "new": built.new, "took_s": round(built.took_s, 3)})
         return
@@ -209,7 +211,8 @@ def gc(store: Path | None, everything: bool, as_json: bool) -> None:
         return each.current and needed and not everything
 
     place = _store(store)
-    removed = place.collect(lambda: frozenset(_holders()), keep)
+    with recorded("volume gc", f"volumes:{place.path}"):
+        removed = place.collect(lambda: frozenset(_holders()), keep)
     if as_json:
         output.document({"removed": [each.name for each in removed]})
         return

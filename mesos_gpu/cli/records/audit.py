@@ -42,6 +42,12 @@ _UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names that nobody claim
     "--verify", is_flag=True, help="Check the files: whether a line was changed, cut out or put in."
 )
 @click.option(
+    "--host",
+    "of_host",
+    is_flag=True,
+    help="What root did on this host without the scheduler, from its own file.",
+)
+@click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
@@ -55,6 +61,7 @@ def audit(
     limit: int,
     follow: bool,
     verify: bool,
+    of_host: bool,
     directory: Path | None,
     refused: bool,
     as_json: bool,
@@ -66,19 +73,54 @@ def audit(
     they are not what was written.
     """
     if verify:
-        _verify(directory, as_json)
+        _verify(_place(of_host, directory), as_json)
         return
     query = {name: value for name, value in filters.items() if value is not None}
     if refused:
         query["result"] = "refused"
+    if of_host:
+        _show(_of_host(query, limit), as_json)
+        return
     client = app.client()
     records = _newest(client, query, limit)
     if follow:
         _follow(client, query, records, as_json)
-    elif as_json:
+    else:
+        _show(records, as_json)
+
+
+def _show(records: "list[AuditEntry]", as_json: bool) -> None:
+    if as_json:
         output.document(records)
     else:
         output.table(_HEADERS, [_row(record) for record in records], empty="Nothing is on record.", fit=_FIT)
+
+
+def _place(of_host: bool, directory: Path | None) -> Path:
+    """Where the files are that are verified."""
+    from mesos_gpu.adapters.audit import host
+    from mesos_gpu.cli.dev.up import directory as of_up
+
+    return host.directory() if of_host else directory or of_up() / "scheduler" / "audit"
+
+
+def _of_host(query: dict[str, Any], limit: int) -> "list[AuditEntry]":
+    """The last records of this host's own file, the oldest of them first."""
+    from mesos_gpu.access.asked import Asked
+    from mesos_gpu.adapters.audit.directory import Directory
+    from mesos_gpu.adapters.audit.search import search
+    from mesos_gpu.api.v1.audit import shown
+    from mesos_gpu.model.access.record import Result
+
+    asked = Asked(**{**query, **({"result": Result(query["result"])} if "result" in query else {})})
+    records: list[AuditEntry] = []
+    cursor: str | None = None
+    with Directory(_place(True, None), make=False) as directory:
+        while cursor != "" and len(records) < limit:
+            page = search(directory, asked, limit=limit - len(records), cursor=cursor or "")
+            records += [shown(id, record) for id, record in page.records]
+            cursor = page.cursor
+    return records[::-1]
 
 
 def _newest(client: "Client", query: dict[str, Any], limit: int) -> "list[AuditEntry]":
@@ -141,11 +183,9 @@ def _result(record: "AuditEntry") -> str:
     return " ".join(filter(None, (str(record["status"] or record["result"]), record["reason"]))) + times
 
 
-def _verify(directory: Path | None, as_json: bool) -> None:
+def _verify(at: Path, as_json: bool) -> None:
     from mesos_gpu.adapters.audit.verify import verify
-    from mesos_gpu.cli.dev.up import directory as of_up
 
-    at = directory or of_up() / "scheduler" / "audit"
     chains = verify(at)
     if as_json:
         output.document([_document(chain) for chain in chains])

@@ -8,7 +8,7 @@ NOBODY: Final = "nobody"  # who asks without a name
 NO_PROOF: Final = "-"
 MOST_SUBJECTS: Final = 8
 LONGEST: Final = {
-    "who": 128, "proof": 32, "address": 64, "relayed": 160, "what": 160, "right": 96, "reason": 64, "request": 64,
+    "who": 128, "proof": 64, "address": 64, "relayed": 160, "what": 160, "right": 96, "reason": 64, "request": 64,
     "detail": 160,
 }  # fmt: skip
 LONGEST_SUBJECT: Final = 200
@@ -34,9 +34,9 @@ class AuditRecord:
     what: str  # a verb and a route, as "DELETE /v1/jobs/{id}", or a command
     result: Result
     who: str = NOBODY
-    proof: str = NO_PROOF  # the kind of it
+    proof: str = NO_PROOF  # the kind of it, of a token with its id
     proved: bool = False  # false: the name is claimed at most
-    address: str = ""  # host:port of the connection
+    address: str = ""  # host:port of the connection, or unix
     relayed: str = ""  # what proxies say of where it comes from
     right: str = ""  # that it takes
     on: tuple[str, ...] = ()  # kind:id each

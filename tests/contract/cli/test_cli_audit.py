@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.cli import output
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.ids import GpuId
@@ -139,3 +140,35 @@ def test_a_job_and_a_card_say_who_changed_them(rig: Audited) -> None:
     ] * 3
     card = good("gpu", "health", UUID)
     assert re.search(r"\nchanged by +ann  .*  POST /v1/gpus/\{id\}/drain  by=bob\n", card)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only its acts are kept")
+def test_what_root_does_on_a_host_is_in_a_log_of_that_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_HOST_AUDIT", str(tmp_path / "log" / "audit"))
+    assert call("backup", str(tmp_path / "copy"), "--state", str(tmp_path / "none")).exit_code != 0
+    SqliteStore(tmp_path / "state").close()
+    for name in ("one", "two"):
+        good("backup", str(tmp_path / name), "--state", str(tmp_path / "state"))
+    records = json.loads(good("audit", "--host", "--json"))
+    assert [(r["what"], r["result"], r["on"][1]) for r in records] == [
+        ("backup", "failed", f"file:{tmp_path}/copy"),
+        ("backup", "done", f"file:{tmp_path}/one"),
+        ("backup", "done", f"file:{tmp_path}/two"),
+    ]
+    assert {record["proof"] for record in records} <= {"login", "uid"}
+    assert good("audit", "--host", "--on", "file:*/two").count("\n") == 1, "a * is for the end alone"
+    assert "lines 1 to 3 in 1 files: sound" in good("audit", "--host", "--verify")
+    assert (tmp_path / "log" / "audit").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only its acts are kept")
+def test_a_command_whose_record_cannot_be_kept_is_done_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MESOS_GPU_HOST_AUDIT", str(tmp_path / "file" / "audit"))
+    SqliteStore(tmp_path / "state").close()
+    done = call("backup", str(tmp_path / "one"), "--state", str(tmp_path / "state"))
+    assert (done.exit_code, "not on record: " in done.output) == (0, True)

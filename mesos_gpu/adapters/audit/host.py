@@ -1,0 +1,70 @@
+"""What root does on a host without the scheduler, in a log of that host: one writer after the other."""
+
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.adapters.audit.directory import Directory
+from mesos_gpu.adapters.audit.stream import Stream
+from mesos_gpu.model.access.record import AuditRecord, Result
+
+VARIABLE: Final = "MESOS_GPU_HOST_AUDIT"
+DEFAULT: Final = Path("/var/log/mesos-gpu/audit")
+MOST_BYTES: Final = 16 << 20
+FILES: Final = 4
+_WAIT_S: Final = 5.0
+_NOBODY: Final = 2**32 - 1  # of loginuid: no login, as for what init starts
+_LOGIN: Final = Path(
+    "/proc/self/loginuid"
+)  # of the audit subsystem; who logged in keeps it through su and sudo
+
+
+def directory() -> Path:
+    """Where this host's log is."""
+    return Path(os.environ.get(VARIABLE) or DEFAULT)
+
+
+def write(what: str, on: tuple[str, ...], result: Result, detail: str = "") -> None:
+    """Keep a record of a command, by who logged in; else by the user that it runs as.
+
+    Raises:
+        BadConfiguration: The directory cannot be used.
+        Conflict: Another process does not let go of it.
+        OSError: It cannot be written.
+    """
+    at = time.time()
+    who, proof = _who()
+    record = AuditRecord(at, what, result, who, proof, proved=True, address="host", on=on, detail=detail)
+    path = directory()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    with Directory(path, make=True) as opened:
+        lock = opened.lock(_WAIT_S)
+        try:
+            stream = Stream(opened, "changes", most_bytes=MOST_BYTES, files=FILES, reserve=0)
+            try:
+                stream.resume(at)
+                stream.append([record])
+                stream.sync()
+            finally:
+                stream.close()
+        finally:
+            os.close(lock)
+
+
+def _who() -> tuple[str, str]:
+    try:
+        login = int(_LOGIN.read_text())
+    except (OSError, ValueError):
+        login = _NOBODY
+    if login != _NOBODY:
+        return _name(login), "login"
+    return _name(os.getuid()), "uid"
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
