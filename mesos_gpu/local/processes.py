@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -68,13 +69,24 @@ def await_port(ip: str, port: int, timeout_s: float = 20) -> None:
         poll(f"port {port}", lambda: is_free(ip, port), timeout_s)
 
 
-def get_json(ip: str, port: int, path: str, timeout_s: float = 10, authorization: str = "") -> Any:
-    """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none.
+def get_json(
+    ip: str,
+    port: int,
+    path: str,
+    timeout_s: float = 10,
+    authorization: str = "",
+    tls: ssl.SSLContext | None = None,
+) -> Any:
+    """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none. `tls`: over HTTPS.
 
     Raises:
         OSError, http.client.HTTPException: No answer, or one with another status than 200.
     """
-    connection = http.client.HTTPConnection(ip, port, timeout=timeout_s)
+    connection = (
+        http.client.HTTPConnection(ip, port, timeout=timeout_s)
+        if tls is None
+        else http.client.HTTPSConnection(ip, port, timeout=timeout_s, context=tls)
+    )
     with contextlib.closing(connection):
         connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
         response = connection.getresponse()

@@ -19,6 +19,7 @@ from isolator.agent.commands import executor_command
 from isolator.gpus.ledger import Ledger
 from isolator.node.reaper import reap
 from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulated_gpus, write_inventory
+from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
@@ -61,9 +62,12 @@ class NodeSpec:
 class SchedulerProcess:
     """`mesos-gpu scheduler` as a process; after `kill()`, `start()` goes on with the same state and port."""
 
-    def __init__(self, directory: Path, arguments: Sequence[str], port: int, mark: str) -> None:
-        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too."""
-        self.directory, self.port, self.url = directory, port, f"http://127.0.0.1:{port}"
+    def __init__(
+        self, directory: Path, arguments: Sequence[str], port: int, mark: str, tls: TlsHere | None = None
+    ) -> None:
+        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too. `tls`: None for plain HTTP."""
+        self.directory, self.port, self._tls = directory, port, tls
+        self.url = f"http://127.0.0.1:{port}" if tls is None else tls.url(port)
         self.log = directory / "log"
         self._arguments, self._mark = list(arguments), mark
         self._popen: subprocess.Popen[bytes] | None = None
@@ -129,7 +133,9 @@ class SchedulerProcess:
 
     def get(self, path: str) -> Any:
         """GET a JSON document of it."""
-        return get_json("127.0.0.1", self.port, path)
+        if self._tls is None:
+            return get_json("127.0.0.1", self.port, path)
+        return get_json(self._tls.name, self.port, path, tls=self._tls.context())
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Signal it and wait for its end."""
@@ -155,9 +161,11 @@ class Stack:
         devices: Devices = "",
         master_flags: Mapping[str, str] | None = None,
         secure: bool = False,
+        tls: TlsHere | None = None,
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices and
         master_flags as of `Cluster`; secure: whether Mesos asks everybody who they are.
+        tls: of the REST interface.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
@@ -194,11 +202,12 @@ class Stack:
         port = port or free_port()
         self.scheduler = SchedulerProcess(
             self.directory / "scheduler",
-            [*arguments, "--port", str(port)],
+            [*arguments, "--port", str(port), *(tls.arguments(port) if tls else [])],
             port,
             str(self.cluster.directory),
+            tls,
         )
-        self.url = self.scheduler.url
+        self.url, self.tls = self.scheduler.url, tls
 
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))

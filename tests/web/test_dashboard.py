@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 import requests
 
+from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
+from tests.certificates import DAY, Authority
 from tests.conftest import wait_until
 from tests.contract.api.test_api import Rig
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
+from tests.contract.api.test_tls import TlsRig
 
 CHROMIUM = shutil.which("chromium")
 QUIET = [
@@ -253,3 +256,23 @@ def dom(url: str, directory: Path, *options: str) -> str:
 def waiting(rig: Rig) -> Any:
     rig.clock.time += 0.3
     return rig.call("GET", "/v2/deployments?embed=waiting").json()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_says_by_https_that_it_is_open_to_all_and_that_a_certificate_ends(tmp_path: Path) -> None:
+    own = Authority(tmp_path).server(life=3 * DAY)
+    rig = TlsRig(TlsFiles(own.cert, own.key), open_to_all=True)
+    try:
+        done = subprocess.run(
+            [str(CHROMIUM), *QUIET, "--ignore-certificate-errors", f"--user-data-dir={tmp_path}", "--dump-dom",
+             rig.url + "/"],
+            capture_output=True, text=True, timeout=90, check=True,
+        )  # fmt: skip
+    finally:
+        rig.close()
+    banner = re.search('<p id="open-to-all"[^>]*>([^<]*)</p>', done.stdout)
+    assert banner is not None
+    assert "hidden" not in banner[0]
+    assert "Whoever reaches this page over the network can do everything" in banner[1]
+    assert "server.pem: the certificate expires in 3.0 days" in banner[1]
+    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"

@@ -1,17 +1,19 @@
 """`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.share import parts
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Node
+    from mesos_gpu.api.spec.shapes import Node, Tls
 
 
 _GPUS: Final = Fit(
@@ -201,6 +203,7 @@ def status(app: App, as_json: bool) -> None:
             ),
             ("framework", summary["framework_id"]),
             ("dashboard", summary["webui_url"]),
+            *([("tls", _tls(summary["tls"]))] if summary["tls"] else []),
             ("nodes", summary["nodes"]),
             (
                 "gpus",
@@ -225,3 +228,9 @@ def status(app: App, as_json: bool) -> None:
     if summary["control_ports_off"]:
         off = ", ".join(summary["control_ports_off"])
         output.note(f"the control ports are OPEN to tasks on {off}: tasks there can command the cluster")
+
+
+def _tls(tls: "Tls") -> str:
+    until = time.strftime("%Y-%m-%d", time.gmtime(tls["not_after"]))
+    asked = "" if tls["clients"] == Clients.NONE.value else f", clients' certificates {tls['clients']}"
+    return f"{tls['subject']}, until {until}{asked}"

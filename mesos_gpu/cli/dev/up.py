@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import home_option
 from mesos_gpu.cli.dev.demo import left_behind
@@ -77,6 +78,9 @@ def directory() -> Path:
     metavar="DIR",
     help="src/webui of the sources of Apache Mesos 1.11.0, for the master's own page; it is not part of this package.",
 )
+@click.option("--tls-cert", type=click.Path(path_type=Path, dir_okay=False),
+              help="PEM file of a certificate for localhost or 127.0.0.1: the interface speaks https.")  # fmt: skip
+@click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="PEM file of its key.")
 @click.option("--secure", is_flag=True,
               help="Let Mesos ask everybody for name and secret, and refuse what that name may not do.")  # fmt: skip
 @home_option
@@ -93,6 +97,8 @@ def up(
     mesos_webui: Path | None,
     allow_root: str | None,
     secure: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     detach: bool,
 ) -> None:
     """Start Mesos, agents with simulated GPUs and the scheduler on this machine.
@@ -106,6 +112,7 @@ def up(
     _refuse_second()
     _refuse_used(port)
     _refuse_closed(directory())
+    tls = _tls(tls_cert, tls_key)
     models = gpu_model or (MODEL,)
     nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib) for i in range(agents)]
     if detach:
@@ -122,6 +129,7 @@ def up(
         executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
         secure=secure,
+        tls=tls,
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
     _run(stack, with_page=mesos_webui is not None)
@@ -133,7 +141,7 @@ def _run(stack: Stack, *, with_page: bool) -> None:
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
     stack.start()
     try:
-        _write_up_file(stack.url)
+        _write_up_file(stack)
         _say_where(stack, with_page=with_page)
         while not stop[0]:
             _revive(stack)
@@ -199,11 +207,20 @@ def _revive(stack: Stack) -> None:
             time.sleep(REVIVE_S)
 
 
-def _write_up_file(url: str) -> None:
+def _tls(certificate: Path | None, key: Path | None) -> TlsHere | None:
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise BadConfiguration("--tls-cert and --tls-key are nothing without each other", remedy="give both")
+    return TlsHere.of(certificate, key)
+
+
+def _write_up_file(stack: Stack) -> None:
     path = up_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     ticks = start_ticks(os.getpid())
-    body = {"url": url, "pid": os.getpid(), "started_at": time.time(), "start_ticks": ticks}
+    body = {"url": stack.url, "pid": os.getpid(), "started_at": time.time(), "start_ticks": ticks}
+    body |= {} if stack.tls is None else {"cacert": str(stack.tls.certificate)}
     part = path.with_suffix(".part")
     part.write_text(json.dumps(body) + "\n")
     part.rename(path)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -35,13 +36,16 @@ REFUSED = (ssl.SSLError, ConnectionError)  # what a client sees whose certificat
 class TlsRig(Rig):
     """`Rig` under TLS. The files are looked at every 50 ms."""
 
-    def __init__(self, files: TlsFiles, most_connections: int | None = None) -> None:
+    def __init__(
+        self, files: TlsFiles, most_connections: int | None = None, *, open_to_all: bool = False
+    ) -> None:
         super().__init__()
         self.server.stop()
         self.peers: list[Peer | None] = []
-        self.app = create_app(self.daemon, ApiSettings("https://w", "0.1.0"))
-        self.app.add_middleware(_Seen, peers=self.peers)
         self.tls = ReloadedTls(files, look_s=0.05)
+        settings = ApiSettings("https://w", "0.1.0", open_to_all=open_to_all, tls=self.tls)
+        self.app = create_app(self.daemon, settings)
+        self.app.add_middleware(_Seen, peers=self.peers)
         self.server = Server(
             self.app, listen("127.0.0.1", 0), tls=self.tls, most_connections=most_connections
         )
@@ -69,7 +73,7 @@ def ca(tmp_path: Path) -> Authority:
 def start() -> Iterator[Callable[..., TlsRig]]:
     rigs: list[TlsRig] = []
 
-    def begin(files: TlsFiles, **more: int) -> TlsRig:
+    def begin(files: TlsFiles, **more: Any) -> TlsRig:
         rigs.append(TlsRig(files, **more))
         return rigs[-1]
 

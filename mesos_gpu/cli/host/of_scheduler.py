@@ -1,0 +1,45 @@
+"""What the doctor says of the scheduler that this host's commands speak to."""
+
+import time
+from typing import Final
+
+from isolator.node.findings import Finding, Level
+from mesos_gpu.api.spec.shapes import Status
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.errors import MesosGpuError
+
+ANSWER_S: Final = 5.0
+_SCHEDULER, _TLS = "scheduler", "tls"
+
+
+def of_scheduler(reach: Reach) -> list[Finding]:
+    """Ask it how it can be reached; an answer that does not come is a finding, too."""
+    try:
+        with Client(reach, read_timeout_s=ANSWER_S) as client:
+            return of_status(reach, client.status())
+    except MesosGpuError as err:
+        return [Finding(_SCHEDULER, Level.WARN, err.what, err.remedy)]
+
+
+def of_status(reach: Reach, status: Status) -> list[Finding]:
+    """What an operator should know of what /v1/status says."""
+    findings = [Finding(_SCHEDULER, Level.OK, f"{reach.url} answers")]
+    if status["open_to_all"]:
+        text = f"{reach.url} is open to all: whoever reaches it over the network can do everything"
+        remedy = (
+            "start it with --tls-client-ca, or another proof of who calls; or on loopback, behind a proxy"
+        )
+        findings[0] = Finding(_SCHEDULER, Level.WARN, text, remedy)
+    tls = status["tls"]
+    if tls is None:
+        if not reach.keeps_secrets:
+            text = f"{reach.url} is spoken to in plain HTTP: what is sent can be read on the way"
+            remedy = "start the scheduler with --tls-cert and --tls-key, and name it by https://"
+            findings.append(Finding(_TLS, Level.WARN, text, remedy))
+    elif tls["problem"]:
+        findings.append(Finding(_TLS, Level.WARN, tls["problem"], "renew what it names; docs/tls.md"))
+    else:
+        until = time.strftime("%Y-%m-%d", time.gmtime(tls["not_after"]))
+        findings.append(Finding(_TLS, Level.OK, f"certificate of {tls['subject']}, until {until}"))
+    return findings

@@ -1,0 +1,47 @@
+"""What the doctor says of a scheduler."""
+
+from typing import Any, cast
+
+import pytest
+
+from isolator.node.findings import Level
+from mesos_gpu.api.spec.shapes import Status
+from mesos_gpu.cli.host.of_scheduler import of_scheduler, of_status
+from mesos_gpu.cli.reach.reach import Reach
+
+TLS = {"subject": "CN=gpu", "not_after": 4102444800.0, "problem": None}
+HERE, AWAY, SAFE = "http://127.0.0.1:1", "http://gpu.example.com", "https://gpu.example.com"
+
+
+def said(url: str, open_to_all: bool, tls: dict[str, Any] | None) -> list[tuple[Level, str]]:
+    status = cast(Status, {"open_to_all": open_to_all, "tls": tls})
+    return [(finding.level, finding.text) for finding in of_status(Reach(url), status)]
+
+
+CASES = {
+    "here": ((HERE, False, None), [(Level.OK, "answers")]),
+    "plain, from another machine": (
+        (AWAY, False, None),
+        [(Level.OK, "answers"), (Level.WARN, "in plain HTTP")],
+    ),
+    "open to all": ((HERE, True, None), [(Level.WARN, "is open to all")]),
+    "with TLS": ((SAFE, False, TLS), [(Level.OK, "answers"), (Level.OK, "CN=gpu, until 2100-01-01")]),
+    "about to end": (
+        (SAFE, False, {**TLS, "problem": "expires in 2 days"}),
+        [(Level.OK, "answers"), (Level.WARN, "expires in 2 days")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), CASES.values(), ids=CASES)
+def test_what_is_said_of_a_status(
+    given: tuple[str, bool, dict[str, Any] | None], want: list[tuple[Level, str]]
+) -> None:
+    got = said(*given)
+    assert [level for level, _ in got] == [level for level, _ in want]
+    assert all(words in text for (_, text), (_, words) in zip(got, want, strict=True)), got
+
+
+def test_one_that_does_not_answer_is_told_of() -> None:
+    (finding,) = of_scheduler(Reach("http://127.0.0.1:1"))
+    assert (finding.level, "does not answer" in finding.text) == (Level.WARN, True)
