@@ -205,5 +205,5 @@ def _word(text: str) -> str:
 def _claims(body: bytes) -> _Claims:
     try:
         return msgspec.json.decode(body, type=_Claims)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return _Claims()  # a list, a body that is cut, or none: it claims nothing that can be read

@@ -15,7 +15,8 @@ from enum import Enum
 from typing import Any, Final, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from mesos_gpu.adapters.proofs import peers
 from mesos_gpu.adapters.tls.peer import Peer, extension, peer_of
@@ -74,6 +75,7 @@ class Bounded(HttpToolsProtocol):
         self._problem: Refusal | None = None  # why the parser was stopped
         self._reader: asyncio.TimerHandle | None = None  # while something waits to be read by the client
         self._read = False  # whether the client read since that was looked at
+        self._served: RequestResponseCycle | None = None  # of several that came at once, the one in hand
         self.url = b""
         self.peer: Peer | None = None  # who has proved to be at the other end, by a certificate
         self.local: peers.LocalPeer | None = None  # who is there by the kernel's word
@@ -100,6 +102,9 @@ class Bounded(HttpToolsProtocol):
             self._reader.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True  # uvicorn tells the latest request alone, not the one in hand
+            self._served.message_event.set()
 
     def retire(self, answer_s: float) -> None:
         """End when what is being answered is, or after that time."""
@@ -203,6 +208,10 @@ class Bounded(HttpToolsProtocol):
             self._wrong(Refusal(429, "pipeline", what, remedy="wait for answers"))
         self._await(_Part.BODY)
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
         """Expect nothing more of it."""

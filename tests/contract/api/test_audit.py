@@ -98,6 +98,16 @@ def test_no_secret_is_in_it(rig: Rig, lines: list[dict[str, Any]], caplog: pytes
     assert "hunter2" not in caplog.text + str(lines)
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"id":"\xff"}', b'{"id":"\xed\xa0\x80"}', b'{"by":"', b"[" * 5000, b"\xff\xfe"]
+)
+def test_a_body_that_is_no_text_claims_nothing(rig: Rig, lines: list[dict[str, Any]], body: bytes) -> None:
+    answer = rig.call("POST", "/v1/jobs", data=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    wait_until("it is noted", lambda: lines)  # after the answer
+    assert lines[0]["status"] == 400
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
 def test_promtool_takes_the_metrics(rig: Rig) -> None:
     rig.submit(gpus=1)

@@ -1,0 +1,246 @@
+"""A scheduler that is sent such requests, in this process, and what must hold of each answer."""
+
+import asyncio
+import gc
+import json
+import logging
+import random
+import re
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from starlette.routing import Route
+from starlette.types import Message, Scope
+
+from mesos_gpu.access.rate import Limits
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+from mesos_gpu.testing.memory_store import MemoryStore
+from mesos_gpu.wire.mesos import report
+from tests.contract.fuzz.making import Asked, Maker
+
+POWERLESS: Final = ("", "vera")  # may change nothing
+NAMES: Final = (*POWERLESS, "carl", "ann", "otto", "boss")
+ANSWER_S: Final = 60.0
+#: Beside 1xx to 4xx: not implemented, not reachable (an agent), no room.
+MAY_BE: Final = frozenset({501, 503, 504, 507})
+#: What asks who calls; below others everybody may change something.
+RULED: Final = ("/v1/",)
+DOCUMENT: Final = AccessDocument(
+    version=1,
+    bindings=(
+        Binding(("boss",), (), ("admin",)),
+        Binding(("ann",), (), ("user",), ("research",), ("/kept", "/shop/*")),
+        Binding(("carl",), (), ("user",), ("other",), ("/other/*",)),
+        Binding(("vera",), (), ("viewer",)),
+        Binding(("otto",), (), ("operator",)),
+    ),
+    shares={"research": (Shared.JOBS,)},
+)
+
+
+class Known(Daemon):
+    """A scheduler whose document nobody changes, so that those who may not stay so."""
+
+    @property
+    def access(self) -> AccessDocument:
+        return DOCUMENT
+
+
+async def by_header(scope: Scope) -> Caller:
+    name = dict(scope["headers"]).get(b"x-name", b"").decode()
+    return Caller(name, proof=Proof.TOKEN) if name else NOBODY
+
+
+class Judge:
+    """Asks, and judges the answers.
+
+    Attributes:
+        statuses: How often each status was answered.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.chance, self.statuses = random.Random(seed), Counter[int]()
+        self._begin()
+
+    def _begin(self) -> None:
+        store = MemoryStore()
+        self.daemon = Known(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+        unlimited = Limits(0, 1, 0, 0)
+        self.app = create_app(self.daemon, ApiSettings("http://w", "1", identify=by_header, limits=unlimited))
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://master"))
+        self.daemon.put(ev.OffersArrived((offer("o1", "a1", gpus=2),)))
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId("a1")].monitor).result(ANSWER_S)
+        assert monitor is not None
+        inventory = report.encode(Inventory((gpu("g0"), gpu("g1")), "simulated", "535", "12.2"))
+        told = Status(monitor, "TASK_RUNNING", AgentId("a1"), data=inventory, uuid="u1")
+        self.daemon.put(ev.StatusArrived(told))
+
+    def close(self) -> None:
+        self.daemon.stop()
+
+    def start_over(self) -> None:
+        """Forget what those who may have changed: memory is to be bounded by what is there."""
+        self.close()
+        self._begin()
+
+    def run(self, count: int, names: tuple[str, ...], at_once: int = 8) -> None:
+        """Send so many requests, several at once; who may change nothing changes nothing."""
+        asyncio.run(self._run(count, names, at_once))
+
+    async def _run(self, count: int, names: tuple[str, ...], at_once: int) -> None:
+        async with self.app.router.lifespan_context(self.app):
+            await self._prepare()
+            strict = set(names) <= set(POWERLESS)
+            routes = [each for each in self.app.routes if isinstance(each, Route)]
+            maker = Maker(self.chance, [each for each in routes if not strict or each.path.startswith(RULED)])
+            before = await self.state()
+            for first in range(0, count, 200):
+                maker.ids = await self._there()
+                asked = [maker.make(self.chance.choice(names)) for _ in range(min(200, count - first))]
+                for i in range(0, len(asked), at_once):
+                    await asyncio.gather(*map(self.ask, asked[i : i + at_once]))
+                if strict:
+                    assert await self.state() == before, "\n".join(map(str, asked))
+
+    async def _prepare(self) -> None:
+        job = {"command": "sleep 1", "env": {"T": "hunter2"}, "queue": "research", "user": "ann"}
+        for verb, path, body in (
+            ("POST", "/v1/jobs", job),
+            ("POST", "/v1/jobs", {**job, "gpus": 2}),
+            ("PUT", "/v2/apps/kept", {"cmd": "sleep 1", "instances": 0}),
+            ("PUT", "/v1/services/web", {"apps": {"/kept": 1}}),
+            ("POST", "/v1/gpus/g1/drain", {"reason": "fan"}),
+        ):
+            headers = ((b"host", b"localhost"), (b"x-name", b"boss"), (b"content-type", b"application/json"))
+            status = await self.ask(Asked(verb, path, headers, (json.dumps(body).encode(),)))
+            assert status in (200, 201), (path, status)
+
+    async def _there(self) -> dict[str, list[str]]:
+        jobs = await asyncio.wrap_future(self.daemon.read(lambda view: [*view.jobs][-20:]))
+        return {
+            "/v1/jobs": [*jobs, *(job[:8] for job in jobs[:2])],
+            "/v1/why": [*jobs],
+            "/v1/plan": [*jobs],
+            "/v1/gpus": ["g0", "g1", "g", "a1.example:0"],
+            "/v1/nodes": ["a1.example", "a1"],
+            "/v1/services": ["web"],
+            "/v1/tokens": [*self.daemon.tokens],
+            "/v1/access": ["0", "1"],
+            "/static": ["app.js"],
+        }
+
+    async def state(self) -> object:
+        """What requests may change, to be compared."""
+        said = await asyncio.wrap_future(
+            self.daemon.read(
+                lambda view: (
+                    {JobId(job.id): job.version for job in view.jobs.values()},
+                    {task.id: task.state for task in view.tasks.values()},
+                    view.root,
+                    frozenset(view.deployments),
+                    sorted(map(repr, view.drains)),
+                    dict(view.splits),
+                    [task.id for task in view.unknown],
+                )
+            )
+        )
+        return said, Daemon.access.fget(self.daemon), dict(self.daemon.tokens)  # type: ignore[attr-defined]
+
+    # --- one
+
+    async def ask(self, asked: Asked) -> int:
+        """Send a request, and look at what is answered; its status."""
+        messages: list[Message] = []
+        coming = [{"type": "http.request", "body": each, "more_body": True} for each in asked.chunks]
+        coming += [{"type": "http.request", "body": b"", "more_body": False}] if asked.ends else []
+
+        async def receive() -> Message:
+            if coming:
+                return coming.pop(0)
+            if asked.ends:
+                await asyncio.sleep(0.02)  # who listens goes again
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            messages.append(message)
+
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self.app(_scope(asked), receive, send)
+            return self._judge(asked, messages)
+        except BaseException as error:
+            error.add_note(str(asked))
+            raise
+
+    def _judge(self, asked: Asked, messages: list[Message]) -> int:
+        starts = [each for each in messages if each["type"] == "http.response.start"]
+        assert len(starts) == 1
+        status, headers = int(starts[0]["status"]), starts[0]["headers"]
+        self.statuses[status] += 1
+        assert status < 500 or status in MAY_BE, messages
+        for name, value in headers:
+            assert not re.search(rb"[\x00-\x1f\x7f]", name + value), headers
+        body = b"".join(each.get("body", b"") for each in messages[1:])
+        if status >= 400 and asked.verb != "HEAD":
+            assert (b"content-type", b"application/json") in headers, headers
+            said = json.loads(body)
+            assert said.get("message") or said["error"]["message"], said
+        return status
+
+
+def _scope(asked: Asked) -> dict[str, Any]:
+    """A scope as the server makes it."""
+    path, _, query = asked.target.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": asked.verb,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": list(asked.headers),
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8080),
+        "state": {},
+    }
+
+
+@contextmanager
+def no_traceback() -> Iterator[None]:
+    """Nothing is logged as a defect."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = records.append  # type: ignore[method-assign,assignment]
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert not records, [(each.getMessage(), each.exc_info) for each in records]
+
+
+def rss_mib() -> float:
+    """What this process has in memory."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
