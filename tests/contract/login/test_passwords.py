@@ -192,6 +192,7 @@ def test_a_name_that_is_not_there_costs_what_others_cost(
         (line("ann", "a") + line("ann", "b"), "line 2: 'ann' has a line already"),
         (line("ann", "a").replace("$04$", "$31$"), "the cost of the hash of 'ann' is not from 4 to 16"),
     ],
+    ids=["no bcrypt", "two lines", "no name", "twice", "costly"],  # salts differ in each process
 )
 def test_a_file_with_wrong_lines_is_refused_at_the_start(tmp_path: Path, text: str, told: str) -> None:
     write(tmp_path / "f", text)
