@@ -64,6 +64,7 @@ class HostRun:
             mounts=_mounts(launch, user),
             given=(*given_mounts(launch), *_over(launch)),
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
+            hidden=_of_others(launch.sandbox),
             domain=apart.domain,
             filter=apart.program.hex(),
             secret=launch.secrets is not None,
@@ -111,6 +112,14 @@ def _has_own_tmp(own: Mapping[str, str]) -> bool:
     if how not in ("private", "host"):
         raise BadConfiguration(f"{TMP} is {how!r}", remedy="set it to private or host")
     return how == "private"
+
+
+def _of_others(sandbox: str) -> tuple[str, ...]:
+    """Directories in the agent's work_dir, which is not given to executors: <work_dir>/slaves/<agent>/frameworks/… has
+    everybody's sandboxes (slave/paths.hpp), the others what is kept of tasks, and the files of their images."""
+    work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
+    places = (f"{work}/{name}" for name in ("slaves", "meta", "provisioner"))
+    return tuple(place for place in places if os.path.isdir(place)) if below else ()
 
 
 def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:

@@ -53,6 +53,7 @@ class Order:
         private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
             None: the host's.
         keeps: Capabilities that root keeps; other users keep none.
+        hidden: With `nodes`, directories of the host of which it sees nothing but its own sandbox.
         processes: The most that its user may have on the host; 0: any number.
         domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
         secret: Whether its environment has secrets, so that no core dump may be made of it.
@@ -72,6 +73,7 @@ class Order:
     denied: tuple[Probe, ...] = ()
     keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
     private_mib: int | None = None
+    hidden: tuple[str, ...] = ()
     processes: int = 0
     domain: bool = False
     filter: str = ""
@@ -244,6 +246,7 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
         steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
         if order["secret_files"]:
             steps += [("secrets", lambda: _show_secrets(order["secret_files"], order["user"]))]
+        steps += [("sandboxes", lambda: view.hide(order["hidden"], order["cwd"]))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
         *([("processes", lambda: _limit(order["processes"]))] if order["processes"] else []),
