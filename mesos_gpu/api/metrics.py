@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import TaskId
@@ -133,6 +134,11 @@ def _disbelieved(view: View) -> int:
 def _refused(_view: View) -> Mapping[Reason, int]:
     """What the server refused by itself, of which the engine knows nothing."""
     return REFUSED.read()
+
+
+def _unrecorded(_view: View) -> Mapping[str, int]:
+    """What is missing in the audit log, of which the engine knows nothing."""
+    return dict(LOST)
 
 
 def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
@@ -271,6 +277,14 @@ FAMILIES: Final = (
         _refused,
         lambda counts: [((reason.value,), count) for reason, count in counts.items()],
         ("reason",),
+    ),
+    Family(
+        "mesos_gpu_audit_lost_total",
+        "counter",
+        "Records that the audit log could not keep.",
+        _unrecorded,
+        lambda counts: [((kind,), count) for kind, count in counts.items()],
+        ("kind",),
     ),
     Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus.each))),
     Family(

@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ REFUSALS: Final = "refusals"
 PAUSE_S: Final = 1.0  # between syncs of refusals, and until a full disk is tried again
 _BATCH: Final = 64
 _LESS: Final = 4  # refusals have this part of the size of changes
-logger = logging.getLogger(__name__)
+HOUR_S: Final = 3600.0
+logger = logging.getLogger("mesos_gpu.audit")  # said at every level of the log
 
 
 class OnFull(Enum):
@@ -49,6 +51,8 @@ class AuditSettings:
     on_full: OnFull = OnFull.REFUSE
 
 
+#: Records that could not be kept since this process began, by their chain; for metrics.
+LOST: Final[Counter[str]] = Counter({CHANGES: 0, REFUSALS: 0})
 _Item = tuple[AuditRecord, Future[None]]
 
 
@@ -86,6 +90,7 @@ class AuditLog:
         self._unsynced = False
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._begin()
+        self._tell()
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
         self._thread.start()
 
@@ -145,7 +150,15 @@ class AuditLog:
                 self._write(self._refusals, refusals)
             elif self._unsynced:
                 self._sync_refusals()
+            if time.monotonic() >= self._tell_at:
+                self._tell()
         self._end()
+
+    def _tell(self) -> None:
+        """Say how far the chains are, where a copy of the scheduler's log can be kept on another host."""
+        self._tell_at = time.monotonic() + HOUR_S
+        for kind, stream in ((CHANGES, self._changes), (REFUSALS, self._refusals)):
+            logger.info("the audit log's %s are at %d: %s", kind, stream.head.seq, stream.head.hash)
 
     def _collect(self) -> tuple[list[_Item], bool]:
         """Wait for records; a pause without any is an empty batch. Whether to go on."""
@@ -219,6 +232,7 @@ class AuditLog:
     def _lose(self, error: OSError, is_changes: bool, count: int) -> None:
         """`count` records are not written. What prevents changes from being written makes the log full."""
         self._lost += count
+        LOST[CHANGES if is_changes else REFUSALS] += count
         self._unsaid += count
         if not is_changes:
             return
@@ -246,6 +260,7 @@ class AuditLog:
     def _end(self) -> None:
         if self._unsynced:
             self._sync_refusals()
+        self._tell()
         for stream in (self._changes, self._refusals):
             try:
                 stream.close()

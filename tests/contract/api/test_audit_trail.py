@@ -136,7 +136,7 @@ def test_every_refusal_is_on_record_with_its_reason(rig: Audited) -> None:
 
 def test_who_is_refused_is_on_record_by_name_and_a_wrong_proof_as_unproved(rig: Audited) -> None:
     rig.submit()
-    rig.identity.caller = Caller("ann", proof=Proof.TOKEN)
+    rig.identity.caller = Caller("ann", proof=Proof.TOKEN, proof_id="t1")
     assert rig.call("DELETE", "/v1/jobs/x").status_code == 403
     assert code_of(rig.call("GET", "/v1/audit")) == (403, "forbidden")
     rig.identity.caller = NOBODY
@@ -146,8 +146,8 @@ def test_who_is_refused_is_on_record_by_name_and_a_wrong_proof_as_unproved(rig: 
     rig.identity.wrong, rig.identity.caller = "", ANYBODY
     refused = rig.records(result="refused")
     assert [(r["who"], r["proof"], r["proved"], r["status"], r["what"]) for r in refused] == [
-        ("ann", "token", True, 403, "DELETE /v1/jobs/{id}"),
-        ("ann", "token", True, 403, "GET /v1/audit"),
+        ("ann", "token:t1", True, 403, "DELETE /v1/jobs/{id}"),
+        ("ann", "token:t1", True, 403, "GET /v1/audit"),
         ("nobody", "none", False, 401, "GET /v1/audit"),
         ("root\\x1b[31m", "token", False, 401, "GET /v1/jobs"),
     ]
