@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mesos_gpu.adapters.secrets.directory import SecretDirectory
+from mesos_gpu.adapters.secrets.vault import Vault, VaultSettings
+from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.ports import SecretStore
 from mesos_gpu.scheduler.options.section import Decorators, Section
 
+_FILE: Any = click.Path(path_type=Path, dir_okay=False)
 OPTIONS: Decorators = (
     click.option(
         "--secrets-dir",
@@ -16,6 +20,35 @@ OPTIONS: Decorators = (
         envvar="MESOS_GPU_SECRETS_DIR",
         help="Directory with the values of jobs' secrets, a file each; mode 0700, of this user.",
     ),
+    click.option(
+        "--vault-url",
+        metavar="URL",
+        envvar="MESOS_GPU_VAULT_URL",
+        help="Vault that has the values of jobs' secrets, in place of a directory; https, unless it is on this host.",
+    ),
+    click.option(
+        "--vault-token-file",
+        type=_FILE,
+        envvar="MESOS_GPU_VAULT_TOKEN_FILE",
+        help="File with Vault's token, readable to its owner only; read for each request.",
+    ),
+    click.option(
+        "--vault-mount",
+        default="secret",
+        show_default=True,
+        metavar="PATH",
+        help="Where Vault has its key-value store.",
+    ),
+    click.option(
+        "--vault-kv",
+        "vault_version",
+        type=click.Choice(["1", "2"]),
+        default="2",
+        show_default=True,
+        help="Version of that store.",
+    ),
+    click.option("--vault-namespace", default="", metavar="PATH", help="Namespace of Vault Enterprise."),
+    click.option("--vault-cacert", type=_FILE, help="PEM file of the authority of Vault's certificate."),
 )
 
 
@@ -24,23 +57,50 @@ class SecretOptions:
     """What the command line says of secrets."""
 
     secrets_dir: Path | None = None
+    vault_url: str | None = None
+    vault_token_file: Path | None = None
+    vault_mount: str = "secret"
+    vault_version: str = "2"
+    vault_namespace: str = ""
+    vault_cacert: Path | None = None
 
     @property
     def enabled(self) -> bool:
         """Whether jobs may ask for secrets."""
-        return self.secrets_dir is not None
+        return self.secrets_dir is not None or self.vault_url is not None
 
     def store(self) -> SecretStore | None:
         """The store, if there is one, and it is fit for secrets.
 
         Raises:
-            BadConfiguration: Others may read it.
+            BadConfiguration: Others may read it, or it cannot be used as it is set.
         """
-        if self.secrets_dir is None:
-            return None
-        store = SecretDirectory(self.secrets_dir)
-        store.see()
+        if self.secrets_dir is not None and self.vault_url is not None:
+            raise BadConfiguration(
+                "--secrets-dir and --vault-url are two stores of secrets", remedy="leave one of them out"
+            )
+        store: SecretStore | None = None
+        if self.secrets_dir is not None:
+            store = SecretDirectory(self.secrets_dir)
+        elif self.vault_url is not None:
+            store = self._vault(self.vault_url)
+        if store is not None:
+            store.see()
         return store
+
+    def _vault(self, url: str) -> SecretStore:
+        if self.vault_token_file is None:
+            raise BadConfiguration("--vault-url needs a token", remedy="name its file: --vault-token-file")
+        return Vault(
+            VaultSettings(
+                url,
+                self.vault_token_file,
+                self.vault_mount,
+                int(self.vault_version),
+                self.vault_namespace,
+                self.vault_cacert,
+            )
+        )
 
 
 SECRETS = Section(SecretOptions, OPTIONS)

@@ -1,0 +1,212 @@
+"""Secrets in Vault's key-value store, versions 1 and 2, by its HTTP interface.
+
+`team/hf#token` is the field `token` of the secret at `team/hf`; without a field it is `value`. The token comes from a
+file that somebody else keeps fresh, as Vault's agent does; it is read for each request, and is in no message.
+
+Sources: Vault's API documentation, "KV secrets engine" versions 1 and 2, and "Namespaces".
+"""
+
+import contextlib
+import http.client
+import os
+import re
+import socket
+import ssl
+import stat
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
+
+FIELD: Final = "value"  # of a source that names none
+_PAUSE_S, _ANSWER_S = 5.0, 10.0  # without a sign of it; for an answer as a whole
+_LARGEST_ANSWER: Final = 8 * LARGEST_SECRET
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
+_PART: Final = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class VaultSettings:
+    """Where Vault is. `ca_cert`: None: authorities that the host trusts."""
+
+    url: str
+    token_file: Path
+    mount: str = "secret"
+    version: int = 2
+    namespace: str = ""
+    ca_cert: Path | None = None
+
+
+class Vault:
+    """`SecretStore` in Vault. Its methods may be called from several threads."""
+
+    def __init__(self, settings: VaultSettings) -> None:
+        """Nothing is asked yet."""
+        self._settings = settings
+
+    def see(self) -> None:
+        """See that what is set can work, as `SecretStore.see` says. Vault may come later."""
+        parts = urlsplit(self._settings.url)
+        loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not _is_address(parts):
+            raise _wrong("--vault-url must be https://HOST[:PORT]", "name Vault's address alone")
+        if parts.scheme == "http" and not loopback:
+            raise _wrong("--vault-url is not https, so others could read its answers", "use https")
+        for option, text in (("mount", self._settings.mount), ("namespace", self._settings.namespace)):
+            if (option == "mount" or text) and not _PART.fullmatch(text):
+                raise _wrong(
+                    f"--vault-{option} must be a path without slashes at its ends", "write it as secret"
+                )
+        ca_cert = self._settings.ca_cert
+        if ca_cert is not None and not os.access(ca_cert, os.R_OK):
+            raise _wrong(f"--vault-cacert {ca_cert} cannot be read", "name a PEM file of Vault's authority")
+        try:
+            self._token()
+        except MesosGpuError as error:
+            raise _wrong(error.what, error.remedy) from error
+
+    def read(self, source: str) -> bytes:
+        """The value, as `SecretStore.read` says."""
+        if not SOURCE.fullmatch(source):
+            raise NotFound(f"{source!r} is no path of a secret", remedy="write it as team/hf#token")
+        path, _, field = source.partition("#")
+        data = self._data(self._answer(path), path)
+        value = data.get(field or FIELD)
+        if value is None:
+            raise NotFound(
+                f"the secret {path} in Vault has no field {field or FIELD}",
+                remedy=f"name a field that it has, as {path}#token, or write that field",
+            )
+        if not isinstance(value, str) or len(value.encode()) > LARGEST_SECRET:
+            raise Unavailable(
+                f"the secret {source} in Vault is no text of at most {LARGEST_SECRET} bytes",
+                remedy="write it as a string; keep what is larger elsewhere",
+            )
+        return value.encode()
+
+    def close(self) -> None:
+        """Hold nothing open: each request has a connection of its own."""
+
+    def _answer(self, path: str) -> bytes:
+        settings = self._settings
+        middle = "data/" if settings.version == 2 else ""
+        where = f"{urlsplit(settings.url).path.rstrip('/')}/v1/{settings.mount}/{middle}{path}"
+        headers = {"X-Vault-Token": self._token(), "X-Vault-Request": "true", "Accept": "application/json"}
+        if settings.namespace:
+            headers["X-Vault-Namespace"] = settings.namespace
+        try:
+            status, body = _asked(self._connection(), where, headers)
+        except (OSError, http.client.HTTPException) as error:  # its text could have what was sent
+            raise _away(f"cannot be reached: {type(error).__name__}") from None
+        if status != 200:
+            raise _refusal(status, path)
+        if len(body) > _LARGEST_ANSWER:
+            raise _away("gave an answer that is too large")
+        return body
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """A connection that goes nowhere else: neither by a proxy nor after a redirect."""
+        parts, ca_cert = urlsplit(self._settings.url), self._settings.ca_cert
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, parts.port, timeout=_PAUSE_S)
+        context = ssl.create_default_context(cafile=str(ca_cert) if ca_cert else None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return http.client.HTTPSConnection(host, parts.port, timeout=_PAUSE_S, context=context)
+
+    def _data(self, body: bytes, path: str) -> dict[str, Any]:
+        try:
+            data = msgspec.json.decode(body)["data"]
+            data = data["data"] if self._settings.version == 2 else data
+        except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+            raise _away("gave an answer that cannot be understood") from None
+        if not isinstance(data, dict):  # the version that was read is deleted
+            raise NotFound(f"the secret {path} in Vault has no data", remedy="write it anew")
+        return data
+
+    def _token(self) -> str:
+        path = self._settings.token_file
+        try:
+            with path.open(encoding="ascii", errors="replace") as file:
+                status = os.fstat(file.fileno())
+                token = file.read(8192).strip()
+        except OSError as error:
+            raise Unavailable(
+                f"Vault's token in {path} cannot be read: {error.strerror}", remedy="name a file that has it"
+            ) from error
+        if status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o077:
+            raise Unavailable(
+                f"Vault's token in {path} is not used: others may have read it",
+                remedy=f"chown {os.geteuid()} {path}; chmod 600 {path}; and revoke the token",
+            )
+        if not _TOKEN.fullmatch(token):
+            raise Unavailable(
+                f"{path} has no token of Vault", remedy="write the token there, and nothing else"
+            )
+        return token
+
+
+def _is_address(parts: SplitResult) -> bool:
+    """Whether a URL is that of a server, and says nothing else."""
+    with contextlib.suppress(ValueError):  # the port is none
+        more = parts.query or parts.fragment or parts.username or parts.password
+        return bool(parts.hostname and parts.scheme in ("http", "https") and parts.port != 0 and not more)
+    return False
+
+
+def _asked(
+    connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """Status and body of an answer that ends in time; of one that is too large, a part.
+
+    Raises:
+        OSError, HTTPException: There is none.
+    """
+    try:
+        connection.connect()
+        assert connection.sock is not None
+        watch = threading.Timer(_ANSWER_S, _cut, [connection.sock])
+        watch.daemon = True
+        watch.start()
+        try:
+            connection.request("GET", path, headers=dict(headers))
+            response = connection.getresponse()
+            return response.status, response.read(_LARGEST_ANSWER + 1)
+        finally:
+            watch.cancel()
+    finally:
+        connection.close()
+
+
+def _cut(connected: socket.socket) -> None:
+    """End a connection that takes too long; it may have ended by itself."""
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _refusal(status: int, path: str) -> MesosGpuError:
+    if status == 404:
+        return NotFound(f"there is no secret {path} in Vault", remedy="write it, or name another")
+    if status == 403:
+        return Unavailable(
+            f"Vault does not let the scheduler read the secret {path}",
+            remedy="see the policy of its token, and whether that has expired",
+        )
+    if 300 <= status < 400:
+        return _away("sends us elsewhere, where its token does not go")
+    return _away("is sealed, or not ready" if status == 503 else f"answered {status}")
+
+
+def _away(why: str) -> Unavailable:
+    return Unavailable(f"Vault {why}", remedy="see that it runs and is unsealed; --vault-url")
+
+
+def _wrong(what: str, remedy: str) -> BadConfiguration:
+    return BadConfiguration(what, remedy=remedy)

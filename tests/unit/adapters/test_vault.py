@@ -1,0 +1,299 @@
+"""Secrets in Vault, by a server that says what Vault's documentation says, and some that do not."""
+
+import http.server
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.adapters.secrets import vault as vault_module
+from mesos_gpu.adapters.secrets.vault import Vault, VaultSettings
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.secret import LARGEST_SECRET
+
+TOKEN, VALUE = "hvs.aSecretTokenOfVault", "hf_theValue"
+
+
+@dataclass
+class Scripted:
+    """A Vault. `answer` makes status and body of a path; `asked`: path, token and namespace of each request."""
+
+    port: int = 0
+    asked: list[tuple[str, str, str]] = field(default_factory=list)
+    answer: Callable[[str], tuple[int, bytes]] = lambda _: (404, b'{"errors":[]}')
+    redirect: str = ""
+    drips: bool = False
+
+
+def handler_of(scripted: Scripted) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            token, namespace = (
+                self.headers.get("X-Vault-Token", ""),
+                self.headers.get("X-Vault-Namespace", ""),
+            )
+            scripted.asked.append((self.path, token, namespace))
+            status, body = scripted.answer(self.path) if token == TOKEN else (403, b'{"errors":["denied"]}')
+            if scripted.redirect:
+                status = 307
+            self.send_response(status)
+            if scripted.redirect:
+                self.send_header("Location", scripted.redirect)
+            if scripted.drips:
+                self.end_headers()
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.05)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except OSError:  # who asked has gone
+                self.close_connection = True
+
+    return Handler
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    scripted = Scripted()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(scripted)) as server:
+        server.daemon_threads = True
+        scripted.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield scripted
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def settings(scripted: Scripted, tmp_path: Path) -> VaultSettings:
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text(f"{TOKEN}\n")
+    return VaultSettings(f"http://127.0.0.1:{scripted.port}", file)
+
+
+def keeps(data: dict[str, Any], *, version: int = 2) -> Callable[[str], tuple[int, bytes]]:
+    body = {"data": {"data": data, "metadata": {"version": 3}} if version == 2 else data}
+    return lambda path: (200, json.dumps(body).encode()) if path.endswith("/team/hf") else (404, b"{}")
+
+
+def refused(settings: VaultSettings, source: str = "team/hf") -> MesosGpuError:
+    with pytest.raises(MesosGpuError) as error:
+        Vault(settings).read(source)
+    for each in (
+        error.value,
+        error.value.__cause__,
+        error.value.__context__ if error.value.__cause__ else None,
+    ):
+        assert TOKEN not in str(each)
+        assert VALUE not in str(each)
+    return error.value
+
+
+def test_both_versions_of_the_store(scripted: Scripted, settings: VaultSettings) -> None:
+    scripted.answer = keeps({"value": VALUE, "token": "another"})
+    store = Vault(settings)
+    store.see()
+    assert store.read("team/hf") == VALUE.encode()
+    assert store.read("team/hf#token") == b"another"
+    scripted.answer = keeps({"value": VALUE}, version=1)
+    one = Vault(replace(settings, version=1, mount="kv/gpu", namespace="ml/research"))
+    assert one.read("team/hf") == VALUE.encode()
+    store.close()
+    one.close()
+    assert [path for path, _, _ in scripted.asked] == [
+        "/v1/secret/data/team/hf", "/v1/secret/data/team/hf", "/v1/kv/gpu/team/hf",
+    ]  # fmt: skip
+    assert [namespace for *_, namespace in scripted.asked] == ["", "", "ml/research"]
+
+
+def test_what_is_not_there(scripted: Scripted, settings: VaultSettings) -> None:
+    scripted.answer = keeps({"value": VALUE})
+    assert isinstance(refused(settings, "team/other"), NotFound)
+    assert "no field token" in refused(settings, "team/hf#token").what
+    scripted.answer = lambda _: (404, b'{"data":{"data":null,"metadata":{"deletion_time":"2026-01-01"}}}')
+    assert isinstance(refused(settings), NotFound)
+    scripted.answer = lambda _: (200, b'{"data":{"data":null}}')
+    assert isinstance(refused(settings), NotFound)
+
+
+@pytest.mark.parametrize(
+    "source", ["../sys/raw/x", "team/../../sys", "team//hf", "/team", "team/hf?version=1", ""]
+)
+def test_nothing_is_read_elsewhere(scripted: Scripted, settings: VaultSettings, source: str) -> None:
+    refused(settings, source)
+    assert scripted.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (403, "does not let"),
+        (503, "sealed"),
+        (500, "answered 500"),
+        (429, "answered 429"),
+        (302, "elsewhere"),
+    ],
+)
+def test_a_refusal_says_why(scripted: Scripted, settings: VaultSettings, status: int, says: str) -> None:
+    scripted.answer = lambda _: (status, json.dumps({"errors": [TOKEN, VALUE]}).encode())
+    error = refused(settings)
+    assert isinstance(error, Unavailable)
+    assert says in error.what
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"data": 5}', b"x" * 100, b'{"data":' * 5000, b'{"data":{"data":{"value":5}}}',
+             json.dumps({"data": {"data": {"value": "x" * (LARGEST_SECRET + 1)}}}).encode()]
+)  # fmt: skip
+def test_answers_that_are_none(scripted: Scripted, settings: VaultSettings, body: bytes) -> None:
+    scripted.answer = lambda _: (200, body)
+    assert isinstance(refused(settings), Unavailable)
+
+
+def test_an_answer_without_an_end(
+    scripted: Scripted, settings: VaultSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault_module, "_ANSWER_S", 0.3)
+    scripted.drips = True
+    began = time.monotonic()
+    assert "Vault" in refused(settings).what
+    assert time.monotonic() - began < 10
+    scripted.drips = False
+    scripted.answer = lambda _: (200, b" " * (16 * LARGEST_SECRET))
+    assert "too large" in refused(settings).what
+
+
+def test_the_token_does_not_go_elsewhere(scripted: Scripted, settings: VaultSettings) -> None:
+    other = Scripted()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(other)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        scripted.redirect = f"http://127.0.0.1:{server.server_address[1]}/v1/secret/data/team/hf"
+        assert "elsewhere" in refused(settings).what
+        server.shutdown()
+        thread.join()
+    assert other.asked == []
+
+
+def test_a_proxy_of_the_environment_is_not_used(
+    scripted: Scripted, settings: VaultSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    scripted.answer = keeps({"value": VALUE})
+    assert Vault(settings).read("team/hf") == VALUE.encode()
+
+
+def test_a_token_that_is_renewed_holds_at_once(scripted: Scripted, settings: VaultSettings) -> None:
+    scripted.answer = keeps({"value": VALUE})
+    store = Vault(settings)
+    settings.token_file.write_text("hvs.old")
+    with pytest.raises(Unavailable, match="does not let"):
+        store.read("team/hf")
+    settings.token_file.write_text(TOKEN)
+    assert store.read("team/hf") == VALUE.encode()
+
+
+@pytest.mark.parametrize("text", ["", "two words", "line\nline", "smörgås", "x" * 5000])
+def test_a_file_without_a_token(scripted: Scripted, settings: VaultSettings, text: str) -> None:
+    settings.token_file.write_text(text)
+    assert "no token" in refused(settings).what
+    assert scripted.asked == []
+
+
+def test_a_token_that_others_may_read_is_not_used(scripted: Scripted, settings: VaultSettings) -> None:
+    settings.token_file.chmod(0o640)
+    assert "others may have read it" in refused(settings).what
+    with pytest.raises(BadConfiguration, match="others may have read it"):
+        Vault(settings).see()
+    settings.token_file.unlink()
+    assert "cannot be read" in refused(settings).what
+    assert scripted.asked == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"url": "http://vault.example:8200"}, {"url": "vault:8200"}, {"url": "https://u:p@vault"}, {"url": "ftp://vault"},
+     {"url": "https://vault:x"},
+     {"mount": "/secret"}, {"mount": ""}, {"mount": "a b"}, {"namespace": "a/"}, {"ca_cert": Path("/none")}],
+)  # fmt: skip
+def test_settings_that_cannot_be(settings: VaultSettings, change: dict[str, Any]) -> None:
+    with pytest.raises(BadConfiguration, match="--vault-"):
+        Vault(replace(settings, **change)).see()
+
+
+def test_nobody_is_there(settings: VaultSettings) -> None:
+    assert "cannot be reached" in refused(replace(settings, url="http://127.0.0.1:1")).what
+
+
+def test_an_authority_that_is_not_trusted(settings: VaultSettings, tmp_path: Path) -> None:
+    """A certificate of the right name that is signed by itself."""
+    certificate = own_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate)
+    scripted = Scripted(answer=keeps({"value": VALUE}))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(scripted)) as server:
+        server.daemon_threads = True
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        there = replace(settings, url=f"https://127.0.0.1:{server.server_address[1]}")
+        assert "cannot be reached: SSLCertVerificationError" in refused(there).what
+        assert scripted.asked == []
+        assert Vault(replace(there, ca_cert=certificate)).read("team/hf") == VALUE.encode()
+        server.shutdown()
+        thread.join()
+
+
+def own_certificate(directory: Path) -> Path:
+    """A certificate for 127.0.0.1 with its key, in one file."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "vault")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
+    written = directory / "vault.pem"
+    written.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return written
