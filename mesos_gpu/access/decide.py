@@ -121,6 +121,19 @@ class Rights:
         """Names of its roles, in the order of the bindings."""
         return tuple(dict.fromkeys(role.name for _, role in self._bound))
 
+    def held(self) -> list[tuple[Right, Grant]]:
+        """All rights in the order of the catalogue, with each way to have it once; where nobody is asked, all of them.
+
+        What its proof is good for narrows them further.
+        """
+        grants = grants_of([(Binding(), ADMIN)]) if self.is_open else self._grants
+        return [
+            (right, grant)
+            for right in all_rights.RIGHTS
+            for grant in dict.fromkeys(grants.get(right, ()))
+            if self._narrowed is None or self._narrowed.get(right)
+        ]
+
     def may(self, right: Right, subject: Subject | None = None) -> bool:
         """Whether it is allowed for `subject`; None: for all of the cluster."""
         if self.is_open:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.spec import access, audit, bodies, shapes, ways
+from mesos_gpu.api.spec import access, audit, bodies, sessions, shapes, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -31,7 +31,8 @@ _ABOUT: Final = f"""\
 The interface of mesos_gpu's scheduler. Times are seconds since the epoch, amounts carry their unit in the name.
 A field that does not apply is null, never absent; fields may be added to answers.
 Bodies are JSON of at most {asked.MOST_BODY} bytes.
-There are no passwords: what a web page of another origin may not do is refused with 403.
+Where the operator has set up proofs of a name, a request shows one: a token as `Authorization: Bearer`, a name and a
+password as HTTP basic, a certificate, or a session's cookie. What a web page of another origin may not do is refused.
 
 Beside it the scheduler speaks Marathon's interface, below /v2."""
 
@@ -267,6 +268,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     **access.OPERATIONS,
     **ways.OPERATIONS,
+    **sessions.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
         "check_health",
@@ -291,14 +293,16 @@ _ID: Final = {
 }
 _REFUSALS: Final = {
     400: "The body is no JSON object",
-    403: "The request comes through a web page of another origin, or under another host's name",
+    401: "It needs a name that is proved, or what it shows is no proof; WWW-Authenticate says what would be",
+    403: "Who asks may not do that; the message names the right that is missing. Or the request comes through a web "
+    "page of another origin, or under another host's name",
     404: "There is none of that id",
     408: f"The body did not come within {asked.BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
     413: f"The body is larger than {asked.MOST_BODY} bytes",
     415: "The body is not declared as application/json",
     422: "The request is not valid; `problems` says all that is wrong",
-    429: "A limit of the user or queue is reached; the message names it",
+    429: "A limit of who asks, the user or the queue is reached, or there were too many wrong proofs; see Retry-After",
     500: "A defect; the scheduler's log has it",
     503: "The scheduler is stopping, or an agent does not answer",
     507: "The state cannot be written, as on a full disk: no change is taken",
@@ -367,7 +371,7 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
 
 
 def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
-    yield from (*operation.refusals, 403, 500, 503)
+    yield from (*operation.refusals, 401, 403, 429, 500, 503)
     if verb != "GET" and not path.startswith("/v1/plan/"):
         yield 507
     if "{" in path:

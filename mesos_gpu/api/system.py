@@ -5,11 +5,12 @@ from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.api import openapi
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.v1 import views
@@ -54,6 +55,9 @@ class System:
 
     async def page(self, request: Request) -> Response:
         """The dashboard's files."""
+        rights = rights_of(request)
+        if "name" not in request.path_params and not (rights.is_open or rights.caller.is_proved):
+            return RedirectResponse("login", 303)
         name = request.path_params.get("name", "index.html")
         if name not in _PAGE:
             raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")

@@ -5,6 +5,7 @@ const $ = (id) => document.getElementById(id);
 const ENDED = new Set(["finished", "failed", "killed"]);
 const rows = new Map(); // job id to {version, row}: a row that is made anew loses a click on its button
 let filter = "all";
+let csrf = null, asked = false; // asked: whether it is known who looks
 let statusShown = "";
 let appsShown = 0, rounds = 0;
 let nodesShown = "", most = 200, answeredAt = 0; // answeredAt: milliseconds since the epoch of the latest whole answer
@@ -19,8 +20,11 @@ function make(tag, className, text, title) {
 }
 
 async function api(path, options) {
-  const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options });
+  const headers = { "X-Requested-With": "mesos_gpu" };
+  if (csrf) headers["X-CSRF-Token"] = csrf; // no page of another origin knows it
+  const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), headers, ...options });
   const body = await response.json();
+  if (response.status === 401) location.assign("login");
   if (!response.ok) throw new Error(body.error ? body.error.message : response.statusText);
   return body;
 }
@@ -306,10 +310,27 @@ async function showApps() {
   $("apps").replaceChildren(...apps.map((app) => appRow(app, deployments)));
 }
 
+async function showWho() { // who looks, and a way to be nobody again
+  const who = await api("/v1/whoami");
+  asked = true;
+  csrf = who.csrf_token;
+  if (!who.name && who.proof !== "open") location.assign("login");
+  $("who").hidden = !who.name;
+  $("who").firstChild.textContent = who.name ?? "";
+  $("who").title = [`by ${who.proof}`, who.roles.length ? `roles: ${who.roles.join(", ")}` : "no roles"].join("; ");
+  $("log-out").hidden = !who.session;
+}
+
+$("log-out").addEventListener("click", async () => {
+  await api("/v1/session", { method: "DELETE" });
+  location.assign("login");
+});
+
 async function refresh() {
   const wanted = filter;
   const state = wanted === "all" ? "" : `&state=${wanted}`;
   try {
+    if (!asked) await showWho();
     const [status, nodes, gpus, jobs] = await Promise.all(
       ["/v1/status", "/v1/nodes", "/v1/gpus", `/v1/jobs?order=activity&limit=${most}${state}`].map((path) => api(path)),
     );

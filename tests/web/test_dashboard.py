@@ -228,7 +228,7 @@ class _Relay(BaseHTTPRequestHandler):
 @pytest.mark.timeout(180)
 def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, tmp_path: Path) -> None:
     rig.node()
-    stops = Stops(rig.url, left=6, until="old: as of")  # 6: one round of the page
+    stops = Stops(rig.url, left=7, until="old: as of")  # 7: who looks, and one round of the page
     serving = threading.Thread(target=stops.serve_forever)
     serving.start()
     try:

@@ -91,8 +91,12 @@ class Sessions:
 
     def is_there(self, session_id: str, now: float) -> bool:
         """Whether one goes on, by the id that its callers have; it is not used by that."""
-        session = self._each.get(self._keys.get(session_id, ""))
+        session = self.by_id(session_id)
         return session is not None and now < session.until() and self._stands(session.caller)
+
+    def by_id(self, session_id: str) -> Session | None:
+        """The session of an id that callers have; None: it has ended."""
+        return self._each.get(self._keys.get(session_id, ""))
 
     def __len__(self) -> int:
         """How many go on."""

@@ -7,6 +7,7 @@ from starlette.routing import Route
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.rights import free, route
+from mesos_gpu.api.login.handlers import LoginHandlers
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.spec import ways as shapes
 from mesos_gpu.model.access.caller import Proof
@@ -32,9 +33,15 @@ def _client(prover: OidcTokens) -> shapes.OidcClient:
 
 
 def login_routes(who: Who | None) -> list[Route]:
-    """GET /v1/login; `who`: None: nobody is asked."""
+    """All routes of logging in, and of who one is; `who`: None: nobody is asked."""
+    handlers = LoginHandlers(who)
 
     async def told(_request: Request) -> Response:
         return json_answer(ways(who))
 
-    return [route("/v1/login", GET=free(told))]
+    return [
+        route("/v1/login", GET=free(told)),
+        route("/v1/whoami", GET=free(handlers.show)),
+        route("/v1/session", POST=free(handlers.begin), DELETE=free(handlers.end)),
+        route("/login", GET=free(handlers.page), POST=free(handlers.form)),
+    ]

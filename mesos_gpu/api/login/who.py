@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from mesos_gpu.access import proofs
 from mesos_gpu.access.guesses import Guesses
-from mesos_gpu.access.proofs import WrongProof
+from mesos_gpu.access.proofs import Authorization, WrongProof
 from mesos_gpu.adapters.proofs.prover import Prover, Shown
 from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http import note
@@ -23,7 +23,6 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
 logger = logging.getLogger("mesos_gpu.login")
 CSRF_HEADER: Final = "x-csrf-token"
-WRONG: Final = "wrong_proof"  # of scope["state"]: the `WrongProof` for which a request was refused
 #: What an operator may open to everybody, or close, by the word for it.
 ROUTES: Final[Mapping[str, Sequence[str]]] = {
     "ping": ("/ping", "/v1/health"),
@@ -33,6 +32,7 @@ ROUTES: Final[Mapping[str, Sequence[str]]] = {
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 #: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
 _PAGES: Final = ("/", "/login", "/v1/session")
+_LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # what they show is a proof itself
 _STATIC: Final = "/static/"
 _FORWARDED: Final = "x-forwarded-for"
 _SESSION: Final = "session"  # beside the kinds of proofs, in what is counted
@@ -70,6 +70,51 @@ class Who:
         self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self._proxies, self._now = proxies or Proxies(), now
+
+    async def log_in(self, scope: Scope, credentials: Authorization) -> tuple[Caller, dict[str, str]]:
+        """Begin a session by what a body has, as if a header had it; the caller, and the header with the cookie. The
+        session that the browser had ends.
+
+        Raises:
+            Refusal: It proves nothing (401), or there were too many wrong ones (429).
+        """
+        kind, shown = _SESSION, None
+        try:
+            shown = replace(self.shown(scope), authorization=credentials)
+            for kind_of, prover in self.provers.items():
+                kind = kind_of.value
+                caller = await prover.identify(shown) if kind_of in _BY_HEADER else None
+                if caller is not None:
+                    self.guesses.right(shown.address, caller.name, shown.now)
+                    self.log_out(scope)
+                    cookie, session = self.sessions.begin(caller, shown.now)
+                    told = cookies.given(scope, shown, self._proxies, cookie, session.until() - shown.now)
+                    return caller_by(session, shown.address), dict(told)
+            raise WrongProof("this is not taken here", guessed=False)
+        except WrongProof as wrong:
+            raise self.refused(scope, wrong, kind, shown) from wrong
+
+    def log_out(self, scope: Scope) -> dict[str, str]:
+        """End the session of a request's cookie, if there is one; the header that takes the cookie back.
+
+        Raises:
+            Refusal: There are several cookies.
+        """
+        shown = None
+        try:
+            shown = self.shown(scope)
+            cookie = cookies.read(scope, shown, self._proxies)
+        except WrongProof as wrong:
+            raise self.refused(scope, wrong, _SESSION, shown) from wrong
+        if cookie is None:
+            return {}
+        self.sessions.end(cookie)
+        return dict(cookies.forgotten(scope, shown, self._proxies))
+
+    def csrf_of(self, caller: Caller) -> str | None:
+        """What a page of a session shows with requests that change something; None: it has ended."""
+        session = self.sessions.by_id(caller.proof_id)
+        return session.csrf if session else None
 
     async def identify(self, scope: Scope) -> Caller:
         """Say who sends a request; `NOBODY`, with the address, if it shows no proof.
@@ -156,7 +201,6 @@ class Who:
         """Count a wrong proof, and say what is answered."""
         client = scope.get("client")
         address = shown.address if shown else str(client[0]) if client else ""
-        scope.setdefault("state", {})[WRONG] = wrong
         note.claimed(wrong.claimed, kind)
         self.wrong[kind] += 1
         retry_s = wrong.retry_s
@@ -211,7 +255,7 @@ def _scheme(shown: Shown) -> str:
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:
-    if scope["method"] in _LOOKS:
+    if scope["method"] in _LOOKS or (scope["method"], scope["path"]) in _LOGINS:
         return
     sent = shown.headers.get(CSRF_HEADER, ())
     if len(sent) != 1 or not is_token_of(session, sent[0]):

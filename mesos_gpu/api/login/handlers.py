@@ -1,0 +1,109 @@
+"""Log in, log out, and who one is."""
+
+from base64 import b64encode
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mesos_gpu.access.proofs import Authorization
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import body_of
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.login import whoami
+from mesos_gpu.api.login.page import login_page
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.model.access.caller import Caller, Proof
+from mesos_gpu.wire.checking import BadJson, Problem, object_of
+
+_FIELDS: Final = ("name", "password", "token")
+_MOST_FIELDS: Final = 8
+_HTML: Final = "text/html"
+
+
+class LoginHandlers:
+    """The routes' functions."""
+
+    def __init__(self, who: Who | None) -> None:
+        """`who`: None: nobody is asked, and there is nothing to log in to."""
+        self._who = who
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/whoami."""
+        return json_answer(self._told(request, rights_of(request).caller))
+
+    async def begin(self, request: Request) -> Response:
+        """POST /v1/session: the body has name and password, or a token."""
+        try:
+            body = object_of(await body_of(request))
+        except BadJson as error:
+            raise bad_json(error) from error
+        caller, headers = await self._log_in(request, _credentials(body))
+        return json_answer(
+            {"name": caller.name, "until": caller.until}, 201, {**headers, "Location": "/v1/whoami"}
+        )
+
+    async def end(self, request: Request) -> Response:
+        """DELETE /v1/session: its cookie proves nothing any more."""
+        headers = self._who.log_out(request.scope) if self._who else {}
+        return json_answer({"name": rights_of(request).caller.name or None, "until": None}, 200, headers)
+
+    async def page(self, _request: Request) -> Response:
+        """GET /login: works without scripts."""
+        return self._page()
+
+    async def form(self, request: Request) -> Response:
+        """POST /login: the page's form."""
+        if not {"origin", "sec-fetch-site"} & set(request.headers):
+            what = "a form comes from a browser, which says from which page"
+            raise Refusal(403, "forbidden", what, remedy="programs use POST /v1/session, or send a token")
+        text = (await body_of(request)).decode("utf-8", "replace")
+        try:
+            given = dict(parse_qsl(text, max_num_fields=_MOST_FIELDS))
+            _caller, headers = await self._log_in(request, _credentials(given))
+        except ValueError:
+            return self._page("the form has too many fields", 400)
+        except Refusal as refusal:
+            return self._page(refusal.what, refusal.http_status, refusal.headers)
+        return RedirectResponse("/", 303, headers)
+
+    async def _log_in(self, request: Request, shown: Authorization) -> tuple[Caller, dict[str, str]]:
+        if self._who is None:
+            what = "this scheduler asks nobody who he is"
+            raise Refusal(409, "conflict", what, remedy="use it without logging in")
+        return await self._who.log_in(request.scope, shown)
+
+    def _page(self, problem: str = "", status: int = 200, headers: Any = None) -> Response:
+        kinds = self._who.provers.keys() if self._who else ()
+        text = login_page(problem, asked=self._who is not None, passwords=Proof.PASSWORD in kinds)
+        # A form without a referrer would have no origin either (Fetch standard, "append a request Origin header").
+        more = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store", **(headers or {})}
+        return Response(text, status, more, _HTML)
+
+    def _told(self, request: Request, caller: Caller) -> dict[str, Any]:
+        kinds = [kind.value for kind in self._who.provers] if self._who else []
+        csrf = self._who.csrf_of(caller) if self._who and caller.session else None
+        return whoami.told(rights_of(request), kinds, csrf)
+
+
+def _credentials(given: dict[str, Any]) -> Authorization:
+    """What somebody logs in with, as if a header had it.
+
+    Raises:
+        Refusal: It is neither a token, nor a name and a password.
+    """
+    problems = [Problem(f"/{key}", "is not known here") for key in given if key not in _FIELDS]
+    problems += [
+        Problem(f"/{key}", "must be a string")
+        for key in _FIELDS
+        if given.get(key) is not None and not isinstance(given[key], str)
+    ]
+    name, password, token = (given.get(key) or "" for key in _FIELDS)
+    if not problems and bool(token) == bool(name or password):
+        problems.append(Problem("", "must have a token, or a name and a password"))
+    if problems:
+        raise invalid(*problems)
+    if token:
+        return Authorization("bearer", token.strip())
+    return Authorization("basic", b64encode(f"{name}:{password}".encode()).decode())
