@@ -1,5 +1,6 @@
 """Where the interface may listen, and with what."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.access.caller import Proof
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.exposure import exposed
+from mesos_gpu.scheduler.options.authentication import AuthenticationOptions
 from mesos_gpu.scheduler.options.options import Options
 from mesos_gpu.scheduler.options.tls import TlsOptions
 
@@ -28,8 +31,8 @@ def options(insecure: bool = False, **tls: Any) -> Options:
 REFUSED = {
     "open to all": (options(), "there is no authentication"),
     "open to all, with TLS": (options(**OWN), "there is no authentication"),
-    "who shows no certificate is let in": (
-        options(**MUTUAL, tls_client="optional"),
+    "nobody is asked, whatever he shows": (
+        replace(options(**MUTUAL), authentication=AuthenticationOptions(auth=())),
         "there is no authentication",
     ),
     "plain is no authentication": (options(insecure_plain_http=True), "there is no authentication"),
@@ -38,6 +41,12 @@ TAKEN = {
     "said so": (options(True), True, ["there is no authentication", "no TLS"]),
     "said so, with TLS": (options(True, **OWN), True, ["there is no authentication"]),
     "certificates": (options(**MUTUAL), False, []),
+    "certificates or another proof": (options(**MUTUAL, tls_client="optional"), False, []),
+    "tokens, with TLS": (
+        replace(options(**OWN), authentication=AuthenticationOptions(auth=(Proof.TOKEN,))),
+        False,
+        [],
+    ),
 }
 
 
