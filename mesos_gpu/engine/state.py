@@ -271,7 +271,7 @@ class State:
         if new:
             self.sizes[job.id] = size
         size = -self.sizes.pop(job.id, 0) if gone else size
-        for key in owners(job.spec):
+        for key in owners(job.spec, job.owner):
             use = self.uses.setdefault(key, Use())
             use.pending, use.size = use.pending + pending, use.size + size
             if use == Use():

@@ -93,7 +93,7 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
-    check_job(turn.state, turn.settings, event.spec)
+    check_job(turn.state, turn.settings, event.spec, event.owner)
     job = Job(
         id=event.job_id,
         spec=event.spec,

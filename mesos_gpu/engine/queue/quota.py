@@ -1,7 +1,7 @@
 """What the jobs of one user or queue may take of the scheduler itself: places in line, and bytes that it keeps."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,51 +26,50 @@ class _More:
     size: int  # bytes
 
 
-def check_job(state: State, settings: Settings, spec: JobSpec) -> None:
-    """Refuse one that is too much.
+def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") -> None:
+    """Refuse one that is too much. `owner`: the proved name of who submits it; "": there is none.
 
     Raises:
-        TooMuch: Its user's or its queue's limit is reached.
+        TooMuch: Its user's, its queue's or that name's limit is reached.
     """
     more = _More(1, size_of(spec))
-    for (kind, name), quota in _quotas(settings, spec):
+    for kind, name in owners(spec, owner):
+        quota = settings.queue_quota if kind == "queue" else settings.user_quota
         _check(
             quota, state.uses.get((kind, name), Use()), more, _who(kind, name), "wait until some have ended"
         )
 
 
 def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> None:
-    """Refuse a change by which one user wants more instances than may wait at once, or one app more than may be kept.
-    What is there already, or grows less, is no reason.
+    """Refuse a change by which one user, or one proved name, wants more instances than may wait at once, or one app
+    more than may be kept. What is there already, or grows less, is no reason.
 
     Raises:
-        TooMuch: Of one user they are too many, or one is too large.
+        TooMuch: Of one of these they are too many, or one is too large.
     """
     before = {app.id: app for app in old}
-    had, wanted = Counter[str](), Counter[str]()
+    had, wanted = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for app in before.values():
-        had[app.user or ""] += app.instances
+        had.update(dict.fromkeys(_who_has(app), app.instances))
     for app in new:
-        user = app.user or ""
-        wanted[user] += app.instances
+        wanted.update(dict.fromkeys(_who_has(app), app.instances))
         if app != before.get(app.id):
             whole = _More(0, app.instances * size_of(app))
-            _check(settings.user_quota, Use(), whole, f"{app.id} of {_who('user', user)}", _FEWER)
-    for user, instances in wanted.items():
-        if instances > had[user]:
+            _check(settings.user_quota, Use(), whole, f"{app.id} of {_who('user', app.user or '')}", _FEWER)
+    for (kind, name), instances in wanted.items():
+        if instances > had[kind, name]:
             more = _More(instances, 0)
-            _check(settings.user_quota, Use(), more, f"apps of {_who('user', user)}", _FEWER)
+            _check(settings.user_quota, Use(), more, f"apps of {_who(kind, name)}", _FEWER)
+
+
+def _who_has(app: App) -> tuple[tuple[str, str], ...]:
+    """Whose limits its instances count against."""
+    return ("user", app.user or ""), *((("name", app.owner),) if app.owner else ())
 
 
 def size_of(value: JobSpec | App) -> int:
     """Bytes that it takes in the state."""
     return len(msgspec.json.encode(value))
-
-
-def _quotas(settings: Settings, spec: JobSpec) -> Iterator[tuple[tuple[str, str], Quota]]:
-    user, queue = owners(spec)
-    yield user, settings.user_quota
-    yield queue, settings.queue_quota
 
 
 def _check(quota: Quota, use: Use, more: _More, who: str, remedy: str) -> None:

@@ -81,7 +81,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="JOBS",
-        help="Most jobs of a user that may wait at once; 0: any.",
+        help="Most jobs of a user, and of a proved name, that may wait at once; 0: any.",
     ),
     click.option(
         "--queue-pending",
@@ -98,7 +98,7 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="MIB",
-        help="Most that is kept of a user's jobs, ended ones too; 0: any.",
+        help="Most that is kept of a user's jobs, and of a proved name's, ended ones too; 0: any.",
     ),
     click.option(
         "--queue-stored",

@@ -3,10 +3,12 @@
 import contextlib
 import socket
 import threading
+import time
 from enum import Enum
 from typing import Final, Self
 
 PAUSE_S: Final = 0.5  # between two bytes
+AGAIN_S: Final = 5.0  # after an answer
 CONNECT_S: Final = 30.0
 _RECEIVE: Final = 4096  # bytes that the kernel takes for a client that reads nothing
 _HOST: Final = b"Host: 127.0.0.1\r\n"
@@ -25,7 +27,7 @@ class Slowness(Enum):
 
 
 class SlowClients:
-    """So many at once, on a thread; one that the server ends comes again.
+    """So many at once, on a thread; one that the server ends comes again soon.
 
     Attributes:
         ended: How often the server ended one.
@@ -34,7 +36,7 @@ class SlowClients:
     def __init__(self, port: int, count: int, slowness: Slowness, source: str = "127.0.0.1") -> None:
         """Connect them all."""
         self._port, self._slowness, self._source, self.ended = port, slowness, source, 0
-        self._over = threading.Event()
+        self._over, self._later = threading.Event(), dict[int, float]()  # when each comes again
         self._clients = [self._connected() for _ in range(count)]
         self._thread = threading.Thread(target=self._run, name="slow clients")
 
@@ -65,11 +67,17 @@ class SlowClients:
     def _run(self) -> None:
         while not self._over.is_set():
             for i, client in enumerate(self._clients):
-                if not self._over.is_set() and not self._goes_on(client):
+                if self._over.is_set():
+                    return
+                if i in self._later:
+                    if time.monotonic() >= self._later[i]:
+                        del self._later[i]
+                        with contextlib.suppress(OSError):
+                            self._clients[i] = self._connected()
+                elif not self._goes_on(client):
                     client.close()
                     self.ended += 1
-                    with contextlib.suppress(OSError):
-                        self._clients[i] = self._connected()
+                    self._later[i] = time.monotonic() + AGAIN_S
             self._over.wait(PAUSE_S)
 
     def _goes_on(self, client: socket.socket) -> bool:

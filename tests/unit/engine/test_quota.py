@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.queue.quota import MIB, size_of
+from mesos_gpu.engine.queue.quota import MIB, check_apps, size_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import TooMuch
@@ -50,6 +50,29 @@ def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:
     world.submit("a3", user="ann")
     world.feed(ev.KillRequested(JobId("a3")))
     assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
+
+
+def test_a_name_that_runs_jobs_as_several_users_has_one_limit() -> None:
+    world = world_of(Quota(pending=2))
+    for user in ("u1", "u2"):
+        world.feed(ev.JobSubmitted(JobId(user), spec(user=user), "ann"))
+    with pytest.raises(TooMuch, match=r"name ann: 3 would wait, and 2 may") as refused:
+        world.feed(ev.JobSubmitted(JobId("u3"), spec(user="u3"), "ann"))
+    assert "--user-pending" in refused.value.remedy
+    world.feed(ev.JobSubmitted(JobId("u3"), spec(user="u3"), "bob"))
+    world.feed(ev.KillRequested(JobId("u1")))
+    world.feed(ev.JobSubmitted(JobId("u4"), spec(user="u4"), "ann"))
+    assert world.state.uses["name", "ann"].pending == 2
+
+
+def test_instances_of_a_name_s_apps_have_one_limit() -> None:
+    settings = Settings("executor", "monitor", user_quota=Quota(pending=5))
+    few = App("/a", user="u1", owner="ann", cmd="true", instances=3)
+    more = App("/b", user="u2", owner="ann", cmd="true", instances=3)
+    check_apps(settings, [], [few])
+    check_apps(settings, [], [few, replace(more, owner="bob")])
+    with pytest.raises(TooMuch, match=r"apps of name ann: 6 would wait, and 5 may"):
+        check_apps(settings, [few], [few, more])
 
 
 def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
