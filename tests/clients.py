@@ -11,7 +11,7 @@ from tests.conftest import wait_until
 @contextmanager
 def client_of(stack: Stack, gpus: int) -> Iterator[Client]:
     """A patient one, once the nodes have reported so many GPUs."""
-    with Client(stack.url) as client:
+    with Client(stack.reach) as client:
         client.patience_s = 60
         wait_until("the nodes report", lambda: len(client.gpus()) == gpus, 60)
         yield client

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Self, TypeVar
 
+from isolator.agent.http import HttpConnection
+from mesos_gpu.adapters.proofs.socket_paths import opened
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.local import helpers, leftovers
 from mesos_gpu.local.cxx import REFUSED
@@ -94,6 +96,18 @@ def get_json(
         if response.status != 200:
             raise http.client.HTTPException(f"{path}: {response.status} {body[:200]!r}")
         return json.loads(body)
+
+
+def get_json_by_socket(path: Path, query: str, timeout_s: float = 10) -> Any:
+    """A JSON document over HTTP from what listens on a Unix socket. Raises what `get_json` raises."""
+    with opened(path.parent) as directory:
+        connection = HttpConnection(str(directory / path.name), timeout_s)
+        with contextlib.closing(connection):
+            response = connection.request("GET", query, b"", {})
+            body = response.read()
+    if response.status != 200:
+        raise http.client.HTTPException(f"{query}: {response.status} {body[:200]!r}")
+    return json.loads(body)
 
 
 def private_log(path: Path) -> IO[bytes]:

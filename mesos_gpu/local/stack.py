@@ -23,7 +23,7 @@ from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
-from mesos_gpu.local.processes import await_port, get_json, poll, private_log
+from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
@@ -63,10 +63,17 @@ class SchedulerProcess:
     """`mesos-gpu scheduler` as a process; after `kill()`, `start()` goes on with the same state and port."""
 
     def __init__(
-        self, directory: Path, arguments: Sequence[str], port: int, mark: str, tls: TlsHere | None = None
+        self,
+        directory: Path,
+        arguments: Sequence[str],
+        port: int,
+        mark: str,
+        tls: TlsHere | None = None,
+        socket: Path | None = None,
     ) -> None:
-        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too. `tls`: None for plain HTTP."""
-        self.directory, self.port, self._tls = directory, port, tls
+        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too. `tls`: None for plain HTTP.
+        `socket`: by which it is asked where it asks for names; None: it does not."""
+        self.directory, self.port, self._tls, self._socket = directory, port, tls, socket
         self.url = f"http://127.0.0.1:{port}" if tls is None else tls.url(port)
         self.log = directory / "log"
         self._arguments, self._mark = list(arguments), mark
@@ -133,6 +140,8 @@ class SchedulerProcess:
 
     def get(self, path: str) -> Any:
         """GET a JSON document of it."""
+        if self._socket is not None:
+            return get_json_by_socket(self._socket, path)
         if self._tls is None:
             return get_json("127.0.0.1", self.port, path)
         return get_json(self._tls.name, self.port, path, tls=self._tls.context())
@@ -164,7 +173,7 @@ class Stack:
         tls: TlsHere | None = None,
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices and
-        master_flags as of `Cluster`; secure: whether Mesos asks everybody who they are.
+        master_flags as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
         tls: of the REST interface.
 
         Raises:
@@ -172,6 +181,7 @@ class Stack:
         """
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
+        self.socket = self.directory / "run" / "api.sock" if secure else None
         self.secure = Secure(self.directory / "secrets", _role(scheduler_arguments)) if secure else None
         agents = [
             self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
@@ -197,6 +207,7 @@ class Stack:
             *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
             *_default_user(),
             *(self.secure.scheduler_arguments() if self.secure else []),
+            *(["--socket", str(self.socket)] if self.socket else []),
             *scheduler_arguments,
         ]  # fmt: skip
         port = port or free_port()
@@ -206,8 +217,11 @@ class Stack:
             port,
             str(self.cluster.directory),
             tls,
+            self.socket,
         )
         self.url, self.tls = self.scheduler.url, tls
+        #: What clients on this host are given: by the socket the kernel says who they are.
+        self.reach = self.url if self.socket is None else f"unix:{self.socket}"
 
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))
@@ -301,7 +315,7 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets"}
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run"}
     foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
     if foreign:
         raise BadConfiguration(

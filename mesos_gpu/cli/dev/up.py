@@ -82,7 +82,7 @@ def directory() -> Path:
               help="PEM file of a certificate for localhost or 127.0.0.1: the interface speaks https.")  # fmt: skip
 @click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="PEM file of its key.")
 @click.option("--secure", is_flag=True,
-              help="Let Mesos ask everybody for name and secret, and refuse what that name may not do.")  # fmt: skip
+              help="Ask who they are: the scheduler by socket or token, Mesos by name and secret.")  # fmt: skip
 @home_option
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -221,6 +221,7 @@ def _write_up_file(stack: Stack) -> None:
     ticks = start_ticks(os.getpid())
     body = {"url": stack.url, "pid": os.getpid(), "started_at": time.time(), "start_ticks": ticks}
     body |= {} if stack.tls is None else {"cacert": str(stack.tls.certificate)}
+    body |= {} if stack.socket is None else {"socket": str(stack.socket)}
     part = path.with_suffix(".part")
     part.write_text(json.dumps(body) + "\n")
     part.rename(path)

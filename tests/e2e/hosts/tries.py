@@ -139,7 +139,7 @@ def connected(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as made:
         made.settimeout(10)
         made.connect(path)
-        made.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        made.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return made.recv(200).decode(errors="replace")
 
 

@@ -69,6 +69,19 @@ def test_up_use_down(home: Path) -> None:
     assert "Traceback" not in gone.stderr
 
 
+def test_a_secure_one_asks_who_they_are_and_serves_who_started_it(home: Path) -> None:
+    url = up(home, "--secure")
+    job = mesos_gpu(home, "run", "--gpus", "1", "--", "echo", "mine")
+    assert (job.returncode, job.stdout) == (0, "mine\n"), job.stderr
+    assert requests.get(f"{url}/v1/jobs", timeout=60).status_code == 401
+    inside = mesos_gpu(
+        home, "run", "--", "sh", "-c", f"{sys.executable} -m mesos_gpu --url {url} ps; echo ended"
+    )
+    assert inside.stdout == "ended\n", "a task reaches no scheduler"
+    assert mesos_gpu(home, "down").stdout == "down\n"
+    assert left_of(home) == []
+
+
 def test_a_part_that_dies_is_started_again(home: Path) -> None:
     up(home)
     (scheduler,) = [p for p in processes_of(home) if "mesos_gpu.scheduler" in " ".join(p.cmdline())]
