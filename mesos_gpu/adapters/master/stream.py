@@ -50,6 +50,8 @@ def of_tls(error: ssl.SSLError) -> str:
         "HTTP_REQUEST",
     ):
         return "it speaks no TLS (see --mesos-tls)"
+    if isinstance(error, ssl.SSLEOFError):
+        return "it ended the TLS handshake: it speaks none (see --mesos-tls), or asks for a certificate (--mesos-cert)"
     return f"no TLS with it: {error.reason or error} (does it ask for a certificate? see --mesos-cert)"
 
 

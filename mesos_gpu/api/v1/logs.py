@@ -204,6 +204,8 @@ def _reason(error: BaseException) -> str:
     for each in causes(error):
         if isinstance(each, ssl.SSLCertVerificationError):
             return each.verify_message
+        if isinstance(each, ssl.SSLEOFError):
+            return "it ended the handshake, as who speaks no TLS does"
         if isinstance(each, ssl.SSLError):
             return each.reason or str(each)
     return type(error).__name__

@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from mesos_gpu.local.cluster import free_port
+from tests.certificates import Authority
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -212,3 +213,25 @@ def processes_of(home: Path) -> list[psutil.Process]:
 def left_of(home: Path) -> list[str]:
     left = [f"{p.pid} {p.cmdline()}" for p in processes_of(home)]
     return left + [str(p) for p in home.iterdir() if p.name != "up.log"]
+
+
+def test_up_by_https_is_found_and_believed_by_every_command(home: Path, tmp_path: Path) -> None:
+    ca = Authority(tmp_path)
+    own, away = ca.server(), ca.server("away", "gpu.example.com")
+    refused = mesos_gpu(home, "up", "--tls-cert", str(away.cert), "--tls-key", str(away.key))
+    assert (refused.returncode, "is for gpu.example.com, not for" in refused.stderr) == (78, True)
+    port = free_port()
+    words = ["--agents", "1", "--port", str(port), "--tls-cert", str(own.cert), "--tls-key", str(own.key)]
+    done = mesos_gpu(home, "up", "--detach", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"dashboard and REST interface  https://127.0.0.1:{port}" in done.stdout
+    status = mesos_gpu(home, "status")
+    assert (status.returncode, status.stderr) == (0, "")
+    assert f"dashboard  https://127.0.0.1:{port}" in status.stdout
+    assert "tls        CN=localhost,O=Example, until 20" in status.stdout
+    doctor = json.loads(mesos_gpu(home, "doctor", "--json").stdout)
+    said = {each["check"]: each for each in doctor if each["check"] in ("scheduler", "tls")}
+    assert {each["level"] for each in said.values()} == {"OK"}
+    ca.server()  # renewed, under what the command line believes
+    wait_until("the new one is believed", lambda: mesos_gpu(home, "ps").returncode == 0)
+    assert mesos_gpu(home, "down").returncode == 0
