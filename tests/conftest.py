@@ -78,6 +78,7 @@ def own_ports() -> Iterator[None]:
         raise AssertionError("200 processes run tests on this machine: no ports are left")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 19))
+        patch.setenv("MESOS_GPU_CONFIG", f"{tempfile.gettempdir()}/mesos-gpu-tests-{os.getpid()}-no-config")
         yield
     os.close(held)
 

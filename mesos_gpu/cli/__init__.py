@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 import mesos_gpu
-from mesos_gpu.cli.app import EXIT_CODES, App, home_option, tls_options, url_option
+from mesos_gpu.cli.app import EXIT_CODES, App, context_options, home_option, tls_options, url_option
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import MesosGpuError
 
@@ -42,6 +42,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "diff": ("mesos_gpu.cli.apps.diff", "Say what a file of apps would change; nothing is changed."),
     "service": ("mesos_gpu.cli.apps.service", "Services: names whose requests are split over apps."),
     "tasks": ("mesos_gpu.cli.cluster.tasks", "Tasks that run, and that the scheduler's state does not know."),
+    "login": (
+        "mesos_gpu.cli.login.commands",
+        "Prove who you are to the scheduler, for the commands that follow.",
+    ),
+    "logout": ("mesos_gpu.cli.login.commands", "Forget the login, and let it prove nothing any more."),
+    "context": ("mesos_gpu.cli.login.context", "Schedulers by names of one's own."),
     "access": ("mesos_gpu.cli.access.commands", "Roles and bindings: who may do what."),
     "token": (
         "mesos_gpu.cli.access.token",
@@ -103,6 +109,7 @@ class Group(Table):
     cls=Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
 )
 @url_option
+@context_options
 @tls_options
 @home_option
 @click.version_option(
@@ -112,7 +119,7 @@ class Group(Table):
 def main(ctx: click.Context) -> None:
     """GPU jobs on Apache Mesos.
 
-    Commands talk to the scheduler of a running `mesos-gpu up`, or to the one that --url or
-    MESOS_GPU_URL names. Wherever a job's ID is asked for, the start of it is enough.
+    Commands talk to the scheduler of a running `mesos-gpu up`, or to the one that --url,
+    MESOS_GPU_URL or a context names. Wherever a job's ID is asked for, the start of it is enough.
     """
     ctx.ensure_object(App)

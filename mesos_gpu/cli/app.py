@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.reach.reach import Files, Reach, find_reach
+from mesos_gpu.cli.reach.reach import Choice, Files, Reach, find_reach
 from mesos_gpu.cli.types import URL
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ EXIT_CODES: Final = {
     "74": "a file or stream cannot be read or written",
     "75": "a limit of the user or queue is reached: try again later",
     "76": "what answers is not a mesos-gpu scheduler, or cannot prove that it is",
+    "77": "no name is proved, or it has not the right: mesos-gpu login",
     "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
     "130": "interrupted; run: Ctrl-C has killed the job",
@@ -43,6 +44,13 @@ class App:
     def __init__(self, url: str | None = None) -> None:
         """`url` is what --url says; None: find it."""
         self.url, self.files = url, Files()
+        self.context: str | None = None
+        self.insecure = False
+
+    @property
+    def choice(self) -> Choice:
+        """What the options say of where the scheduler is."""
+        return Choice(self.url, self.context, self.insecure)
 
     def client(self) -> "Client":
         """A client that is closed when the command ends.
@@ -55,13 +63,13 @@ class App:
 
         return click.get_current_context().with_resource(Client(self.reach(), notice=output.note))
 
-    def reach(self) -> Reach:
-        """Where the scheduler is, and whom to believe there.
+    def reach(self, *, shows: bool = True) -> Reach:
+        """Where the scheduler is, and whom to believe there; `shows`: and what proves who asks.
 
         Raises:
             Unavailable: Nothing says where one is.
         """
-        return find_reach(self.url, self.files)
+        return find_reach(self.choice, self.files, shows=shows)
 
     def marathon(self) -> "Marathon":
         """The scheduler of these options, by Marathon's interface.
@@ -87,7 +95,7 @@ url_option: Final = click.option(
     expose_value=False,
     is_eager=True,
     callback=_keep_url,
-    help="The scheduler's address; default: MESOS_GPU_URL, else that of the running `mesos-gpu up`.",
+    help="The scheduler's address; default: MESOS_GPU_URL, else the context's, else the running `mesos-gpu up`.",
 )
 
 
@@ -120,6 +128,35 @@ def tls_options(function: _F) -> _F:
     ):
         function = option(function)
     return function
+
+
+def _keep_context(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    app = ctx.ensure_object(App)
+    app.context = value or app.context
+
+
+def _keep_insecure(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.ensure_object(App).insecure |= value
+
+
+def context_options(function: _F) -> _F:
+    """Give a command --context and --insecure-http-token."""
+    function = click.option(
+        "--insecure-http-token",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_keep_insecure,
+        help="Send a token in the clear, also beyond this machine: everybody on the way can use it.",
+    )(function)
+    return click.option(
+        "--context",
+        metavar="NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=_keep_context,
+        help="The scheduler of that name (mesos-gpu context); default: MESOS_GPU_CONTEXT, else the current one.",
+    )(function)
 
 
 def _keep_home(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
@@ -59,7 +59,10 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.expected.jsobject": "must be an object",
     "error.unknown.enum.literal": "is none of the values that it may have",
 }
-_EXIT_CODES: Final = {400: 65, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74}
+_EXIT_CODES: Final = {
+    400: 65, 401: 77, 403: 77, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74,
+}  # fmt: skip
+_LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 
 _T = TypeVar("_T")
 
@@ -98,7 +101,12 @@ class Client:
     """
 
     def __init__(
-        self, reach: str | Reach, *, read_timeout_s: float = 30.0, notice: Callable[[str], None] | None = None
+        self,
+        reach: str | Reach,
+        *,
+        read_timeout_s: float = 30.0,
+        notice: Callable[[str], None] | None = None,
+        password: tuple[str, str] | None = None,
     ) -> None:
         """Make no connection yet.
 
@@ -106,6 +114,7 @@ class Client:
             reach: Where the scheduler is; of a URL alone: without a slash at the end.
             read_timeout_s: For an answer.
             notice: Is told when the scheduler goes and comes back.
+            password: A name and its password, to be shown in place of a token.
 
         Raises:
             BadConfiguration: A file of certificates cannot be used.
@@ -113,12 +122,11 @@ class Client:
         self.reach = Reach(reach) if isinstance(reach, str) else reach
         self.url, self.patience_s = self.reach.url, 0.0
         self._read_timeout_s, self._notice, self._away = read_timeout_s, notice or (lambda _text: None), False
+        self._password = password
         self._session = requests.Session()
         self._session.trust_env = not self.reach.is_here  # no proxy
-        self._session.auth = _as_it_is  # else passwords of ~/.netrc are sent, also in the clear
+        self._session.auth = self._proved  # else passwords of ~/.netrc are sent, also in the clear
         self._base = BASE if self.reach.socket else self.url
-        if self.reach.token:
-            self._session.headers["Authorization"] = f"Bearer {self.reach.token}"
         if self.reach.socket:
             self._session.mount(BASE, UnixAdapter(self.reach.socket))
         if self.reach.is_tls:
@@ -391,9 +399,18 @@ class Client:
             return self._not_ours(f"it says {response.status_code} {response.reason}")
         if error.code == "unavailable" and "/logs" not in (response.url or ""):
             return Unreachable(error.message, remedy=error.remedy or REMEDY)
-        return Refused(
-            response.status_code, error.code, error.message, error.remedy or "", error.problems or []
-        )
+        remedy = _LOGIN if response.status_code == 401 else error.remedy or ""
+        return Refused(response.status_code, error.code, error.message, remedy, error.problems or [])
+
+    def _proved(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add what proves who asks, as it is now."""
+        token = self.reach.renew() if self.reach.renew else self.reach.token
+        if self._password:
+            both = b64encode(":".join(self._password).encode()).decode()
+            request.headers["Authorization"] = f"Basic {both}"
+        elif token:
+            request.headers["Authorization"] = f"Bearer {token}"
+        return request
 
     def _not_ours(self, why: str) -> BadAnswer:
         return BadAnswer(
@@ -472,10 +489,6 @@ def _path(*parts: str) -> str:
 
 def _refused(err: BaseException) -> bool:
     return any(isinstance(cause, ConnectionRefusedError) for cause in causes(err))
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
 
 
 def _closed(err: BaseException) -> bool:

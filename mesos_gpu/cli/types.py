@@ -332,7 +332,7 @@ def _deployments(client: "Client") -> list[str]:
 def _quick_client(ctx: click.Context) -> "Client | None":
     from mesos_gpu.cli.client import Client
 
-    chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
+    chosen = next((choice for c in _upwards(ctx) if (choice := getattr(c.obj, "choice", None))), None)
     files = next((each for c in _upwards(ctx) if (each := getattr(c.obj, "files", None))), Files())
     try:
         return Client(find_reach(chosen, files), read_timeout_s=2)

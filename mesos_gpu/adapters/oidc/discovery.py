@@ -9,6 +9,15 @@ from mesos_gpu.adapters.oidc.fetching import Fetcher, IssuerError, check_url
 from mesos_gpu.errors import BadConfiguration
 
 _PATH: Final = "/.well-known/openid-configuration"
+_KEYS: Final = "jwks_uri"
+#: In the order of the fields of `Endpoints`.
+_ADDRESSES: Final = (
+    _KEYS,
+    "authorization_endpoint",
+    "token_endpoint",
+    "device_authorization_endpoint",
+    "revocation_endpoint",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,7 @@ class Endpoints:
     authorization: str
     token: str
     device: str
+    revocation: str
 
 
 class _Document(msgspec.Struct):
@@ -28,6 +38,7 @@ class _Document(msgspec.Struct):
     authorization_endpoint: str = ""
     token_endpoint: str = ""
     device_authorization_endpoint: str = ""
+    revocation_endpoint: str = ""
 
 
 def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
@@ -49,13 +60,11 @@ def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
             f"{url} says that its issuer is {said.issuer!r}", remedy=f"name it exactly so, not {issuer!r}"
         )
     try:
-        return Endpoints(
-            issuer,
-            check_url(said.jwks_uri, "jwks_uri"),
-            said.authorization_endpoint and check_url(said.authorization_endpoint, "authorization_endpoint"),
-            said.token_endpoint and check_url(said.token_endpoint, "token_endpoint"),
-            said.device_authorization_endpoint
-            and check_url(said.device_authorization_endpoint, "device_authorization_endpoint"),
-        )
+        return Endpoints(issuer, *(_address(said, name) for name in _ADDRESSES))
     except BadConfiguration as error:
         raise IssuerError(f"{url}: {error.what}", remedy="look at the issuer") from error
+
+
+def _address(said: _Document, name: str) -> str:
+    url = str(getattr(said, name))
+    return check_url(url, name) if url or name == _KEYS else ""

@@ -1,16 +1,19 @@
-"""Where the scheduler is, whom to believe there, and what to show: of options, variables, and a running `up`."""
+"""Where the scheduler is, whom to believe there, and what to show: of options, contexts, variables, a running `up`."""
 
 import ipaddress
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.proofs.secret_files import read_secret
-from mesos_gpu.cli.locate import UNIX, find_url, running
+from mesos_gpu.cli.locate import UNIX, find_url, normal_url, running
+from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.errors import BadConfiguration
 
 TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
+INSECURE = "MESOS_GPU_INSECURE_HTTP_TOKEN"
 CACERT, CERT, KEY = "MESOS_GPU_CACERT", "MESOS_GPU_CERT", "MESOS_GPU_KEY"
 
 
@@ -39,6 +42,9 @@ class Reach:
         cert: What is shown; None: nothing.
         key: Of `cert`; None: in the same file.
         token: What proves who asks; "": nothing, or something else.
+        renew: What gives the token where it has to be renewed now and then; None: `token` is all.
+        context: Of which this is; "": of none.
+        insecure: Whether a token may be sent where others read it.
     """
 
     url: str
@@ -46,6 +52,9 @@ class Reach:
     cert: Path | None = None
     key: Path | None = None
     token: str = field(default="", repr=False)
+    renew: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    context: str = ""
+    insecure: bool = False
 
     @property
     def socket(self) -> Path | None:
@@ -76,37 +85,97 @@ class Reach:
         return self.is_tls or self.is_here
 
 
-def find_reach(url: str | None = None, files: Files = Files()) -> Reach:
-    """What options say, else the variables, else the running `up`.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What options say of where the scheduler is; None: nothing.
+
+    Attributes:
+        url: Its address.
+        context: Its name.
+        insecure: Whether a token may be sent where others read it.
+    """
+
+    url: str | None = None
+    context: str | None = None
+    insecure: bool = False
+
+
+def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, shows: bool = True) -> Reach:
+    """What options say, else the variables, else the current context, else the running `up`.
+
+    Args:
+        choice: Where the scheduler is; an address alone is one, too.
+        files: Of certificates.
+        shows: Whether the connection is to prove who asks; a login begins without.
 
     Raises:
-        Unavailable, BadConfiguration, Damaged: What `find_url` raises.
+        Unavailable, BadConfiguration, NotFound, Damaged: What `find_url` and `chosen` raise; or a token would be sent
+            where others read it.
     """
-    found_at = find_url(url)
+    from mesos_gpu.cli.reach.contexts import chosen
+
+    choice = choice if isinstance(choice, Choice) else Choice(choice)
+    in_use = chosen(choice.url, choice.context)
+    if in_use is not None:
+        name, context = in_use
+        own = Files(context.cacert, context.cert, context.key)
+        found_at, insecure = normal_url(context.url), context.insecure_http_token
+    else:
+        name, own, insecure, found_at = "", Files(), False, find_url(choice.url)
     cacert, cert, key = (
-        _path(given, variable)
-        for given, variable in ((files.cacert, CACERT), (files.cert, CERT), (files.key, KEY))
+        _path(given if given is not None else of_context, variable)
+        for given, of_context, variable in (
+            (files.cacert, own.cacert, CACERT),
+            (files.cert, own.cert, CERT),
+            (files.key, own.key, KEY),
+        )
     )
     if cacert is None and found_at.startswith("https://"):
         stack = running()
         if stack is not None and stack.url == found_at and stack.cacert:
             cacert = Path(stack.cacert)
-    reach = Reach(found_at, cacert, cert, key, _token())
-    if reach.token and not reach.keeps_secrets:
+    insecure = insecure or choice.insecure or os.environ.get(INSECURE) == "1"
+    reach = Reach(found_at, cacert, cert, key, context=name, insecure=insecure)
+    return _with_proof(reach) if shows else reach
+
+
+def check_secrecy(reach: Reach) -> None:
+    """See that a token may be sent.
+
+    Raises:
+        BadConfiguration: Others could read it on the way, and nobody has said that they may.
+    """
+    if not (reach.keeps_secrets or reach.insecure):
         raise BadConfiguration(
-            f"the token is not sent to {found_at}: it could be read on the way",
-            remedy=f"use https://, or unset {TOKEN} and {TOKEN_FILE}",
+            f"no token is sent to {reach.url}: it could be read on the way",
+            remedy=f"use https://; or unset {TOKEN} and {TOKEN_FILE}, or log out, to ask without a name; or let others "
+            "read it: --insecure-http-token",
         )
-    return reach
 
 
-def _token() -> str:
-    """What the variables say.
+def _with_proof(reach: Reach) -> Reach:
+    from mesos_gpu.cli.reach.logins import Renewed, find
+
+    token, renew = _token_for(reach.url), None
+    if not token:
+        login = find(reach.context, origin_of(reach.url))
+        renew = Renewed(*login) if login else None
+    if token or renew:
+        check_secrecy(reach)
+    return replace(reach, token=token, renew=renew)
+
+
+def _token_for(url: str) -> str:
+    """What the variables say; where they name a scheduler, too, the token is for that one alone.
 
     Raises:
         BadConfiguration: A file has none, or others may read it.
     """
     token, file = os.environ.get(TOKEN, "").strip(), os.environ.get(TOKEN_FILE)
+    if not (token or file):
+        return ""
+    if os.environ.get("MESOS_GPU_URL") and origin_of(find_url()) != origin_of(url):
+        return ""
     return token if token or not file else read_secret(Path(file), "token")
 
 

@@ -15,7 +15,9 @@ from mesos_gpu.cli.table import Table
 
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
-WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export"}
+WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout"} | {
+    "add", "use", "remove",  # of contexts
+}  # fmt: skip
 
 
 def _command(name: str) -> click.Command:

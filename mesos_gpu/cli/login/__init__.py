@@ -1,0 +1,1 @@
+"""Who one is, to which scheduler: commands."""

@@ -1,0 +1,160 @@
+"""`mesos-gpu login` and `logout`."""
+
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.reach import logins, private
+from mesos_gpu.cli.reach.logins import Issued, Login, NotLoggedIn
+from mesos_gpu.cli.reach.origins import origin_of
+from mesos_gpu.cli.reach.reach import Reach, check_secrecy
+from mesos_gpu.errors import MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.ways import LoginWays, OidcClient
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_MOST_TOKEN: Final = 1 << 16  # characters
+
+
+@click.command()
+@click.option("--with-token", is_flag=True, help="Keep the token that stdin has.")
+@click.option("--token-file", type=_FILE, help="Keep the token that a file has.")
+@click.option(
+    "--password", is_flag=True, help="Ask for name and password, and keep a token that is got for them."
+)
+@click.option(
+    "--issuer-cacert",
+    type=_FILE,
+    help="PEM file of the authorities that the issuer's certificate may come from; default: those of this host.",
+)
+@api_command
+def login(
+    app: App, with_token: bool, token_file: Path | None, password: bool, issuer_cacert: Path | None
+) -> None:
+    """Prove who you are to the scheduler, for the commands that follow.
+
+    Where it has an OpenID Connect issuer, you open a page in any browser and type a code. The login is kept in a file
+    that you alone can read, is renewed by itself, and is sent to this scheduler alone. `mesos-gpu logout` ends it.
+    """
+    if with_token + password + (token_file is not None) > 1:
+        raise click.UsageError("give one of --with-token, --token-file and --password")
+    reach = app.reach(shows=False)
+    check_secrecy(reach)
+    if with_token or token_file:
+        text = token_file.read_text("utf-8", "replace") if token_file else sys.stdin.read(_MOST_TOKEN)
+        _keep(reach, Login(origin_of(reach.url), _line(text)))
+        return
+    ways = _call(reach, "GET", "/v1/login", dict)
+    if not ways["proofs"]:
+        output.note(f"the scheduler at {reach.url} asks nobody for a name: there is nothing to log in to")
+        return
+    if ways["oidc"] and not password:
+        _keep(reach, _at_issuer(reach, ways["oidc"], issuer_cacert))
+    elif "password" in ways["proofs"]:
+        _keep(reach, _by_password(reach))
+    else:
+        raise _no_way(reach, ways)
+
+
+def _no_way(reach: Reach, ways: "LoginWays") -> NotLoggedIn:
+    error = NotLoggedIn(f"the scheduler at {reach.url} takes {', '.join(ways['proofs'])}")
+    error.remedy = "pipe a token into: mesos-gpu login --with-token"
+    return error
+
+
+def _line(text: str) -> str:
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise click.UsageError("there is no token: one line is expected")
+    return token
+
+
+def _call(reach: Reach, verb: str, path: str, kind: type[Any], **more: Any) -> Any:
+    from mesos_gpu.cli.client import Client
+
+    password = more.pop("password", None)
+    with Client(reach, password=password) as client:
+        return client.call(verb, path, kind, **more)
+
+
+def _keep(reach: Reach, login: Login) -> None:
+    """Keep a login that the scheduler takes, in place of the one before."""
+    who = _call(replace(reach, token=login.token), "GET", "/v1/whoami", dict)
+    if not who["name"]:
+        raise NotLoggedIn(f"the scheduler at {reach.url} knows nobody by this proof")
+    until = login.until if login.issued else who["until"]
+    kept = Login(login.origin, login.token, who["name"], until, login.token_id, login.issued)
+    key = logins.key_of(reach.context, login.origin)
+    with private.locked():
+        before = logins.load().get(key)
+        logins.keep(key, kept)
+    if before and before.token != kept.token and before.origin == kept.origin:
+        _end(replace(reach, token=kept.token), before)
+    output.note(f"logged in to {reach.url} as {who['name']}")
+
+
+def _by_password(reach: Reach) -> Login:
+    name = click.prompt("Name", err=True)
+    secret = click.prompt("Password", hide_input=True, err=True)
+    body = {"comment": f"mesos-gpu login on {socket.gethostname()}"[:200]}
+    made = _call(reach, "POST", "/v1/tokens", dict, body=body, password=(name, secret))
+    return Login(origin_of(reach.url), made["secret"], token_id=made["token"]["id"])
+
+
+def _at_issuer(reach: Reach, client: "OidcClient", cacert: Path | None) -> Login:
+    from mesos_gpu.adapters.oidc.discovery import discover
+    from mesos_gpu.adapters.oidc.fetching import Fetcher, check_url
+    from mesos_gpu.cli.login.device import by_device
+
+    fetcher = Fetcher(cacert)
+    at = discover(check_url(client["issuer"], "the scheduler's issuer"), fetcher)
+    granted = by_device(at, client["client_id"], client["scopes"], fetcher)
+    named = str(cacert.absolute()) if cacert else ""
+    issued = Issued(client["issuer"], client["client_id"], client["token"], cacert=named)
+    return logins.of_issuer(origin_of(reach.url), issued, granted)
+
+
+@click.command()
+@api_command
+def logout(app: App) -> None:
+    """Forget the login, and let it prove nothing any more.
+
+    A token that the login has made is revoked; at an issuer, the login is ended where the issuer has a way to.
+    """
+    reach = app.reach(shows=False)
+    with private.locked():
+        kept = logins.find(reach.context, origin_of(reach.url))
+        if kept:
+            logins.drop(kept[0])
+    if not kept:
+        output.note(f"you are not logged in to {reach.url}")
+        return
+    _end(replace(reach, token=kept[1].token), kept[1])
+    output.note(f"logged out of {reach.url}")
+
+
+def _end(reach: Reach, login: Login) -> None:
+    """Let what is forgotten prove nothing; where that cannot be had, say so."""
+    try:
+        if login.token_id:
+            _call(reach, "DELETE", f"/v1/tokens/{login.token_id}", dict)
+        elif login.issued and login.issued.refresh_token:
+            _end_at_issuer(login.issued)
+    except MesosGpuError as error:
+        output.note(f"the login before is forgotten here, but goes on until it expires: {error.what}")
+
+
+def _end_at_issuer(issued: Issued) -> None:
+    from mesos_gpu.adapters.oidc.discovery import discover
+    from mesos_gpu.adapters.oidc.fetching import Fetcher
+    from mesos_gpu.adapters.oidc.grants import revoke
+
+    fetcher = Fetcher(Path(issued.cacert) if issued.cacert else None)
+    revoke(discover(issued.issuer, fetcher), issued.client_id, issued.refresh_token, fetcher)

@@ -1,0 +1,154 @@
+"""`mesos-gpu context`: schedulers by names of one's own."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import click
+import msgspec
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, json_option, url_option
+from mesos_gpu.cli.reach import contexts as kept
+from mesos_gpu.cli.reach import logins, private
+from mesos_gpu.cli.reach.contexts import Context, Contexts
+from mesos_gpu.cli.reach.origins import origin_of
+from mesos_gpu.cli.table import Table
+from mesos_gpu.errors import Conflict
+
+_MODULE: Final = "mesos_gpu.cli.login.context"
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Table(Table):
+    table: ClassVar = {
+        "list": (f"{_MODULE}:list_contexts", "List contexts; the current one is marked."),
+        "use": (_MODULE, "Talk to this scheduler where nothing else is said."),
+        "add": (_MODULE, "Give a scheduler a name."),
+        "remove": (_MODULE, "Forget a context and its login."),
+        "show": (_MODULE, "Show which scheduler commands talk to, and why."),
+    }
+
+
+@click.group(cls=_Table)
+def context() -> None:
+    """Schedulers by names of one's own.
+
+    A context has a scheduler's address, whom to believe there, and a login of its own. --context NAME or
+    MESOS_GPU_CONTEXT uses one for a command; `context use` for all that follow.
+    """
+
+
+def _name(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    if not kept.NAME.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is not a name of letters, digits, dots, dashes and underscores")
+    return text
+
+
+_NAME: Final = click.argument("name", callback=_name, shell_complete=lambda *_: sorted(kept.load().contexts))
+
+
+@click.command()
+@json_option
+def list_contexts(as_json: bool) -> None:
+    """List contexts; the current one is marked."""
+    known, each = kept.load(), logins.load()
+    rows = [
+        {"name": name, "url": one.url, "current": name == known.current, "login": _login(name, one, each)}
+        for name, one in sorted(known.contexts.items())
+    ]
+    if as_json:
+        output.document({"contexts": rows})
+        return
+    output.table(
+        ("CURRENT", "NAME", "URL", "LOGIN"),
+        [("*" if row["current"] else None, row["name"], row["url"], row["login"]) for row in rows],
+        empty="no contexts; add one: mesos-gpu context add NAME --url URL",
+    )
+
+
+def _login(name: str, one: Context, each: dict[str, logins.Login]) -> str | None:
+    origin = origin_of(one.url)
+    for key in (logins.key_of(name, origin), origin):
+        login = each.get(key)
+        if login is not None and login.origin == origin:
+            return login.name or "a token"
+    return None
+
+
+@click.command()
+@_NAME
+def use(name: str) -> None:
+    """Talk to this scheduler where nothing else is said."""
+    with private.locked():
+        known = kept.load()
+        known.find(name)
+        kept.save(msgspec.structs.replace(known, current=name))
+    output.note(f"commands talk to {known.contexts[name].url} now")
+
+
+@click.command()
+@_NAME
+@url_option
+@click.option("--cacert", type=_FILE, help="PEM file of the authorities that its certificate may come from.")
+@click.option("--cert", type=_FILE, help="PEM file of the certificate to show.")
+@click.option("--key", type=_FILE, help="PEM file of the key of --cert, if it is not in there.")
+@click.option("--insecure-http-token", is_flag=True, help="Send it a token in the clear.")
+@click.option("--use", "now", is_flag=True, help="And use it from now on.")
+@click.option("--force", is_flag=True, help="In place of the one that has this name.")
+@click.pass_obj
+def add(app: App, /, name: str, now: bool, force: bool, **files: Any) -> None:
+    """Give a scheduler a name.
+
+    --url says where it is. The first context becomes the current one.
+    """
+    if not app.url:
+        raise click.UsageError("say where it is: --url URL")
+    insecure = files.pop("insecure_http_token")
+    paths = {key: str(path.absolute()) for key, path in files.items() if path}
+    with private.locked():
+        known = kept.load()
+        if name in known.contexts and not force:
+            raise Conflict(f"there is a context {name}", remedy="give --force to replace it, or another name")
+        each = {**known.contexts, name: Context(app.url, insecure_http_token=insecure, **paths)}
+        current = name if now or not known.contexts else known.current
+        kept.save(Contexts(current, each))
+    output.note(f"{name} is {app.url}" + (", and the current context" if current == name else ""))
+
+
+@click.command()
+@_NAME
+def remove(name: str) -> None:
+    """Forget a context and its login."""
+    with private.locked():
+        known = kept.load()
+        known.find(name)
+        each = {key: one for key, one in known.contexts.items() if key != name}
+        kept.save(Contexts("" if known.current == name else known.current, each))
+        logins.drop(logins.key_of(name, ""))
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def show(app: App, as_json: bool) -> None:
+    """Show which scheduler commands talk to, and why."""
+    reach = app.reach(shows=False)
+    login = logins.find(reach.context, origin_of(reach.url))
+    facts = {
+        "context": reach.context or None,
+        "url": reach.url,
+        "cacert": _text(reach.cacert),
+        "cert": _text(reach.cert),
+        "key": _text(reach.key),
+        "login": (login[1].name or "a token") if login else None,
+        "until": login[1].until if login else None,
+    }
+    if as_json:
+        output.document(facts)
+        return
+    until = output.stamp(login[1].until) if login else None
+    output.pairs(list({**facts, "until": until}.items()))
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
