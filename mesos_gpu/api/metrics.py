@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
@@ -134,6 +135,11 @@ def _disbelieved(view: View) -> int:
 def _refused(_view: View) -> Mapping[Reason, int]:
     """What the server refused by itself, of which the engine knows nothing."""
     return REFUSED.read()
+
+
+def _wrong_proofs(_view: View) -> Mapping[str, int]:
+    """What proved no name, by its kind; the engine knows nothing of that."""
+    return WRONG.read()
 
 
 def _unrecorded(_view: View) -> Mapping[str, int]:
@@ -277,6 +283,14 @@ FAMILIES: Final = (
         _refused,
         lambda counts: [((reason.value,), count) for reason, count in counts.items()],
         ("reason",),
+    ),
+    Family(
+        "mesos_gpu_wrong_proofs_total",
+        "counter",
+        "Requests whose proof of a name was wrong, by the kind of the proof.",
+        _wrong_proofs,
+        lambda counts: [((kind,), count) for kind, count in counts.items()],
+        ("proof",),
     ),
     Family(
         "mesos_gpu_audit_lost_total",

@@ -53,6 +53,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.access.token",
         "Tokens: what proves a name to the scheduler, for programs.",
     ),
+    "whoami": ("mesos_gpu.cli.access.whoami", "Say who you are to the scheduler, and what you may do."),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
     "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
     "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),

@@ -18,6 +18,7 @@ from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login import cookies
+from mesos_gpu.api.login.counts import HEADERS, SESSION, WRONG
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
@@ -35,7 +36,6 @@ _PAGES: Final = ("/", "/login", "/v1/session")
 _LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # what they show is a proof itself
 _STATIC: Final = "/static/"
 _FORWARDED: Final = "x-forwarded-for"
-_SESSION: Final = "session"  # beside the kinds of proofs, in what is counted
 
 
 class Who:
@@ -67,7 +67,7 @@ class Who:
         }
         self.guesses = Guesses() if guesses is None else guesses
         self.sessions = Sessions(self._backs)
-        self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
+        self.wrong: Counter[str] = Counter()  # by kind
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self._proxies, self._now = proxies or Proxies(), now
 
@@ -78,7 +78,7 @@ class Who:
         Raises:
             Refusal: It proves nothing (401), or there were too many wrong ones (429).
         """
-        kind, shown = _SESSION, None
+        kind, shown = SESSION, None
         try:
             shown = replace(self.shown(scope), authorization=credentials)
             for kind_of, prover in self.provers.items():
@@ -105,7 +105,7 @@ class Who:
             shown = self.shown(scope)
             cookie = cookies.read(scope, shown, self._proxies)
         except WrongProof as wrong:
-            raise self.refused(scope, wrong, _SESSION, shown) from wrong
+            raise self.refused(scope, wrong, SESSION, shown) from wrong
         if cookie is None:
             return {}
         self.sessions.end(cookie)
@@ -125,7 +125,7 @@ class Who:
         """
         kind, shown = "", None
         try:
-            kind = "headers"
+            kind = HEADERS
             shown = self.shown(scope)
             callers: list[Caller] = []
             for kind_of, prover in self.provers.items():
@@ -134,10 +134,10 @@ class Who:
                 if caller is not None:
                     callers.append(caller)
                     self.guesses.right(shown.address, caller.name, shown.now)
-            kind = "headers"
+            kind = HEADERS
             if shown.authorization and not any(each.proof in _BY_HEADER for each in callers):
                 raise WrongProof(f"{_scheme(shown)} is not taken here", guessed=False)
-            kind = _SESSION
+            kind = SESSION
             session = self.session_of(scope, shown)
             if session is not None:
                 callers.append(caller_by(session, shown.address))
@@ -165,7 +165,7 @@ class Who:
             WrongProof: A header has no form that can be understood.
         """
         headers: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
+        for name, value in scope[HEADERS]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         client = scope.get("client")
         peer, extensions = str(client[0]) if client else "", scope.get("extensions") or {}
@@ -203,6 +203,7 @@ class Who:
         address = shown.address if shown else str(client[0]) if client else ""
         note.claimed(wrong.claimed, kind)
         self.wrong[kind] += 1
+        WRONG.count(kind)
         retry_s = wrong.retry_s
         if wrong.guessed and not retry_s:
             retry_s = ceil(self.guesses.wait_s(address, wrong.claimed, self._now()))
@@ -218,7 +219,7 @@ class Who:
         if retry_s:
             what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
-        told = cookies.forgotten(scope, shown, self._proxies) if kind == _SESSION and shown else None
+        told = cookies.forgotten(scope, shown, self._proxies) if kind == SESSION and shown else None
         return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
 
     def stands(self, caller: Caller) -> bool:
@@ -234,7 +235,7 @@ class Who:
         in_browser = any(
             name.startswith((b"sec-fetch-", b"x-requested-with"))
             or (name == b"accept" and b"text/html" in value)
-            for name, value in scope["headers"]
+            for name, value in scope[HEADERS]
         )
         told = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
         return [each for each in told if not (in_browser and each.lower().startswith("basic"))]

@@ -17,6 +17,7 @@ from mesos_gpu.adapters.proofs.passwords import Passwords
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.login import sessions
+from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from tests.contract.api.test_api import Rig
 from tests.contract.login.rig import LoginRig, TokenStore, said
@@ -88,7 +89,7 @@ def test_its_cookie_is_seen_by_no_script_and_sent_from_no_other_page(rig: LoginR
 
 
 def test_a_cookie_that_is_shown_again_after_logging_out_is_refused(
-    rig: LoginRig, caplog: pytest.LogCaptureFixture
+    rig: LoginRig, store: TokenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = log_in(rig)
     csrf = rig.call("GET", "/v1/whoami", headers=session).json()["csrf_token"]
@@ -100,7 +101,8 @@ def test_a_cookie_that_is_shown_again_after_logging_out_is_refused(
     assert said(replayed) == (401, "this session has ended")
     assert morsel(replayed)["max-age"] == "0"
     assert "this session has ended; it claims to be 'ann'" in caplog.text
-    assert rig.who.wrong["session"] == 1
+    counted = rig.call("GET", "/metrics/prometheus", store.make("root")).text
+    assert f'mesos_gpu_wrong_proofs_total{{proof="session"}} {WRONG.read()["session"]}\n' in counted
 
 
 def test_the_page_to_log_in_is_there_also_with_a_cookie_that_has_ended(rig: LoginRig) -> None:

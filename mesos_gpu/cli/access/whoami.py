@@ -1,0 +1,65 @@
+"""`mesos-gpu whoami`: who the scheduler takes one for."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.sessions import WhoAmI
+
+_PROOFS = {
+    "socket": "the kernel of the scheduler's host",
+    "token": "a token of the scheduler",
+    "password": "a password",
+    "oidc": "a token of an issuer",
+    "certificate": "a certificate",
+    "proxy": "a proxy that is trusted",
+}
+
+
+@click.command()
+@json_option
+@api_command
+def whoami(app: App, as_json: bool) -> None:
+    """Say who you are to the scheduler, and what you may do."""
+    from mesos_gpu.api.spec.sessions import WhoAmI
+
+    who = app.client().call("GET", "/v1/whoami", WhoAmI)
+    if as_json:
+        output.document(who)
+        return
+    for line in _lines(who):
+        output.line(line)
+
+
+def _lines(who: "WhoAmI") -> Iterator[str]:
+    if who["name"] is None:
+        is_open = who["proof"] == "open"
+        yield "anybody: this scheduler asks nobody who he is" if is_open else "nobody: nothing proves a name"
+        if not is_open:
+            yield f"taken as a proof: {', '.join(who['proofs'])}"
+        return
+    yield f"{who['name']}, by {_PROOFS.get(who['proof'], who['proof'])}"
+    if who["until"] is not None:
+        yield f"until {output.stamp(who['until'])}"
+    for about, names in (("groups", who["groups"]), ("roles", who["roles"])):
+        if names:
+            yield f"{about}: {', '.join(names)}"
+    if who["unix_user"]:
+        yield f"jobs run as {who['unix_user']}"
+    narrowing = who["narrowing"]
+    if narrowing is not None and narrowing != {"rights": ["*"], "queues": ["*"], "apps": ["/*"]}:
+        yield "the proof is good for no more than:"
+        for about, names in (
+            ("rights", narrowing["rights"]),
+            ("queues", narrowing["queues"]),
+            ("apps", narrowing["apps"]),
+        ):
+            yield f"  {about}: {', '.join(names)}"
+    yield "may:" if who["rights"] else "may do nothing here: ask for a role (mesos-gpu access show)"
+    for right in who["rights"]:
+        yield f"  {right['name']:<16}{right['words']}"
