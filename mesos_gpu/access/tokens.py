@@ -16,6 +16,8 @@ ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 16
 _FORM: Final = re.compile(r"mgpu_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+#: What looks like the secret of a token, whole or cut, or like a signed one (JWT, RFC 7519).
+_SECRETS: Final = re.compile(r"(mgpu_(?:[0-9a-f]{12}_)?)[A-Za-z0-9_-]+|\beyJ[A-Za-z0-9_-]{8,}[A-Za-z0-9._-]*")
 #: Compared with where there is no such token, so that this takes as long.
 _NO_DIGEST: Final = "0" * 64
 
@@ -29,6 +31,11 @@ def parts_of(text: str) -> tuple[str, str] | None:
     """The id and the secret of what somebody sends; None: it has not the form of a token."""
     match = _FORM.fullmatch(text)
     return (match[1], match[2]) if match else None
+
+
+def redacted(text: str) -> str:
+    """A text that others may read, as one in which somebody put a token where its id belongs."""
+    return _SECRETS.sub(lambda match: f"{match[1] or ''}***", text)
 
 
 def digest_of(salt: str, secret: str) -> str:

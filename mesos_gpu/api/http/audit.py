@@ -16,6 +16,7 @@ import msgspec
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mesos_gpu.access.tokens import redacted
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.guard import RELAYED
@@ -28,7 +29,7 @@ from mesos_gpu.wire.plain import clean
 MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
 LONGEST_CLAIM: Final = 64
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
-_READS: Final = ("/v1/plan/",)  # POST that changes nothing
+_READS: Final = ("/v1/plan/", "/v1/access/check")  # POST that changes nothing
 _REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
 _SHOWN: Final = ("by", "force", "restart", "scale", "wipe", "timeout_s")  # of a query
 _NO_ROOM: Final = 507
@@ -124,7 +125,7 @@ def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRec
         proof=_proof(caller, about),
         proved=caller.is_proved,
         address=f"{client[0]}:{client[1]}" if client and client[0] else "unix",
-        relayed=clean(_relayed(scope, caller)),
+        relayed=note.shown(_relayed(scope, caller)),
         right=about.right,
         on=tuple(about.on) or ((named,) if named else ()),
         status=seen.status,
@@ -168,7 +169,7 @@ def _detail(scope: Scope, claims: _Claims) -> str:
         name: claim for name, claim in (("by", claims.by), ("user", claims.user)) if isinstance(claim, str)
     }
     return " ".join(
-        f"{name}={_word(cut(clean(value), LONGEST_CLAIM))}" for name, value in words.items() if value
+        f"{name}={_word(cut(note.shown(value), LONGEST_CLAIM))}" for name, value in words.items() if value
     )
 
 
@@ -189,12 +190,13 @@ def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
         "status": seen.status,
         "made": seen.made,
     }
+    fields = {name: redacted(value) if isinstance(value, str) else value for name, value in fields.items()}
     words = " ".join(
         f"{name}={_word(str(value))}"
         for name, value in fields.items()
         if value and name not in ("method", "path")
     )
-    logger.info("%s %s %s", fields["method"], _word(scope["path"]), words, extra={"fields": fields})
+    logger.info("%s %s %s", fields["method"], _word(redacted(scope["path"])), words, extra={"fields": fields})
 
 
 def _word(text: str) -> str:

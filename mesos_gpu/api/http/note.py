@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.access.tokens import redacted
 from mesos_gpu.wire.plain import clean
 
 REQUEST_ID: Final = "X-Request-Id"
@@ -60,12 +61,18 @@ def request_id() -> str:
 
 def id_for(wanted: str) -> str:
     """The id that a client gave its request, if it is a plain word; else a new one."""
-    return wanted if _SANE.fullmatch(wanted) else uuid.uuid4().hex
+    is_sane = _SANE.fullmatch(wanted) and redacted(wanted) == wanted
+    return wanted if is_sane else uuid.uuid4().hex
+
+
+def shown(text: str) -> str:
+    """A text of a request as it may be kept: without control characters, and without what looks like a token."""
+    return clean(redacted(text))
 
 
 def about(kind: str, name: str) -> None:
     """Tell what a request is about, once it is known: a job by its whole id, a GPU by its UUID."""
-    on, subject = current().on, f"{kind}:{clean(name)}"
+    on, subject = current().on, f"{kind}:{shown(name)}"
     if subject not in on:
         on.append(subject)
 
@@ -79,17 +86,17 @@ def at(route: str, right: str = "") -> None:
 def claimed(name: str, proof: str) -> None:
     """Tell whose name a proof was for that is wrong. Never the proof itself."""
     note = current()
-    note.claimed, note.claimed_by = clean(name), proof
+    note.claimed, note.claimed_by = shown(name), proof
 
 
 def of_path(path: str) -> tuple[str, str]:
     """A route as it would be for a path of /v1, and what it is about, "" for nothing: where no route was reached."""
     steps = path.split("/")
     if len(steps) < 4 or steps[1] != "v1" or steps[2] == "plan":
-        return clean(path[:80]), ""
+        return shown(path)[:80], ""
     first = 4 if steps[2:4] == ["tasks", "unknown"] else 3
     if len(steps) <= first or not steps[first]:
-        return clean(path[:80]), ""
+        return shown(path)[:80], ""
     kind = _ABOUT.get(steps[2], steps[2].removesuffix("s"))
     route = "/".join([*steps[:first], "{id}", *steps[first + 1 :]])
-    return clean(route[:80]), f"{kind}:{clean(steps[first])}"
+    return shown(route)[:80], f"{kind}:{shown(steps[first])}"

@@ -10,14 +10,20 @@ import pytest
 import requests
 from starlette.types import Scope
 
+from mesos_gpu.access.asked import Asked
 from mesos_gpu.access.floods import FIRST
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
 from mesos_gpu.adapters.audit.verify import verify
 from mesos_gpu.api.http import note
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
+from mesos_gpu.model.access.record import Result
 from mesos_gpu.testing.builders import gpu
+from tests.conftest import wait_until
 from tests.contract.api.test_api import Rig, code_of
+from tests.unit.adapters.audit.test_audit_log import fill, small
+
+__all__ = ["small"]  # a fixture
 
 
 class Identity:
@@ -304,3 +310,31 @@ def test_without_a_log_lines_are_written_all_the_same() -> None:
         assert code_of(rig.call("GET", "/v1/audit")) == (404, "not-found")
     finally:
         rig.close()
+
+
+def test_on_a_full_disk_changes_are_refused_and_each_that_was_made_is_on_record(small: Path) -> None:
+    rig = Audited(small / "audit")
+    try:
+        ballast, made = fill(small), set[str]()
+        while (answer := rig.call("POST", "/v1/jobs", json={"command": "true"})).status_code == 201:
+            made.add(answer.json()["id"])
+            assert len(made) < 20_000
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "no-room")
+        assert {job["id"] for job in rig.call("GET", "/v1/jobs").json()["jobs"]} <= made
+        ballast.unlink()
+        wait_until(
+            "there is room",
+            lambda: rig.call("POST", "/v1/jobs", json={"command": "true"}).status_code == 201,
+        )
+        assert rig.trail.lost == 0
+        kept, cursor = set[str](), ""
+        while True:
+            page = rig.trail.search(Asked(what="job:run", result=Result.DONE), limit=1000, cursor=cursor)
+            kept |= {record.on[0].removeprefix("job:") for _, record in page.records}
+            cursor = page.cursor
+            if not cursor:
+                break
+        assert made <= kept
+    finally:
+        rig.close()
+    assert [each.flaws for each in verify(small / "audit")] == [(), ()]

@@ -26,6 +26,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
+from mesos_gpu.ports import AuditTrail
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 
@@ -91,12 +92,19 @@ class _Daemon(Daemon):
 class LoginRig:
     """Use as a context manager is not needed: `close` ends it."""
 
-    def __init__(self, provers: Sequence[Prover], *, local: LocalSocket | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        provers: Sequence[Prover],
+        *,
+        local: LocalSocket | None = None,
+        audit: AuditTrail | None = None,
+        **more: Any,
+    ) -> None:
         self.daemon = _Daemon(
             RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)
-        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who))
+        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who, audit=audit))
         self.server = Server(self.app, listen("127.0.0.1", 0), local=local)
         self.url = self.server.url
         self.daemon.start()

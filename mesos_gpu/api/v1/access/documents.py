@@ -10,6 +10,7 @@ from mesos_gpu.access import giving
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.access.rights import ACCESS_SEE, ACCESS_WRITE, RIGHTS
 from mesos_gpu.access.roles import BUILT_IN
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
@@ -68,6 +69,7 @@ class Documents:
         _check_reach(rights, latest, wanted, force=force)
         by = rights.caller.name
         now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))
+        note.about("access", str(now.version))
         return _shown(now, {"warnings": _warnings(rights, now)})
 
     async def check(self, request: Request) -> Response:

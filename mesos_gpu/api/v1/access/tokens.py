@@ -11,6 +11,7 @@ from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.giving import is_narrower
 from mesos_gpu.access.rights import parse
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, text_of
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
@@ -54,6 +55,8 @@ class TokenHandlers:
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
         made = await result_of(self._scheduler.create_token(kept, asked.lifetime_s, until))
+        note.about("token", made.id)
+        note.about("name", made.name)
         headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
         return json_answer({"secret": text_of(made.id, secret), "token": wire.encode(made)}, 201, headers)
 
@@ -64,6 +67,8 @@ class TokenHandlers:
     async def revoke(self, request: Request) -> Response:
         """DELETE /v1/tokens/{id}: it is refused from the answer on, and those that were made with it."""
         token = self._seen(request)
+        note.about("token", token.id)
+        note.about("name", token.name)
         require(rights_of(request), r.TOKEN_REVOKE, Subject(token.name))
         await result_of(self._scheduler.revoke_token(token.id))
         return json_answer(wire.encode(token))
