@@ -6,7 +6,7 @@ from posixpath import normpath
 
 from mesos_gpu.access.decide import Rights, Subject, unix_user_of
 from mesos_gpu.access.patterns import any_fits
-from mesos_gpu.access.rights import APP_CONTROL, APP_WRITE, JOB_CONTROL, JOB_RUN
+from mesos_gpu.access.rights import APP_CONTROL, APP_WRITE, JOB_CONTROL, JOB_RUN, SECRET_USE
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.model.access.document import EVERYTHING, Limits
@@ -25,6 +25,7 @@ def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
         *_of_image(spec, limits),
         *_of_mounts(spec, limits),
         *_of_priority(spec, limits),
+        *_of_secrets(rights, spec, subject),
     ]
     if spec.control_access and not rights.may(APP_CONTROL if of_app else JOB_CONTROL, subject):
         said.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
@@ -67,6 +68,13 @@ def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
         )
     if limits.must_be_preemptible and not spec.preemptible:
         yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")
+
+
+def _of_secrets(rights: Rights, spec: JobSpec, subject: Subject) -> Iterable[Problem]:
+    for secret in spec.secrets:
+        path = replace(subject, name=secret.source.partition("#")[0])
+        if not rights.may(SECRET_USE, path):
+            yield Problem(f"/secrets/{secret.name}", rights.missing(SECRET_USE, path))
 
 
 def _shown(patterns: Sequence[str]) -> str:

@@ -89,7 +89,7 @@ class Apps:
 
     async def create(self, request: Request, _place: Place) -> Response:
         """POST /v2/apps."""
-        app = _read(app_of(await json_body(request)))
+        app = _read(app_of(await json_body(request), allowed=self._core.allowed))
 
         def target(root: Group) -> Group:
             self._core.check([("", app)], root)
@@ -151,7 +151,12 @@ class Apps:
                     raise no_app(id)
                 if now is None:
                     created.append(id)
-                meant = app_of(value, id_from_path=id) if now is None or whole else updated(now, value)
+                allowed = self._core.allowed
+                meant = (
+                    app_of(value, id_from_path=id, allowed=allowed)
+                    if now is None or whole
+                    else updated(now, value, allowed=allowed)
+                )
                 if isinstance(meant, Rollback):
                     meant = _version(id, meant.version, past[id])[1]
                     sight.require_whole(meant)

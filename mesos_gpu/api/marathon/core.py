@@ -36,6 +36,7 @@ from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import asked_of, gpu_options
 from mesos_gpu.wire.marathon.problems import Detail
+from mesos_gpu.wire.marathon.rules import Allowed
 from mesos_gpu.wire.shares import OF_APPS, share_problems
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class Core:
         no user get one each on their host."""
         self.scheduler, self.events = scheduler, events
         self._permits, self._service_ports, self._pooled = permits, service_ports, pooled
+        self.allowed = Allowed(secrets=permits.secrets)  # in definitions
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""

@@ -25,6 +25,7 @@ from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Detail, Problems, Report
+from mesos_gpu.wire.marathon.rules import Allowed
 
 _ALL: Final = frozenset({"apps", "groups"})  # embedded if nothing is asked for
 _DEEPEST: Final = 64  # groups within groups
@@ -58,7 +59,7 @@ class Groups:
         id = _effective(value, place.id)
 
         def target(root: Group) -> Group:
-            _meant(value, id, None)  # what is wrong is said before what is there
+            _meant(value, id, None, self._core.allowed)  # what is wrong is said before what is there
             if tree.app_at(root, id) is not None:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
@@ -129,7 +130,7 @@ class Groups:
         return json_answer(group_to_json(sight.tree(past.at(place.item))) | {"version": place.item})
 
     def _changed(self, root: Group, id: str, value: Any, past: "_Past | None", sight: AppSight) -> Group:
-        meant = _meant(value, id, tree.group_at(root, id))
+        meant = _meant(value, id, tree.group_at(root, id), self._core.allowed)
         if isinstance(meant, GroupRollback):
             if past is None:
                 raise Refused(409, "a group that is to be created has no earlier version")
@@ -146,8 +147,8 @@ class Groups:
         return root
 
 
-def _meant(value: Any, id: str, current: Group | None) -> Group | Scale | GroupRollback:
-    meant = group_of(value, id_from_path=id, current=current)
+def _meant(value: Any, id: str, current: Group | None, allowed: Allowed) -> Group | Scale | GroupRollback:
+    meant = group_of(value, id_from_path=id, current=current, allowed=allowed)
     if isinstance(meant, Problems):
         raise refused(meant)
     if isinstance(meant, Group):

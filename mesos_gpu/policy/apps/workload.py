@@ -1,8 +1,8 @@
 """What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
 
 Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
-`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` with `hostPath`,
-`env`, `labels`, `user`, `taskKillGracePeriodSeconds` and the health checks of executors make the job;
+`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` with `hostPath` or
+`secret`, `env`, `secrets`, `labels`, `user`, `taskKillGracePeriodSeconds` and health checks of executors make the job;
 `portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
 `env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
@@ -28,7 +28,6 @@ from mesos_gpu.model.apps.app import (
     LinuxInfo,
     NetworkMode,
     ResourceLimits,
-    SecretRef,
     VolumeMode,
 )
 from mesos_gpu.model.jobs.docker_options import DockerOptions
@@ -39,6 +38,7 @@ from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.policy.apps.docker_options import options_of
 from mesos_gpu.policy.apps.ports import wishes_of
+from mesos_gpu.policy.apps.secrets import problems_of, uses_of
 from mesos_gpu.policy.apps.task_env import app_env, own_env
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
 
@@ -78,6 +78,7 @@ def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) ->
     if parts.wrong_option:
         problems.append(Unsupported("container.docker.parameters", parts.wrong_option))
     problems += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    problems += (Unsupported(field, why) for field, why in problems_of(app))
     problems += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
     return tuple(problems) if permits is None else (*problems, *_unpermitted(parts, permits))
 
@@ -87,6 +88,7 @@ def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
     for field, why in (
         ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
         ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
+        ("secrets", permits.problem_of_secrets([use.secret for use in uses_of(app)])),
     ):
         if why:
             yield Unsupported(field, why)
@@ -118,6 +120,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         bridge=parts.has_network(NetworkMode.BRIDGE),
         docker=parts.options,
         pull=parts.pull,
+        secrets=tuple(use.secret for use in uses_of(app)),
         **_passed_on(parts),
     )
 
@@ -195,7 +198,6 @@ class _Parts:
         return bool(app.accepted_resource_roles) and not used <= set(app.accepted_resource_roles)
 
 
-_NO_SECRETS: Final = "secrets are not run here; give the value itself, or a file that the host has"
 _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     (
         "id",
@@ -227,11 +229,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
     ),
     (
         "container.volumes",
-        lambda p: any(each.secret is not None for each in p.container.volumes),
-        _NO_SECRETS,
-    ),
-    (
-        "container.volumes",
         lambda p: bool(p.image) and not p.on_docker and any(each.source[:1] != "/" for each in p.mounts),
         "a hostPath in the sandbox is not there before Mesos starts an image; use it where it is, below "
         "$MESOS_SANDBOX, or the container type DOCKER",
@@ -256,12 +253,6 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         lambda p: p.linux.ipc is not None,
         "shared memory cannot be set yet; leave it out",
     ),
-    (
-        "env",
-        lambda p: any(isinstance(value, SecretRef) for value in p.app.env.values()),
-        _NO_SECRETS,
-    ),
-    ("secrets", lambda p: bool(p.app.secrets), _NO_SECRETS),
     (
         "resourceLimits",
         lambda p: (p.limits.cpus, p.limits.mem_mib) != (None, None),

@@ -32,7 +32,7 @@ _ROLE_UNFIT: Final = re.compile(r"[\t\n\v\f\r /\x7f]")
 # RFC 3986, and like java.net.URI letters beyond ASCII.
 _URI: Final = re.compile(r"([A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|[^\x00-\xa0\s]|%[0-9A-Fa-f]{2})*")
 _URI_WITH_FRAGMENT: Final = re.compile(rf"{_URI.pattern}(#{_URI.pattern})?")
-_NO_SECRETS: Final = "secrets are not enabled here: give the value itself, or a file by fetch"
+_NO_SECRETS: Final = "secrets are not enabled here: the scheduler needs --secrets-dir or --vault-url"
 
 
 @dataclass(frozen=True, slots=True)

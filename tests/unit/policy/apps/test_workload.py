@@ -42,6 +42,7 @@ from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import CUDA_LABEL
+from mesos_gpu.model.secret import Secret
 from mesos_gpu.policy.apps.task_ids import MOST_OF_APP
 from mesos_gpu.policy.apps.workload import job_of, unsupported
 from mesos_gpu.wire.marathon.app import app_of
@@ -197,7 +198,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a bridge by Mesos": ("networks", {"networks": (Network(NetworkMode.BRIDGE),), "container": in_image()}),
     "a check of a port that nothing leads to": ("healthChecks", {**BRIDGED, "health_checks": (INSIDE,)}),
     "networks with a name": ("networks", {"networks": (Network(NetworkMode.CONTAINER, "n"),)}),
-    "volumes of secrets": ("container.volumes", {"container": with_volumes(Volume("a", secret="key"))}),
     "volumes of an image's sandbox": (
         "container.volumes",
         {"container": replace(in_image(), volumes=(Volume("/a", "b"),))},
@@ -222,8 +222,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "container.linuxInfo.ipcInfo",
         {"container": Container(EngineType.MESOS, linux_info=LinuxInfo(ipc=IpcInfo(IpcMode.PRIVATE)))},
     ),
-    "env": ("env", {"env": {"A": SecretRef("key")}}),
-    "secrets": ("secrets", {"secrets": {"key": "/path"}}),
+    "secrets": ("secrets", {"env": {"A": SecretRef("key")}, "secrets": {"key": "/path"}}),
     "resource_limits": ("resourceLimits", {"resource_limits": ResourceLimits(cpus=float("inf"))}),
     "accepted_resource_roles": (
         "acceptedResourceRoles",
@@ -245,6 +244,53 @@ def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
     assert said.startswith(f"{field}: ")
 
 
+OPEN = Permits(secrets=True)
+
+
+def test_secrets_are_variables_and_files() -> None:
+    app = replace(
+        PLAIN,
+        env={"HF_TOKEN": SecretRef("hf"), "B": "b"},
+        secrets={"hf": "/team/hf", "key": "team/ssh#key", "unused": "not even a path"},
+        container=with_volumes(
+            Volume("keys/id", secret="key"), Volume("/a", "/a"), Volume("./.netrc", secret="hf")
+        ),
+    )
+    made = job(app, permits=OPEN)
+    assert made.secrets == (
+        Secret("HF_TOKEN", "team/hf"),
+        Secret("SECRET_FILE_0", "team/ssh#key", "keys/id"),
+        Secret("SECRET_FILE_1", "team/hf", ".netrc"),
+    )
+    assert made.env["B"] == "b"
+    assert "HF_TOKEN" not in made.env
+    assert [mount.source for mount in made.mounts] == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        ("container.volumes.0.containerPath", {"container": with_volumes(Volume("/etc/key", secret="key"))}),
+        ("container.volumes.0.containerPath", {"container": with_volumes(Volume("../key", secret="key"))}),
+        (
+            "container.volumes.1.containerPath",
+            {"container": with_volumes(Volume("a", secret="key"), Volume("a/b", secret="key"))},
+        ),
+        ("env.A-B", {"env": {"A-B": SecretRef("key")}}),
+        ("env.MESOS_X", {"env": {"MESOS_X": SecretRef("key")}}),
+        ("secrets", {"env": {"A": SecretRef("key")}, "secrets": {"key": "no path!"}}),
+        (
+            "container.volumes.0.containerPath",
+            {"env": {"SECRET_FILE_0": "x"}, "container": with_volumes(Volume("a", secret="key"))},
+        ),
+        ("secrets", {"env": {f"S{n}": SecretRef("key") for n in range(33)}}),
+    ],
+)
+def test_secrets_that_no_task_can_be_given(field: str, asked: dict[str, Any]) -> None:
+    app = replace(PLAIN, **{"secrets": {"key": "team/key"}, **asked})
+    assert [each.field for each in unsupported(app, NO_GPU, permits=OPEN)] == [field]
+
+
 @pytest.mark.parametrize(
     "how",
     [{"gpu": GpuOptions(control_access=(Control.API,))}, {"labels": {"MESOS_GPU_CONTROL_ACCESS": "api"}}],
@@ -263,13 +309,13 @@ def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) 
 
 
 def test_all_reasons_are_given_at_once_and_an_operator_may_allow_root() -> None:
-    app = replace(PLAIN, secrets={"s": "x"}, tty=True, user="root")
+    app = replace(PLAIN, env={"A": SecretRef("s")}, secrets={"s": "x"}, tty=True, user="root")
     said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
     assert isinstance(said, str)
     assert [part.partition(": ")[0] for part in said.split("; ") if ": " in part] == [
-        "secrets",
         "tty",
         "user",
+        "secrets",
     ]
     assert job(replace(PLAIN, user="root"), permits=Permits(Root.HOST)).user == "root"
 
@@ -288,7 +334,9 @@ ELSEWHERE = {
     "port_definitions": "launch",
     "require_ports": "launch",
     "port_mappings": "launch",
+    "env": "secrets, and the test of variables",
     "gpu": "the argument",
+    "owner": "who may do what",
     "gpu_milli": "what `gpus` asks for of one",
     "executor": "mesos_gpu has one",
     "executor_resources": "mesos_gpu has one",

@@ -1,0 +1,80 @@
+"""What an app's secrets are for the job of an instance. Pure.
+
+Marathon's `secrets` names sources; `env` and volumes refer to those names. A volume is a file in the sandbox, and has a
+variable of ours, as each secret of a job has one: SECRET_FILE_0 and so on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mesos_gpu.model.apps.app import App, SecretRef
+from mesos_gpu.model.secret import (
+    ENV_NAME,
+    FILE,
+    FILE_FORM,
+    MOST_SECRETS,
+    SOURCE,
+    SOURCE_FORM,
+    Secret,
+    unfit,
+)
+
+_OF_FILES = "SECRET_FILE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A secret as an app uses it. `field`: where, as in Marathon's JSON, with dots; `why`: why it cannot be given."""
+
+    secret: Secret
+    field: str
+    why: str = ""
+
+
+def uses_of(app: App) -> tuple[Use, ...]:
+    """What an app uses of its secrets; one that nobody refers to is of no effect."""
+    return tuple(_uses(app))
+
+
+def problems_of(app: App) -> Iterator[tuple[str, str]]:
+    """What of them cannot be given to a task: the field, and why."""
+    uses = uses_of(app)
+    yield from ((use.field, use.why) for use in uses if use.why)
+    fields = {use.secret.name: use.field for use in uses}
+    yield from ((fields[name], why) for name, why in unfit([use.secret for use in uses if not use.why]))
+    if len(uses) > MOST_SECRETS:
+        yield "secrets", f"are used {len(uses)} times; a task gets {MOST_SECRETS} at most"
+
+
+def _uses(app: App) -> Iterator[Use]:
+    for name, value in app.env.items():
+        if isinstance(value, SecretRef):
+            why = "" if ENV_NAME.fullmatch(name) else "is no name for a variable with a secret, as HF_TOKEN"
+            yield _use(app, Secret(name, _source(app, value.secret)), f"env.{name}", why)
+    volumes = app.container.volumes if app.container is not None else ()
+    files = [(i, each) for i, each in enumerate(volumes) if each.secret is not None]
+    for number, (i, volume) in enumerate(files):
+        why = (
+            ""
+            if FILE.fullmatch(volume.container_path.removeprefix("./"))
+            else f"of a secret must be {FILE_FORM}"
+        )
+        secret = Secret(
+            f"{_OF_FILES}{number}",
+            _source(app, volume.secret or ""),
+            volume.container_path.removeprefix("./"),
+        )
+        yield _use(app, secret, f"container.volumes.{i}.containerPath", why)
+
+
+def _use(app: App, secret: Secret, field: str, why: str) -> Use:
+    if not why and not SOURCE.fullmatch(secret.source):
+        return Use(secret, "secrets", f"{secret.source!r} must be {SOURCE_FORM}")
+    if not why and isinstance(app.env.get(secret.name), str):
+        why = f"{secret.name} is a variable of env, too; give that another name"
+    return Use(secret, field, why)
+
+
+def _source(app: App, name: str) -> str:
+    """Where the store has it; Marathon's sources may begin with a slash."""
+    return app.secrets.get(name, "").removeprefix("/")
