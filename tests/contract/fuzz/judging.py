@@ -39,6 +39,7 @@ NAMES: Final = (*POWERLESS, "carl", "ann", "otto", "boss")
 ANSWER_S: Final = 60.0
 #: Beside 1xx to 4xx: not implemented, not reachable (an agent), no room.
 MAY_BE: Final = frozenset({501, 503, 504, 507})
+PAGES: Final = ("/login", "/logout")  # for browsers
 DOCUMENT: Final = AccessDocument(
     version=1,
     bindings=(
@@ -196,7 +197,9 @@ class Judge:
         for name, value in headers:
             assert not re.search(rb"[\x00-\x1f\x7f]", name + value), headers
         body = b"".join(each.get("body", b"") for each in messages[1:])
-        if status >= 400 and asked.verb != "HEAD":
+        if asked.target.startswith(PAGES) and any(value.startswith(b"text/html") for _, value in headers):
+            assert b"<script>alert" not in body, body  # of what was sent
+        elif status >= 400 and asked.verb != "HEAD":
             assert (b"content-type", b"application/json") in headers, headers
             said = json.loads(body)
             assert said.get("message") or said["error"]["message"], said

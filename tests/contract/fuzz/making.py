@@ -14,6 +14,7 @@ from mesos_gpu.api import openapi
 
 VERBS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get")
 JSON: Final = (b"content-type", b"application/json")
+FORM: Final = (b"content-type", b"application/x-www-form-urlencoded")
 TEXTS: Final = (
     "", " ", "a", "/", "..", "../../etc/passwd", "..\\x", "%2e%2e%2f", "%00", "\0", "\x1b[31mred\x1b[0m", "\r\nX: y",
     "\u202eevil", "é", "日本", "x" * 300, "*", "?", "#", ";", "&", "'; DROP TABLE jobs; --", "${jndi:x}", "{{7*7}}",
@@ -42,6 +43,7 @@ RAW: Final = (
     b"", b" ", b"null", b"[]", b"{}", b"1", b'"x"', b"{", b"[", b"\xff", b"\xef\xbb\xbf{}", b"NaN", b'{"a":1,"a":2}',
     b"[" * 5000, b'{"a":' * 300, b'{"a":"\\ud800"}', b'{"id":"\\u0000"}', b'{"cpus":1e999}', b"1" * 5000,
     b'{"gpus":' + b"9" * 400 + b"}", b'{"command":"' + b"x" * 200_000 + b'"}', b"{}" * 100, b"\0" * 100, b"a=b&c=d",
+    b"name=boss&password=x", b"name=%ff&password=%00", b"name=" + b"x" * 70_000,
 )  # fmt: skip
 KNOWN: Final = (
     "timeout_s",
@@ -185,8 +187,7 @@ class Maker:
             headers.append(
                 (b"content-length", b"%d" % size) if self.often(0.7) else (b"transfer-encoding", b"chunked")
             )
-            if self.often(0.97):
-                headers.append(JSON)
+            headers += self.chance.choices(([JSON], [FORM], []), (0.94, 0.04, 0.02))[0]
         more = (
             (b"accept", b"text/event-stream"), (b"accept", b"text/plain"), (b"accept", b"\xff"), (b"origin", b"null"),
             (b"origin", b"http://localhost"), (b"sec-fetch-site", b"cross-site"), (b"x-forwarded-for", b"1.2.3.4"),
