@@ -16,6 +16,7 @@ import requests
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, parts_of, text_of
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.tokens import Tokens
+from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.http.sockets import LocalSocket
@@ -97,6 +98,7 @@ class LoginRig:
         provers: Sequence[Prover],
         *,
         local: LocalSocket | None = None,
+        tls: ReloadedTls | None = None,
         audit: AuditTrail | None = None,
         **more: Any,
     ) -> None:
@@ -105,7 +107,7 @@ class LoginRig:
         )
         self.who = Who(provers, **more)
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who, audit=audit))
-        self.server = Server(self.app, listen("127.0.0.1", 0), local=local)
+        self.server = Server(self.app, listen("127.0.0.1", 0), local=local, tls=tls)
         self.url = self.server.url
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
