@@ -26,8 +26,9 @@ from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_
 from isolator.gpus.share_claims import CLOSED
 from isolator.host import control_ports, hardening, processes, user_pool
 from isolator.host.own_code import places, weak
-from isolator.node import reaper
+from isolator.node import believed, reaper
 from isolator.node.findings import Finding, Host, Level
+from isolator.node.private_files import CHECK, private_files
 from isolator.runs.images import flags_of
 from isolator.shares.abilities import CAN, Abilities, words_of
 from isolator.shares.shim.region import regions
@@ -482,6 +483,18 @@ def agent(host: Host) -> Iterator[Finding]:
     ]
 
 
+def names(host: Host) -> Iterator[Finding]:
+    """Whom this host's Mesos agent believes."""
+    daemon = believed.Daemon(
+        believed.AGENT, host.env.get("MESOS_GPU_AGENT") or AGENT, AgentTls.from_environment(host.env)
+    )
+    try:
+        flags = _agent_flags(host) or {}
+        yield from [*believed.looked_at(daemon, flags), *believed.secret_files(host, flags)]
+    except (OSError, Unavailable):  # the check `agent` says so
+        yield Finding(believed.AGENT, Level.OK, f"nobody answers at {daemon.endpoint}")
+
+
 def _agent_flags(host: Host) -> Mapping[str, str] | None:
     """The flags of the agent; None: nobody named an agent, and none answers where one would be.
 
@@ -567,4 +580,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "shares": shares,
     "docker": docker,
     "agent": agent,
+    believed.AGENT: names,
+    CHECK: private_files,
 }

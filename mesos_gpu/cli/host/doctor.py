@@ -1,26 +1,58 @@
 """`mesos-gpu doctor`: is this host fit to run GPU tasks?"""
 
 import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 
+from isolator.agent.tls import AgentTls
 from isolator.gpus.ledger import directory
 from isolator.node import doctor as checks
+from isolator.node.believed import of_master
 from isolator.node.findings import Finding, Level
 from isolator.node.monitor import probe_from
+from isolator.node.private_files import CHECK, seen_by_others
+from mesos_gpu.adapters.credentials import read
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, json_option
 from mesos_gpu.errors import Unavailable
 
+_PATH: Final = click.Path(path_type=Path)
+
 
 @click.command()
+@click.option(
+    "--master",
+    metavar="HOST:PORT",
+    envvar="MESOS_GPU_MASTER",
+    help="Also look whom this Mesos master believes, and its agents.",
+)
+@click.option("--mesos-credentials", type=_PATH, metavar="FILE", help="Principal and secret for it.")
+@click.option(
+    "--private",
+    "private",
+    type=_PATH,
+    multiple=True,
+    metavar="PATH",
+    help="Also see that others cannot read this, as a backup; may be repeated.",
+)
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check that this host is fit to run GPU tasks."""
+def doctor(
+    ctx: click.Context,
+    master: str | None,
+    mesos_credentials: Path | None,
+    private: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Check that this host is fit to run GPU tasks, and whom Mesos believes."""
     findings = [
         *checks.diagnose(probe_from(os.environ), directory(), os.environ),
         *_of_scheduler(ctx.ensure_object(App)),
+        *_of_master(master, mesos_credentials),
+        *_of_files(private),
     ]
     if as_json:
         output.document(
@@ -36,6 +68,26 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
             if finding.remedy:
                 output.line(f"{'':{width + 8}}To fix: {finding.remedy}")
     ctx.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
+
+
+def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
+    """Nothing where none is named.
+
+    Raises:
+        BadConfiguration: The file of the credentials is not as it must be.
+    """
+    if master:
+        tls = AgentTls.from_environment(os.environ)
+        proof = {"Authorization": read(file).header} if file else {}
+        yield from of_master(master.partition("://")[2] or master, proof, tls)
+
+
+def _of_files(paths: Iterable[Path]) -> Iterator[Finding]:
+    for path in paths:
+        if not path.exists():
+            yield Finding(CHECK, Level.FAIL, f"{path} is not there", "name one that is")
+        else:
+            yield from seen_by_others(path, str(path), alone=True)
 
 
 def _of_scheduler(app: App) -> list[Finding]:

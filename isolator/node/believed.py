@@ -1,0 +1,169 @@
+"""Whom a Mesos agent or master believes: asked without a name, and as its flags say.
+
+Nothing is changed: what is asked without a name is its state and its flags. Sources: docs/{authentication,
+authorization}.md of Mesos 1.11.
+"""
+
+import json
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from isolator.agent.http import HttpConnection
+from isolator.agent.tls import AgentTls
+from isolator.node.findings import Finding, Host, Level
+from isolator.runs.images import flags_of
+from mesos_gpu.errors import Unavailable
+
+MASTER, AGENT = "master", "names"  # checks: whom a master believes, and whom this host's agent
+AGENTS: Final = "agents"
+ANSWER_S: Final = 10.0
+MOST_SHOWN: Final = 5
+DOCS: Final = "docs/security.md"
+_JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
+#: Flags that name files with secrets.
+_FILES: Final = ("credential", "credentials", "http_credentials", "jwt_secret_key")
+#: Flags that have to be true, who is believed without them, and of what.
+_ASKS: Final[Mapping[str, Mapping[str, str]]] = {
+    MASTER: {
+        "authenticate_frameworks": "whoever reaches it may register a framework by libprocess",
+        "authenticate_http_frameworks": "whoever reaches it may register a framework, and take over another",
+        "authenticate_agents": "whoever reaches it may register as an agent, and is sent tasks with their environments",
+    },
+    AGENT: {
+        "authenticate_http_executors": "whoever reaches it may send updates in the name of executors",
+    },
+}
+_REMEDIES: Final = {
+    "authenticate_http_executors": "--authenticate_http_executors --jwt_secret_key=FILE "
+    "--http_authenticators=basic,jwt, of a Mesos that was built with OpenSSL",
+}
+_NOT_PERMISSIVE: Final = re.compile(r'"?permissive"?\s*:\s*false')
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")  # nosec B104 # an address that is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A master or an agent; `kind` is the name of its check. `endpoint`: HOST:PORT."""
+
+    kind: str
+    endpoint: str
+    tls: AgentTls | None = None
+    authorization: Mapping[str, str] = field(default_factory=dict)
+
+    def ask(self, method: str, path: str, body: bytes, header: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and body of an answer.
+
+        Raises:
+            OSError: There is none.
+        """
+        connection = HttpConnection(self.endpoint, ANSWER_S, self.tls)
+        try:
+            response = connection.request(method, path, body, {**_JSON, **header})
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def open_to_all(self) -> list[str]:
+        """What it answers to who shows no name.
+
+        Raises:
+            OSError: It does not answer at all.
+        """
+        asked = (("GET", "/state", b""), ("POST", "/api/v1", b'{"type": "GET_FLAGS"}'))
+        return [path for method, path, body in asked if self.ask(method, path, body, {})[0] not in (401, 403)]
+
+
+def looked_at(daemon: Daemon, flags: Mapping[str, str]) -> Iterator[Finding]:
+    """What an operator should know of one whose flags are known. Of an agent, the flags' files are this host's.
+
+    Raises:
+        OSError: It does not answer.
+    """
+    check, wrong = daemon.kind, False
+    if paths := daemon.open_to_all():
+        wrong = True
+        where = " on every address of its host" if flags.get("ip", "") in _EVERYWHERE else ""
+        text = f"{daemon.endpoint} answers {', '.join(paths)} to whoever reaches it{where}, without a name"
+        which = "credentials" if check == MASTER else "http_credentials"
+        remedy = f"--authenticate_http_readonly --authenticate_http_readwrite --{which}=FILE; {DOCS}"
+        yield Finding(check, Level.WARN, text, remedy)
+    for flag, why in _ASKS[check].items():
+        if flags.get(flag) != "true":
+            wrong = True
+            remedy = _REMEDIES.get(flag, f"--{flag} --credentials=FILE")
+            yield Finding(check, Level.WARN, f"{daemon.endpoint}: {why}", f"{remedy}; {DOCS}")
+    if not _NOT_PERMISSIVE.search(flags.get("acls", "")):
+        wrong = True
+        how = "allow what they do not name" if flags.get("acls") else "are none"
+        text = f"{daemon.endpoint}: its access control lists {how}: each name may do everything"
+        yield Finding(check, Level.WARN, text, f'--acls=file:///FILE with "permissive": false; {DOCS}')
+    if not wrong:
+        yield Finding(
+            check, Level.OK, f"{daemon.endpoint} asks for names, and its lists refuse what they do not name"
+        )
+
+
+def secret_files(host: Host, flags: Mapping[str, str]) -> Iterator[Finding]:
+    """The files of secrets that an agent of this host is started with."""
+    for flag in _FILES:
+        path = Path(flags.get(flag, "").removeprefix("file://"))
+        if not path.is_absolute() or not host.below(path).exists():
+            continue
+        mode = stat.S_IMODE(host.below(path).stat().st_mode)
+        if mode & 0o077:
+            text = f"{path} (--{flag}) has mode {mode:04o}: others may have read its secrets"
+            yield Finding(AGENT, Level.FAIL, text, f"chmod 600 {path}, and choose new secrets")
+
+
+def of_master(
+    endpoint: str, authorization: Mapping[str, str], tls: AgentTls | None = None
+) -> Iterator[Finding]:
+    """Look at a master, and at its agents from here.
+
+    Args:
+        endpoint: HOST:PORT.
+        authorization: The header of a name that may see its flags and agents.
+    """
+    master = Daemon(MASTER, endpoint, tls, authorization)
+    try:
+        flags = flags_of(endpoint, authorization=authorization, tls=tls)
+        yield from looked_at(master, flags)
+        yield from _agents(master)
+    except Unavailable as error:
+        what = error.what.replace("the agent ", "the master ")
+        remedy = "name the file of a principal that its lists let view flags: --mesos-credentials"
+        yield Finding(MASTER, Level.FAIL, what, remedy)
+    except (OSError, ValueError, KeyError) as error:
+        yield Finding(
+            MASTER, Level.FAIL, f"{endpoint}: {error}", "see that it is a Mesos master, and its log"
+        )
+
+
+def _agents(master: Daemon) -> Iterator[Finding]:
+    """What agents answer to nobody: their flags are for names that they know."""
+    status, body = master.ask("GET", "/slaves", b"", master.authorization)
+    if status != 200:
+        text = f"{master.endpoint} does not tell its agents: {status}"
+        yield Finding(AGENTS, Level.WARN, text, "let the principal of --mesos-credentials see /slaves")
+        return
+    agents: list[dict[str, Any]] = json.loads(body)["slaves"]
+    answering, silent = [], []
+    for agent in agents:
+        endpoint = str(agent["pid"]).rpartition("@")[2]
+        try:
+            if Daemon(AGENT, endpoint, master.tls).open_to_all():
+                answering.append(endpoint)
+        except OSError:
+            silent.append(endpoint)
+    if answering:
+        more = f" and {len(answering) - MOST_SHOWN} more" if len(answering) > MOST_SHOWN else ""
+        text = f"{', '.join(answering[:MOST_SHOWN])}{more}: whoever reaches them starts commands as root"
+        remedy = f"--authenticate_http_readonly --authenticate_http_readwrite --http_credentials=FILE; {DOCS}"
+        yield Finding(AGENTS, Level.WARN, text, remedy)
+    else:
+        seen = len(agents) - len(silent)
+        yield Finding(AGENTS, Level.OK, f"{seen} of {len(agents)} answer from here, and ask for names")

@@ -1,0 +1,78 @@
+"""Files that hold what others must not read: modes, and those of their directories.
+
+`KEPT` is the list. An entry more is checked, and named, like the others.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.node.findings import Finding, Host, Level
+
+CHECK: Final = "files"
+MOST_FILES: Final = 10_000  # of a directory that are looked at
+MOST_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept in a file, or in the files of a directory.
+
+    Attributes:
+        what: In words.
+        variable: Of the environment, that names it.
+        alone: Whether its directory has to be 0700, too.
+    """
+
+    what: str
+    variable: str
+    alone: bool = True
+
+
+KEPT: Final = (
+    Kept("the scheduler's state", "MESOS_GPU_STATE"),
+    Kept("the journal", "MESOS_GPU_JOURNAL"),
+    Kept("the audit log", "MESOS_GPU_AUDIT"),
+    Kept("users' secrets", "MESOS_GPU_SECRETS_DIR"),
+    Kept("credentials for the agent", "MESOS_GPU_AGENT_CREDENTIALS", alone=False),
+)
+
+
+def private_files(host: Host) -> Iterator[Finding]:
+    """Look at what the environment names, and at this node's ledger."""
+    looked = 0
+    ledger = (host.directory / "ledger.sqlite", "the ledger", False)
+    paths = [
+        (host.below(Path(host.env[k.variable])), k.what, k.alone) for k in KEPT if host.env.get(k.variable)
+    ]
+    for path, what, alone in (*paths, ledger):
+        if path.exists():
+            looked += 1
+            yield from seen_by_others(path, what, alone=alone)
+    yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
+
+
+def open_to_others(path: Path) -> list[Path]:
+    """The path, and what is below it, that others than the owner can read or change, whatever keeps them from getting
+    there."""
+    listed = [path, *(each for _, each in zip(range(MOST_FILES), path.rglob("*"), strict=False))]
+    return [each for each in listed if not each.is_symlink() and stat.S_IMODE(each.stat().st_mode) & 0o077]
+
+
+def seen_by_others(path: Path, what: str, *, alone: bool) -> Iterator[Finding]:
+    """What is wrong with the modes of a path; nothing if they are right. `what`, `alone`: as of `Kept`."""
+    if wrong := open_to_others(path):
+        more = f" and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
+        shown = ", ".join(f"{each} ({stat.S_IMODE(each.stat().st_mode):04o})" for each in wrong[:MOST_SHOWN])
+        recursive = "-R " if path.is_dir() else ""
+        yield Finding(
+            CHECK, Level.FAIL, f"{what}: others can read {shown}{more}", f"chmod {recursive}go= {path}"
+        )
+    elif alone and not path.is_dir() and stat.S_IMODE(path.parent.stat().st_mode) & 0o077:
+        text = f"{what}: its directory {os.fspath(path.parent)} is not its owner's alone"
+        yield Finding(
+            CHECK, Level.WARN, text, f"keep it in a directory of mode 0700: chmod 700 {path.parent}"
+        )
