@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -29,6 +30,12 @@ class OidcTokens:
         `client`."""
         self.issuer, self.rules, self.client = issuer, rules, client
         self._algorithms = frozenset(algorithms)
+
+    def of_browsers(self) -> "OidcTokens":
+        """Take tokens that the issuer gives to the scheduler itself, for who logs in with a browser."""
+        own = frozenset({self.client.id})
+        rules = replace(self.rules, audiences=own, parties=own)
+        return OidcTokens(self.issuer, rules, self.client, tuple(self._algorithms))
 
     async def identify(self, shown: Shown) -> Caller | None:
         """Do as `Prover` says."""

@@ -76,7 +76,12 @@ class LoginHandlers:
 
     def _page(self, problem: str = "", status: int = 200, headers: Any = None) -> Response:
         kinds = self._who.provers.keys() if self._who else ()
-        text = login_page(problem, asked=self._who is not None, passwords=Proof.PASSWORD in kinds)
+        text = login_page(
+            problem,
+            asked=self._who is not None,
+            passwords=Proof.PASSWORD in kinds,
+            issuer=Proof.OIDC in kinds,
+        )
         # A form without a referrer would have no origin either (Fetch standard, "append a request Origin header").
         more = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store", **(headers or {})}
         return Response(text, status, more, _HTML)

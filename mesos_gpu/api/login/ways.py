@@ -8,6 +8,7 @@ from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.rights import free, route
 from mesos_gpu.api.login.handlers import LoginHandlers
+from mesos_gpu.api.login.oidc import CALLBACK, PATH, OidcLogin
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.spec import ways as shapes
 from mesos_gpu.model.access.caller import Proof
@@ -44,4 +45,13 @@ def login_routes(who: Who | None) -> list[Route]:
         route("/v1/whoami", GET=free(handlers.show)),
         route("/v1/session", POST=free(handlers.begin), DELETE=free(handlers.end)),
         route("/login", GET=free(handlers.page), POST=free(handlers.form)),
+        *_at_issuer(who),
     ]
+
+
+def _at_issuer(who: Who | None) -> list[Route]:
+    issuer = who.provers.get(Proof.OIDC) if who else None
+    if who is None or not isinstance(issuer, OidcTokens):
+        return []
+    login = OidcLogin(who, issuer)
+    return [route(PATH, GET=free(login.begin)), route(CALLBACK, GET=free(login.end))]

@@ -32,7 +32,7 @@ ROUTES: Final[Mapping[str, Sequence[str]]] = {
 }
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 #: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
-_PAGES: Final = ("/", "/login", "/v1/session")
+_PAGES: Final = ("/", "/login", "/login/oidc", "/login/oidc/callback", "/v1/session")
 _LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # what they show is a proof itself
 _STATIC: Final = "/static/"
 _FORWARDED: Final = "x-forwarded-for"
@@ -69,7 +69,7 @@ class Who:
         self.sessions = Sessions(self._backs)
         self.wrong: Counter[str] = Counter()  # by kind
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
-        self._proxies, self._now = proxies or Proxies(), now
+        self.proxies, self._now = proxies or Proxies(), now
 
     async def log_in(self, scope: Scope, credentials: Authorization) -> tuple[Caller, dict[str, str]]:
         """Begin a session by what a body has, as if a header had it; the caller, and the header with the cookie. The
@@ -85,14 +85,23 @@ class Who:
                 kind = kind_of.value
                 caller = await prover.identify(shown) if kind_of in _BY_HEADER else None
                 if caller is not None:
-                    self.guesses.right(shown.address, caller.name, shown.now)
-                    self.log_out(scope)
-                    cookie, session = self.sessions.begin(caller, shown.now)
-                    told = cookies.given(scope, shown, self._proxies, cookie, session.until() - shown.now)
-                    return caller_by(session, shown.address), dict(told)
+                    return self.begin(scope, shown, caller)
             raise WrongProof("this is not taken here", guessed=False)
         except WrongProof as wrong:
             raise self.refused(scope, wrong, kind, shown) from wrong
+
+    def begin(self, scope: Scope, shown: Shown, caller: Caller) -> tuple[Caller, dict[str, str]]:
+        """Begin a session of a caller who has proved who he is; the caller, and the header with the cookie. The session
+        that the browser had ends.
+
+        Raises:
+            Refusal: There are several cookies.
+        """
+        self.guesses.right(shown.address, caller.name, shown.now)
+        self.log_out(scope)
+        cookie, session = self.sessions.begin(caller, shown.now)
+        told = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
+        return caller_by(session, shown.address), dict(told)
 
     def log_out(self, scope: Scope) -> dict[str, str]:
         """End the session of a request's cookie, if there is one; the header that takes the cookie back.
@@ -103,13 +112,13 @@ class Who:
         shown = None
         try:
             shown = self.shown(scope)
-            cookie = cookies.read(scope, shown, self._proxies)
+            cookie = cookies.read(scope, shown, self.proxies)
         except WrongProof as wrong:
             raise self.refused(scope, wrong, SESSION, shown) from wrong
         if cookie is None:
             return {}
         self.sessions.end(cookie)
-        return dict(cookies.forgotten(scope, shown, self._proxies))
+        return dict(cookies.forgotten(scope, shown, self.proxies))
 
     def csrf_of(self, caller: Caller) -> str | None:
         """What a page of a session shows with requests that change something; None: it has ended."""
@@ -169,10 +178,10 @@ class Who:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         client = scope.get("client")
         peer, extensions = str(client[0]) if client else "", scope.get("extensions") or {}
-        behind = self._proxies.are_behind(peer, extensions)
+        behind = self.proxies.are_behind(peer, extensions)
         hops = headers.get(_FORWARDED, ()) if behind else ()
         return Shown(
-            address=proofs.forwarded_from(peer, hops, self._proxies.networks),
+            address=proofs.forwarded_from(peer, hops, self.proxies.networks),
             peer_address=peer,
             headers=headers,
             authorization=proofs.authorization(headers.get("authorization", ())),
@@ -187,7 +196,7 @@ class Who:
         Raises:
             WrongProof: It has ended, or there are several cookies.
         """
-        cookie = cookies.read(scope, shown, self._proxies)
+        cookie = cookies.read(scope, shown, self.proxies)
         if cookie is None:
             return None
         try:
@@ -219,7 +228,7 @@ class Who:
         if retry_s:
             what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
-        told = cookies.forgotten(scope, shown, self._proxies) if kind == SESSION and shown else None
+        told = cookies.forgotten(scope, shown, self.proxies) if kind == SESSION and shown else None
         return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
 
     def stands(self, caller: Caller) -> bool:

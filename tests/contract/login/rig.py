@@ -27,7 +27,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
-from mesos_gpu.ports import AuditTrail
+from mesos_gpu.ports import AuditTrail, Clock
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 
@@ -100,10 +100,11 @@ class LoginRig:
         local: LocalSocket | None = None,
         tls: ReloadedTls | None = None,
         audit: AuditTrail | None = None,
+        clock: Clock | None = None,
         **more: Any,
     ) -> None:
         self.daemon = _Daemon(
-            RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m")
+            RecordingStore(), RecordingStore().load(), FakeDriver(), clock or FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who, audit=audit))

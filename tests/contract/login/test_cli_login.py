@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.access.claims import Rules
+from mesos_gpu.access.guesses import Guesses
+from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.oidc.client import Client as OidcClient
 from mesos_gpu.adapters.oidc.discovery import Endpoints
 from mesos_gpu.adapters.oidc.fetching import Answer, Fetcher, IssuerError
 from mesos_gpu.adapters.oidc.grants import DEVICE_GRANT
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
+from mesos_gpu.adapters.proofs.htpasswd import Htpasswd
+from mesos_gpu.adapters.proofs.passwords import Passwords
+from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.cli.login.device import by_device
 from mesos_gpu.cli.reach import contexts, logins
 from mesos_gpu.cli.reach.logins import Login, NotLoggedIn
@@ -29,6 +34,7 @@ from mesos_gpu.testing.oidc.issuer import CLIENT, OidcIssuer
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import PROGRAM, call
 from tests.contract.login.rig import LoginRig, TokenStore
+from tests.contract.login.test_passwords import line, write
 
 
 @pytest.fixture
@@ -218,6 +224,31 @@ def test_a_token_can_be_kept(rig: LoginRig, store: TokenStore, tmp_path: Path) -
     assert call("login", "--with-token", "--url", rig.url, stdin="mgpu_wrong\n").exit_code == 77
     assert call("login", "--with-token", "--url", rig.url, stdin="two words").exit_code == 2
     assert logins.load()[origin_of(rig.url)].name == "ann"
+
+
+def test_a_password_is_exchanged_for_a_token_that_the_logout_revokes(tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    write(file, line("ann", "s3cret word"))
+    wrong, rigs = Guesses(), list[LoginRig]()
+    tokens = Tokens(lambda id: rigs[0].daemon.tokens.get(id), lambda *_: None)
+    rig = LoginRig([tokens, Passwords(Htpasswd(file), wrong)], guesses=wrong, clock=SystemClock())
+    rigs.append(rig)
+    try:
+        refused = call("login", "--url", rig.url, stdin="ann\nwrong\n")
+        assert (refused.exit_code, logins.load()) == (77, {})
+        done = call("login", "--url", rig.url, stdin="ann\ns3cret word\n")
+        assert (done.exit_code, "as ann" in done.stderr) == (0, True), done.output
+        assert "s3cret" not in done.output
+        (kept,) = logins.load().values()
+        assert rig.call("GET", "/v1/jobs", kept.token).status_code == 200
+        assert call("ps", "--url", rig.url).exit_code == 0
+        call("login", "--url", rig.url, stdin="ann\ns3cret word\n")
+        assert len(rig.daemon.tokens) == 1  # the one before is revoked
+        assert call("logout", "--url", rig.url).exit_code == 0
+        assert not rig.daemon.tokens
+        assert rig.call("GET", "/v1/jobs", kept.token).status_code == 401
+    finally:
+        rig.close()
 
 
 class _Listener:
