@@ -119,7 +119,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     settings = replace(
         engine_settings(options), control_ports=of_api(host, port), principal=framework.principal
     )
-    daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets)
+    daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
     app = create_app(

@@ -6,12 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s, of_scheduler, port_of
+from mesos_gpu.policy.apps.outward import Way
 
 FRESH_S: Final = 60.0  # how long the address of a host's name is believed
 RETRY_S: Final = 5.0  # how long, that it has none
@@ -30,7 +31,7 @@ class Subject:
         ports: What it has, in the order of its app's.
         checks: All of its app; those of the executor are left out.
         started_s: When it began to run, in seconds since the epoch.
-        denied: Ports that no check goes to: the scheduler reaches them, and tasks must not.
+        way: Where checks may go: the scheduler reaches more than its tasks must.
     """
 
     task: str
@@ -38,7 +39,7 @@ class Subject:
     ports: tuple[int, ...]
     checks: tuple[HealthCheck, ...]
     started_s: float
-    denied: frozenset[int] = frozenset()
+    way: Way = field(default_factory=Way)
 
 
 class Checks:
@@ -125,9 +126,9 @@ class Checks:
         port = port_of(check, subject.ports)
         if port is None:
             raise OSError(0, f"the task has no port {check.port_index}")
-        if port in subject.denied:
-            raise OSError(0, f"port {port} commands the cluster, and is not for tasks")
         address = self._names.address((subject.host, check.ip_protocol))
+        if wrong := subject.way.wrong(address, port, has=port in subject.ports):
+            raise OSError(0, wrong)
         return dial(check, address, subject.host, port)
 
     def _found(self, subject: Subject, index: int, finding: Finding) -> None:

@@ -36,6 +36,7 @@ from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import Saved
+from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
@@ -78,9 +79,11 @@ class Daemon:
         journal: Journal | None = None,
         key: bytes = b"",
         secrets: SecretStore | None = None,
+        outward: Outward | None = None,
     ) -> None:
         """Take up what `store` had `saved`. Nothing runs yet. `key`: that secrets of launches are made of, if the
-        settings want updates sealed. `secrets`: of jobs; None: there is no store of them."""
+        settings want updates sealed. `secrets`: of jobs; None: there is no store of them. `outward`: where
+        checks may go; None: where no setting is needed for."""
         self._key = key
         self._deliveries = Deliveries(secrets, self.put) if secrets is not None else None
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
@@ -88,7 +91,7 @@ class Daemon:
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
-        self._watching = Watching(self.put)
+        self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
         self._narrator = Narrator(self._state)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []

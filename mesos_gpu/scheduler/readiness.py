@@ -2,24 +2,27 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mesos_gpu.adapters.asker import Asker, as_health_check
 from mesos_gpu.adapters.prober import Attempt, Prober
 from mesos_gpu.model.apps.app import ReadinessCheck
 from mesos_gpu.model.jobs.healthcheck import Answer, IpProtocol, Readiness
 from mesos_gpu.policy.apps.healthcheck import Finding
+from mesos_gpu.policy.apps.outward import Way
 from mesos_gpu.scheduler.checks import Names
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A running task that is not known to be ready. `host`: its agent's name or address; `port`: the check's."""
+    """A running task that is not known to be ready. `host`: its agent's name or address; `port`: the check's;
+    `way`: where it may go."""
 
     task: str
     host: str
     port: int | None  # None: the task has no port of that name
     check: ReadinessCheck
+    way: Way = field(default_factory=Way)
 
 
 class ReadinessChecks:
@@ -66,6 +69,8 @@ class ReadinessChecks:
         if candidate.port is None:
             raise OSError(0, f"the task has no port {candidate.check.port_name}")
         address = self._names.address((candidate.host, IpProtocol.IPV4))
+        if wrong := candidate.way.wrong(address, candidate.port, has=True):
+            raise OSError(0, wrong)
         return Asker(address, candidate.port, candidate.check, host=candidate.host)
 
     def forget(self, task: str) -> None:

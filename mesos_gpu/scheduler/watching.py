@@ -1,6 +1,7 @@
 """Which tasks of apps the scheduler checks itself, kept in step with the engine's state."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.prober import Prober
@@ -10,9 +11,11 @@ from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import Readiness
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
-from mesos_gpu.scheduler.checks import Checks, Names, Subject
+from mesos_gpu.policy.apps.outward import Outward, Way, innermost
+from mesos_gpu.scheduler.checks import Checks, Names, Subject, is_address
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
 
@@ -22,9 +25,10 @@ LOOK_S = 1.0
 class Watching:
     """Threads start with the first app that wants them."""
 
-    def __init__(self, put: Callable[[ev.Event], None]) -> None:
-        """`put`: takes what was found, from any thread."""
-        self._put = put
+    def __init__(self, put: Callable[[ev.Event], None], outward: Outward, own: Sequence[ControlPort]) -> None:
+        """`put`: takes what was found, from any thread. `outward`: where checks may go; never to `own`, the
+        scheduler's ports."""
+        self._put, self._outward, self._own = put, outward, own
         self._makers: tuple[Checks, ReadinessChecks] | None = None
         self._healths: set[str] = set()  # tasks whose health is checked
         self._candidates: set[str] = set()  # tasks that are not ready yet
@@ -34,17 +38,30 @@ class Watching:
         """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
         if now - self._looked_at < LOOK_S or not (state.instances or self._healths or self._candidates):
             return
+        if not state.master_url:
+            return  # not subscribed yet: where checks may go depends on where the master is
         self._looked_at = now
         running = list(_running(state))
-        denied = _denied(state)
-        subjects = {task.id: _subject(task, app, denied) for job, task, app in running if job.checked}
+        way = self._way(state)
+        subjects = {task.id: _subject(task, app, way) for job, task, app in running if job.checked}
         candidates = {
-            task.id: _candidate(task, app)
+            task.id: _candidate(task, app, way)
             for job, task, app in running
             if job.proves_ready and not task.ready
         }
         if subjects or candidates or self._makers:
             self._compare(subjects, candidates)
+
+    def _way(self, state: State) -> Way:
+        """Whoever may name a check's port and path could else have the scheduler ask a master or an agent something."""
+        known = of_cluster(state.master_url, (node.agent_url for node in state.nodes.values()))
+        return Way(
+            self._outward,
+            frozenset(control.port for control in known),
+            frozenset((innermost(ip_address(each.address)), each.port) for each in self._own if each.address),
+            frozenset(each.port for each in self._own),
+            _is_loopback(urlsplit(state.master_url).hostname or ""),
+        )
 
     def _compare(self, subjects: dict[TaskId, Subject], candidates: dict[TaskId, Candidate]) -> None:
         checks, readiness = self._makers = self._makers or self._made()
@@ -74,10 +91,9 @@ class Watching:
         self._put(ev.ReadinessFound(TaskId(task), readiness))
 
 
-def _denied(state: State) -> frozenset[int]:
-    """Whoever may name a check's port and path could else have the scheduler ask a master or an agent something."""
-    known = of_cluster(state.master_url, (node.agent_url for node in state.nodes.values()))
-    return frozenset(control.port for control in known)
+def _is_loopback(host: str) -> bool:
+    """Whether it is an address of this host alone, or the name that every host has for itself."""
+    return host == "localhost" or (is_address(host) and innermost(ip_address(host)).is_loopback)
 
 
 def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
@@ -93,16 +109,16 @@ def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
                     yield job, task, app
 
 
-def _subject(task: Task, app: App, denied: frozenset[int]) -> Subject:
-    return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0, denied)
+def _subject(task: Task, app: App, way: Way) -> Subject:
+    return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0, way)
 
 
-def _candidate(task: Task, app: App) -> Candidate:
+def _candidate(task: Task, app: App, way: Way) -> Candidate:
     check = app.readiness_checks[0]  # there is one at most
     names = [port.name for port in app.ports]
     index = names.index(check.port_name) if check.port_name in names else len(task.ports)
     port = task.ports[index] if index < len(task.ports) else None
-    return Candidate(task.id, _host(task), port, check)
+    return Candidate(task.id, _host(task), port, check, way)
 
 
 def _host(task: Task) -> str:

@@ -1,10 +1,12 @@
-"""How much one caller may ask of the REST interface."""
+"""How much one caller may ask of the REST interface, and where its apps' checks may go."""
 
+from ipaddress import ip_network
 from typing import Final
 
 import click
 
 from mesos_gpu.access.rate import Limits
+from mesos_gpu.policy.apps.outward import Network, Outward
 from mesos_gpu.scheduler.options.section import Section
 
 _DEFAULT: Final = Limits()
@@ -43,6 +45,35 @@ LIMITS: Final = Section(
             type=click.IntRange(0),
             metavar="N",
             help="Its requests that wait for something to happen, as /v2/events; 0: any.",
+        ),
+    ),
+)
+
+
+def _networks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[Network, ...]:
+    """ADDRESS or ADDRESS/BITS, each."""
+    try:
+        return tuple(ip_network(text) for text in given)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; a network is ADDRESS/BITS, as 169.254.0.0/16") from error
+
+
+CHECKS: Final = Section(
+    Outward,
+    (
+        click.option(
+            "--check-network",
+            "check_networks",
+            multiple=True,
+            callback=_networks,
+            metavar="NETWORK",
+            help="Addresses that checks of apps may go to though they are loopback, link-local, multicast or a cloud's "
+            "metadata; more than once for several.",
+        ),
+        click.option(
+            "--check-low-ports",
+            is_flag=True,
+            help="Let checks of apps name ports below 1024 that their tasks do not have.",
         ),
     ),
 )

@@ -16,11 +16,12 @@ from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.user_pool import POOL
 from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
+from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
 from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
-from mesos_gpu.scheduler.options.limits import LIMITS
+from mesos_gpu.scheduler.options.limits import CHECKS, LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
 from mesos_gpu.scheduler.options.secrets import SECRETS, SecretOptions
 from mesos_gpu.scheduler.options.section import Section, with_options
@@ -33,6 +34,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "authentication": AUTHENTICATION,
     "oidc": OIDC,
     "limits": LIMITS,
+    "checks": CHECKS,
     "audit": AUDIT,
     "secrets": SECRETS,
 }
@@ -94,6 +96,7 @@ class Options:
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     oidc: OidcOptions = field(default_factory=OidcOptions)
     limits: Limits = field(default_factory=Limits)
+    checks: Outward = field(default_factory=Outward)
     audit: AuditOptions = field(default_factory=AuditOptions)
     secrets: SecretOptions = field(default_factory=SecretOptions)
 

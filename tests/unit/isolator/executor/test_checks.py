@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,11 @@ from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth
+from mesos_gpu.policy.apps.outward import Outward, Way
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
-from mesos_gpu.scheduler.watching import _denied
+from mesos_gpu.scheduler.watching import Watching
 from tests.answers import (
     Behaviour,
     Server,
@@ -304,7 +308,7 @@ def test_no_check_goes_to_a_port_that_commands_the_cluster(checks: Checks, repor
     """The scheduler reaches them, and who writes a check names its port and path."""
     with answering(status("200 OK")) as agent:
         check = replace(OFTEN, port=agent.port, path="/logging/toggle?level=3&duration=1weeks")
-        checks.watch(replace(subject(check=check), denied=frozenset({agent.port})))
+        checks.watch(replace(subject(check=check), way=Way(denied=frozenset({agent.port}))))
         wait_until("it fails", lambda: reports.of("t1"))
         assert agent.requests == 0
     cause = reports.of("t1")[0].healths[0].last_failure_cause
@@ -314,7 +318,44 @@ def test_no_check_goes_to_a_port_that_commands_the_cluster(checks: Checks, repor
 def test_a_check_is_told_which_ports_those_are() -> None:
     state = State(0.0)
     state.master_url = "http://192.0.2.1:5050"
-    assert _denied(state) == {5050}
+    own = [ControlPort("api", 8080, boot_id="b"), ControlPort("api", 8080, "192.0.2.9")]
+    outward = Outward(check_low_ports=True)
+    way = Watching(lambda _: None, outward, own)._way(state)
+    assert way == Way(
+        outward, frozenset({5050}), frozenset({(ip_address("192.0.2.9"), 8080)}), frozenset({8080}), False
+    )
+    state.master_url = "http://127.0.0.1:5050"
+    assert Watching(lambda _: None, outward, own)._way(state).is_here
+
+
+def test_no_check_goes_where_only_the_scheduler_gets(checks: Checks, reports: Reports) -> None:
+    """An agent may say that it is at the scheduler's loopback, and a name may lead there."""
+    with answering(status("200 OK")) as server:
+        for task, host in ("t1", "127.0.0.1"), ("t2", "localhost"):
+            checks.watch(replace(subject(server, task=task, host=host), way=Way(is_here=False)))
+            wait_until("it fails", partial(reports.of, task))
+        assert server.requests == 0
+    cause = reports.of("t2")[0].healths[0].last_failure_cause
+    assert cause == "127.0.0.1 is a loopback address, where no check goes (--check-network allows it)"
+
+
+def test_a_check_goes_to_the_address_that_was_judged(reports: Reports) -> None:
+    """A name that leads elsewhere when it is asked for once more."""
+    asked = []
+
+    def look_up(host: str, _family: IpProtocol) -> str:
+        asked.append(host)
+        return "127.0.0.1" if len(asked) == 1 else "169.254.169.254"
+
+    checks = Checks(reports, prober=Prober(spread=lambda: 0.0), names=Names(look_up))
+    try:
+        with answering(status("200 OK")) as server:
+            checks.watch(subject(server, host="rebinding.example"))
+            wait_until("it is healthy", lambda: reports.of("t1"))
+        assert reports.of("t1")[0].healthy is True
+        assert asked == ["rebinding.example"]
+    finally:
+        checks.stop()
 
 
 def test_what_a_scheduler_before_knew_is_kept(checks: Checks, reports: Reports) -> None:
