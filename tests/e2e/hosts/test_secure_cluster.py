@@ -232,3 +232,35 @@ def test_secrets_are_in_no_argument_no_log_and_no_state(stack: Stack) -> None:
         except OSError:  # it ended
             continue
         assert not [word for word in words if word.encode() in content], path
+
+
+def test_executors_are_believed_again_after_their_agent_was_killed(stack: Stack, client: Client) -> None:
+    job = client.submit({"command": "sleep 4; echo through", "cpus": 0.1, "mem_mib": 64})
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    stack.cluster.agents[0].restart()
+    job = [job, *client.follow(job)][-1]
+    assert (job["state"], len(client.tasks(job["id"]))) == ("finished", 1)
+    assert client.logs(job["id"], stream="stdout", offset=0, length=100)["data"] == "through\n"
+
+
+def test_shares_of_a_card_are_covered_by_a_reservation_of_its_role(open_directory: Path) -> None:
+    """Reserving is in the lists for that role only."""
+    with (
+        Stack(
+            open_directory / "role",
+            [NodeSpec(1)],
+            scheduler_arguments=["--role", "gpu", "--share-linger", "1", "--report-interval", "2"],
+            secure=True,
+        ) as stack,
+        client_of(stack, 1) as client,
+    ):
+        job = client.submit({"command": "sleep 600", "gpus": 0.25, "cpus": 0.1, "mem_mib": 64})
+        wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+
+        def reserved() -> float:
+            (agent,) = stack.cluster.master.agents()
+            return float(agent["reserved_resources"].get("gpu", {}).get("gpus", 0))
+
+        wait_until("its card is reserved", lambda: reserved() == 1, 60)
+        client.kill(job["id"])
+        wait_until("nothing is reserved", lambda: not reserved(), 60)
