@@ -78,7 +78,7 @@ class SecretRead:
 
     asked_at: float = -1e12  # for it to be read; never
     answered: bool = False  # since then
-    read_at: float | None = None  # None: the last try failed, or there was none
+    read_at: float | None = None  # when that was asked for; None: the last try failed, or there was none
     problem: str = ""  # why that failed
     failures: int = 0  # in a row
     next_at: float = 0.0  # when it is to be read again

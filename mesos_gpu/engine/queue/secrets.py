@@ -1,7 +1,8 @@
 """Whether the values of a job's secrets are at hand. The engine knows when they were read, and never a value.
 
 They are read for jobs that wait, a little ahead, so that a launch waits for no store, and one that cannot be read holds
-up its own jobs only. A value that is old is read again: each attempt gets what the store has at its time.
+up its own jobs only. Each attempt gets what the store has since the job waits for it, and a value that is old is read
+again.
 """
 
 from dataclasses import replace
@@ -21,15 +22,15 @@ def at_hand(turn: Turn, job: Job) -> bool:
     """Whether all of a job's secrets are; what must be read for it is asked for, once for all jobs that want it."""
     if not job.spec.secrets:
         return True
+    state, since = turn.state, _since(turn.state, job)
     sources = _sources(job)
-    due = tuple(source for source in sources if _is_due(turn, turn.state.secrets.get(source, _NEVER)))
+    due = tuple(each for each in sources if _is_due(turn, state.secrets.get(each, _NEVER), since))
     for source in due:
-        turn.state.secrets[source] = replace(
-            turn.state.secrets.get(source, _NEVER), asked_at=turn.now, answered=False
-        )
+        known = state.secrets.get(source, _NEVER)
+        state.secrets[source] = replace(known, asked_at=turn.now, answered=False)
     if due:
         turn.effects.append(ReadSecrets(due))
-    return all(_holds(turn.state.secrets[source], turn.settings, turn.now) for source in sources)
+    return all(_holds(state.secrets[each], turn.settings, turn.now, since) for each in sources)
 
 
 def on_read(turn: Turn, event: SecretsRead) -> None:
@@ -41,7 +42,7 @@ def on_read(turn: Turn, event: SecretsRead) -> None:
         turn.state.secrets[source] = replace(
             known,
             answered=True,
-            read_at=None if why else turn.now,
+            read_at=None if why else known.asked_at,
             problem=why,
             failures=failures,
             next_at=turn.now + (wait_s if why else turn.settings.secrets_fresh_s),
@@ -65,9 +66,10 @@ def on_tick(turn: Turn) -> None:
 
 def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
     """Why a job waits for its secrets, in words; "": it does not, or that is not known yet."""
+    since = _since(state, job)
     for source in _sources(job):
         known = state.secrets.get(source)
-        if known is None or _holds(known, settings, now):
+        if known is None or _holds(known, settings, now, since):
             continue
         if not known.problem:
             return f"secret {source} is being read"
@@ -80,11 +82,21 @@ def _sources(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(secret.source for secret in job.spec.secrets))
 
 
-def _is_due(turn: Turn, known: SecretRead) -> bool:
-    if known.answered:
-        return turn.now >= known.next_at
-    return turn.now - known.asked_at >= turn.settings.secrets_answer_s  # never asked, or the answer is lost
+def _since(state: State, job: Job) -> float:
+    """Since when it waits: what was read before may have changed."""
+    task = state.tasks.get(job.task_id) if job.task_id is not None else None
+    return job.submitted_at if task is None else task.ended_at or task.heard_at
 
 
-def _holds(known: SecretRead, settings: Settings, now: float) -> bool:
-    return known.read_at is not None and now - known.read_at <= settings.secrets_stale_s
+def _is_due(turn: Turn, known: SecretRead, since: float) -> bool:
+    if not known.answered:  # never asked, or the answer is lost
+        return turn.now - known.asked_at >= turn.settings.secrets_answer_s
+    return turn.now >= known.next_at or (known.read_at is not None and known.read_at < since)
+
+
+def _holds(known: SecretRead, settings: Settings, now: float, since: float) -> bool:
+    return (
+        known.read_at is not None
+        and known.read_at >= since
+        and now - known.read_at <= settings.secrets_stale_s
+    )

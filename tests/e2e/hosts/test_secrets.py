@@ -1,14 +1,17 @@
 """Secrets of jobs on a real Mesos: they arrive in processes, nested containers and containers of Docker, and nothing
 else on the machine has them, whatever is killed when."""
 
+import contextlib
 import hashlib
 import os
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import requests
 
@@ -183,12 +186,16 @@ def leaks(stack: Stack, engine: dockerd.Dockerd) -> list[str]:
 
 def with_environment(wanted: str) -> set[str]:
     """Programs that have a value in their environment."""
+    names = set()
+    for pid in processes_with(wanted):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.add(Path(f"/proc/{pid}/comm").read_text().strip())
+    return names
+
+
+def processes_with(wanted: str) -> list[int]:
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return {
-        Path(f"/proc/{pid}/comm").read_text().strip()
-        for pid in pids
-        if has(Path(f"/proc/{pid}/environ"), f"={wanted}\0")
-    }
+    return [pid for pid in pids if has(Path(f"/proc/{pid}/environ"), f"={wanted}\0")]
 
 
 def mounts() -> set[str]:
@@ -224,3 +231,95 @@ def test_they_arrive_and_are_nowhere_else(
     wait_until("the files are gone", lambda: not mounts())
     assert with_environment(TOKEN) == set()
     assert leaks(stack, engine) == []
+
+
+HOLD = 'printf %s "$HF_TOKEN" | sha256sum; sha256sum < "$KEY"; exec sleep 600'
+
+
+def executor_of(job: str) -> psutil.Process:
+    """The executor of a job's latest task."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            env = process.environ()
+            if env.get("MESOS_EXECUTOR_ID", "").startswith(f"{job}.") and "MESOS_TASK_ID" not in env:
+                return process
+    raise AssertionError(f"{job} has no executor")
+
+
+def digests(client: Client, job: str) -> list[str]:
+    wait_until("it has said both", lambda: len(output(client, job).splitlines()) >= 2)
+    return output(client, job).splitlines()[:2]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_killed_executor_leaves_nothing_and_the_next_attempt_has_what_the_store_has_then(
+    client: Client, stack: Stack, engine: dockerd.Dockerd, values: Path, run: str
+) -> None:
+    job = submit(client, HOLD, secrets=BOTH, **RUNS[run])
+    state(client, job, "running")
+    assert digests(client, job) == [digest(TOKEN), digest(KEY)]
+    rotated = f"s3cret-{uuid.uuid4().hex}"
+    put(values, "team/hf", rotated)
+    try:
+        executor_of(job).kill()
+        wait_until("it is launched anew", lambda: client.job(job)["launches"] >= 2)
+        state(client, job, "running")
+        assert digests(client, job) == [digest(rotated), digest(KEY)]
+        wait_until("one has its files", lambda: len(mounts()) == 1)
+        wait_until("the old value is gone", lambda: with_environment(TOKEN) == set())
+        assert leaks(stack, engine) == []
+    finally:
+        put(values, "team/hf", TOKEN)
+
+
+def test_a_job_whose_secret_is_missing_waits_over_a_killed_scheduler(
+    client: Client, stack: Stack, engine: dockerd.Dockerd, values: Path
+) -> None:
+    job = submit(client, HOLD, secrets={**BOTH, "LATER": "team/later"})
+    words = "waits for its secrets: there is no secret team/later"
+    wait_until("it says what it waits for", lambda: client.why(job)["summary"].startswith(words))
+    stack.scheduler.kill(signal.SIGKILL)
+    stack.scheduler.start().wait()
+    wait_until("it says so again", lambda: client.why(job)["summary"].startswith(words))
+    assert client.job(job)["launches"] == 0
+    put(values, "team/later", KEY)
+    try:
+        state(client, job, "running")
+        assert leaks(stack, engine) == []
+    finally:
+        (values / "team/later").unlink()
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_tasks_keep_them_over_the_death_of_all_others(client: Client, stack: Stack, run: str) -> None:
+    looks = f'{HOLD.partition("exec")[0]} while sleep 0.2; do cat "$KEY" >/dev/null || exit 9; done'
+    job = submit(client, looks, secrets=BOTH, **RUNS[run])
+    state(client, job, "running")
+    stack.scheduler.kill(signal.SIGKILL)
+    stack.cluster.agents[0].restart()
+    stack.scheduler.start().wait()
+    monitor = executor_of("gpu-monitor")
+    monitor.kill()
+    other = submit(client, HOLD, secrets=BOTH)
+    state(client, other, "running")
+    assert digests(client, other) == digests(client, job) == [digest(TOKEN), digest(KEY)]
+    assert client.job(job)["launches"] == 1
+
+
+def test_each_task_of_a_gang_and_each_instance_of_an_app_gets_them(client: Client, stack: Stack) -> None:
+    gang = submit(client, HOLD, secrets=BOTH, tasks=2)
+    app = {
+        "id": "/web", "cmd": 'sha256sum < "$SECRET_FILE_0"; exec sleep 600', "cpus": 0.1, "mem": 32, "instances": 2,
+        "env": {"HF_TOKEN": {"secret": "hf"}}, "secrets": {"hf": {"source": "/team/hf"}, "key": {"source": "team/key"}},
+        "container": {"type": "MESOS", "volumes": [{"containerPath": "keys/id", "secret": "key"}]},
+    }  # fmt: skip
+    assert requests.post(f"{stack.url}/v2/apps", json=app, timeout=30).status_code == 201
+    try:
+        state(client, gang, "running")
+        wait_until(
+            "all four have both",
+            lambda: len(mounts()) == 4 and len(processes_with(TOKEN)) >= 4,
+        )
+    finally:
+        requests.delete(f"{stack.url}/v2/apps//web", timeout=30)
+        wait_until("it is gone", lambda: not requests.get(f"{stack.url}/v2/deployments", timeout=30).json())

@@ -133,6 +133,29 @@ def test_each_launch_has_what_the_store_has_then(world: World) -> None:
     assert world.job().launches == 2
 
 
+def test_what_was_read_before_a_job_came_is_read_again_for_it(world: World) -> None:
+    node(world)
+    world.submit(secrets=SECRETS[:1])
+    read(world, "team/a")
+    world.offers(offer("next", "a1"))
+    world.now += 1
+    assert asked(world.feed(ev.JobSubmitted(JobId("j2"), spec(secrets=SECRETS[:1])))) == ["team/a"]
+    world.now += 1
+    assert asked(world.feed(ev.JobSubmitted(JobId("j3"), spec(secrets=SECRETS[:1])))) == [], "one at a time"
+    read(world, "team/a")
+    assert world.job("j2").state is JobState.STARTING
+    assert world.job("j3").state is JobState.PENDING
+
+
+def test_a_store_that_fails_is_not_asked_for_each_job_that_comes(world: World) -> None:
+    node(world)
+    world.submit(secrets=SECRETS[:1])
+    read(world, "team/a", why="Vault is sealed")
+    assert not any(
+        asked(world.feed(ev.JobSubmitted(JobId(f"more-{n}"), spec(secrets=SECRETS[:1])))) for n in range(20)
+    )
+
+
 def test_what_nobody_waits_for_is_forgotten(world: World) -> None:
     node(world)
     world.submit(secrets=SECRETS[:1])
