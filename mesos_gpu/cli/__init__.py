@@ -64,7 +64,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "down": ("mesos_gpu.cli.dev.up", "Stop what `mesos-gpu up` started, and remove its traces."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
-    "doctor": ("mesos_gpu.cli.host.doctor", "Check that this host is fit to run GPU tasks."),
+    "doctor": (
+        "mesos_gpu.cli.host.doctor",
+        "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
+    ),
     "demo": (
         "mesos_gpu.cli.dev.demo",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",

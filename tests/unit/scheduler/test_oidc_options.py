@@ -11,11 +11,17 @@ from click.testing import CliRunner, Result
 from mesos_gpu.access.claims import NameClaim, Rules
 from mesos_gpu.access.jws import ALGORITHMS
 from mesos_gpu.adapters.oidc.client import Client, Shows
+from mesos_gpu.adapters.oidc.tokens import OidcTokens
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.caller import Proof
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.options.authentication import AuthenticationOptions
 from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.section import with_options
+from mesos_gpu.scheduler.proofs.composed import who_asks
 from mesos_gpu.scheduler.proofs.kinds import kinds
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from tests.unit.scheduler.test_exposure import options
 
 ISSUER = "https://id.example.org/realms/x"
@@ -100,6 +106,21 @@ def test_a_secret_that_others_can_read_is_not_used(tmp_path: Path) -> None:
 def test_an_issuer_in_the_clear_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="could be read and changed"):
         OidcOptions("http://id.example.org").prover()
+
+
+def test_an_issuer_is_asked_beside_the_other_proofs() -> None:
+    who = who_asks(replace(options(), oidc=OidcOptions(ISSUER)), fake_scheduler())
+    assert who
+    assert list(who.provers) == [Proof.TOKEN, Proof.OIDC, Proof.SOCKET]
+    assert isinstance(who.provers[Proof.OIDC], OidcTokens)
+    alone = replace(options(), authentication=AuthenticationOptions(auth=(Proof.OIDC,)))
+    with pytest.raises(BadConfiguration, match="nothing without --oidc-issuer"):
+        kinds(alone)
+
+
+def fake_scheduler() -> Daemon:
+    """Asked for tokens only when a request comes."""
+    return Daemon(RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m"))
 
 
 def test_naming_an_issuer_asks_everybody_for_a_name() -> None:
