@@ -13,6 +13,7 @@ from mesos_gpu.access.proofs import may_be_name
 from mesos_gpu.adapters.proofs.peers import LocalPeer, local_peer_in
 from mesos_gpu.adapters.proofs.prover import Shown
 from mesos_gpu.adapters.proofs.proxies import Proxies
+from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.model.access.caller import Caller, Proof
 
 FRESH_S: Final = 30.0  # that an account is not looked up again
@@ -31,6 +32,7 @@ class LocalCallers:
     def __init__(self, proxies: Proxies | None = None, pool: Container[int] = ()) -> None:
         """`proxies`: who connects as one of these users speaks for others; `pool`: uids that only tasks have."""
         self._proxies, self._pool = proxies or Proxies(), pool
+        self._log = SparseLog(logger, "connections without a name")
         self._accounts: dict[int, tuple[float, _Account | None]] = {}
 
     async def identify(self, shown: Shown) -> Caller | None:
@@ -40,11 +42,11 @@ class LocalCallers:
             return None
         refused = peer.refused or ("its uid is one of those that tasks get" if peer.uid in self._pool else "")
         if refused:
-            logger.warning("process %d of uid %d has no name by the socket: %s", peer.pid, peer.uid, refused)
+            self._log.warn("process %d of uid %d has no name by the socket: %s", peer.pid, peer.uid, refused)
             return None
         account = await self._account_of(peer)
         if account is None or not may_be_name(account[0]):
-            logger.warning("uid %d has no name by the socket: there is no such account", peer.uid)
+            self._log.warn("uid %d has no name by the socket: there is no such account", peer.uid)
             return None
         return Caller(
             name=account[0],

@@ -4,7 +4,8 @@ Whoever can send from a trusted address is believed whatever name he says. An ad
 processes, tasks with them: a proxy on this host connects to the Unix socket better, as a user that is its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.access.proofs import Networks, WrongProof, is_listed, may_be_name
@@ -16,12 +17,17 @@ USER_HEADER: Final = "X-Forwarded-User"
 MOST_GROUPS: Final = 200
 
 
+@dataclass(frozen=True, slots=True)
 class Proxies:
-    """Which proxies are trusted."""
+    """Which proxies are trusted.
 
-    def __init__(self, networks: Networks = (), users: Sequence[int] = ()) -> None:
-        """`networks`: by address; `users`: uids that they run as, on this host, by the Unix socket."""
-        self.networks, self.users = tuple(networks), frozenset(users)
+    Attributes:
+        networks: By address.
+        users: Uids that they run as, on this host, by the Unix socket.
+    """
+
+    networks: Networks = ()
+    users: Collection[int] = ()
 
     def are_behind(self, peer_address: str, extensions: Mapping[str, object]) -> bool:
         """Whether a trusted proxy is at the other end of a connection."""

@@ -15,6 +15,7 @@ from mesos_gpu.access.guesses import Guesses
 from mesos_gpu.access.proofs import Authorization, WrongProof
 from mesos_gpu.adapters.proofs.prover import Prover, Shown
 from mesos_gpu.adapters.proofs.proxies import Proxies
+from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login import cookies
@@ -68,6 +69,7 @@ class Who:
         self.guesses = Guesses() if guesses is None else guesses
         self.sessions = Sessions(self._backs)
         self.wrong: Counter[str] = Counter()  # by kind
+        self._log = SparseLog(logger, "wrong proofs")
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self.proxies, self._now = proxies or Proxies(), now
 
@@ -218,7 +220,7 @@ class Who:
             retry_s = ceil(self.guesses.wait_s(address, wrong.claimed, self._now()))
             if not retry_s:
                 self.guesses.wrong(address, wrong.claimed, self._now())
-        logger.warning(
+        self._log.warn(
             "a wrong proof from %s (%s): %s%s",
             address or "the socket",
             kind,
@@ -233,6 +235,8 @@ class Who:
 
     def stands(self, caller: Caller) -> bool:
         """Whether what proved a name still does."""
+        if not caller.is_proved:
+            return True  # nobody can lose what he has not
         now = self._now()
         if caller.until is not None and now >= caller.until:
             return False

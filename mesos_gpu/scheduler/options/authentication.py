@@ -2,7 +2,7 @@
 
 import ipaddress
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ class AuthenticationOptions:
     htpasswd: Path | None = None
     cert_name: str = CertName.COMMON_NAME.value
     cert_maps: tuple[NameMap, ...] = ()
-    trusted_proxies: Proxies = Proxies()  # noqa: RUF009  # it does not change
+    trusted_proxies: Proxies = field(default_factory=Proxies)
     proxy_user_header: str = USER_HEADER
     proxy_groups_header: str | None = None
     socket: Path | None = None
@@ -67,7 +67,7 @@ def _proxies(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...
         except ValueError as error:
             form = "an address or a network, as 10.0.0.5 or 10.0.0.0/28, nor user:NAME"
             raise click.BadParameter(f"{text!r} is not {form}") from error
-    return Proxies(networks, users)
+    return Proxies(tuple(networks), tuple(users))
 
 
 def _header(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:

@@ -1,5 +1,6 @@
 """Tokens over a real server: which are taken, which are refused, and what is told of them."""
 
+import asyncio
 import logging
 import socket
 import threading
@@ -9,7 +10,9 @@ import pytest
 import requests
 
 from mesos_gpu.access.tokens import parts_of, text_of
+from mesos_gpu.adapters.proofs.sparse import MOST
 from mesos_gpu.api.http import standing
+from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.model.access.caller import Narrowing
 from tests.conftest import wait_until
@@ -108,6 +111,42 @@ def test_its_use_is_noted(rig: LoginRig, store: TokenStore) -> None:
     token = store.make("ann")
     assert rig.call("GET", "/v1/jobs", token).status_code == 200
     assert store.used == [(id_of(token), "127.0.0.1")]
+
+
+def test_a_stream_ends_when_the_token_does(
+    rig: LoginRig, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 0.1)
+    token = store.make("root")
+    with requests.Session() as session:
+        session.trust_env = False
+        headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+        events = session.get(f"{rig.url}/v2/events", headers=headers, stream=True, timeout=60)
+        assert events.status_code == 200
+        store.revoke(token)
+        assert b"event: event_stream_attached" in b"".join(events.iter_content(1))
+        assert session.get(f"{rig.url}/v2/events", headers=headers, timeout=60).status_code == 401
+
+
+def test_who_is_nobody_and_waits_is_not_cut_off(rig: LoginRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To log in may take longer than the time between two looks."""
+    monkeypatch.setattr(standing, "LOOK_S", 0.05)
+    monkeypatch.setattr(rig.who, "log_in", slow_login)
+    answer = rig.call("POST", "/v1/session", json={"token": "mgpu_x"})
+    assert said(answer) == (401, "slowly")
+
+
+async def slow_login(_scope: object, _shown: object) -> None:
+    await asyncio.sleep(0.5)
+    raise Refusal(401, "unauthenticated", "slowly", remedy="")
+
+
+def test_a_flood_of_wrong_proofs_does_not_fill_the_log(
+    rig: LoginRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(MOST + 10):
+        assert rig.call("GET", "/v1/jobs", "mgpu_x").status_code in (401, 429)
+    assert caplog.text.count("a wrong proof from 127.0.0.1") == MOST
 
 
 def test_guesses_have_to_wait_and_right_tokens_do_not(rig: LoginRig, store: TokenStore) -> None:

@@ -1,0 +1,18 @@
+"""Lines of the log that others cause: the first few, and how many more there were."""
+
+import logging
+
+import pytest
+
+from mesos_gpu.adapters.proofs.sparse import MOST, WITHIN_S, SparseLog
+
+
+def test_what_is_held_back_is_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    log = SparseLog(logging.getLogger("mesos_gpu.test"), "things", lambda: now)
+    for i in range(MOST + 7):
+        log.warn("thing %d", i)
+    assert caplog.messages == [f"thing {i}" for i in range(MOST)]
+    now = WITHIN_S
+    log.warn("late")
+    assert caplog.messages[MOST:] == ["7 more things were not written", "late"]
