@@ -124,7 +124,7 @@ def test_the_command_line_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--auth", "token,pasword"], "'pasword' is none of token"),
+        (["--auth", "token,passphrase"], "'passphrase' is none of token"),
         (["--trusted-proxy", "10.0.0.1/8"], "is not an address or a network"),
         (["--trusted-proxy", "user:no-such-user"], "there is no such user"),
         (["--cert-map", "x"], "is not PATTERN=NAME"),
