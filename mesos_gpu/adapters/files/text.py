@@ -6,6 +6,7 @@ from typing import Any, Final
 from mesos_gpu.errors import MesosGpuError
 
 MOST_VALUES: Final = 100_000  # that a file may stand for
+MOST_DIGITS: Final = 1000  # of a number: to read a long one takes the square of its length
 
 
 class BadFile(MesosGpuError):
@@ -40,9 +41,13 @@ def _bounded(value: Any, name: str) -> Any:
         return sizes[id(each)]
 
     if size(value) > MOST_VALUES:
-        what = f"{name} stands for more than {MOST_VALUES} values"
-        raise BadFile(what, remedy="use fewer aliases (*name), or several files")
+        raise _too_many(name)
     return value
+
+
+def _too_many(name: str) -> BadFile:
+    what = f"{name} stands for more than {MOST_VALUES} values"
+    return BadFile(what, remedy="use fewer aliases (*name), or several files")
 
 
 def _parsed(text: str, name: str) -> Any:
@@ -66,12 +71,26 @@ def _twice(name: str, key: str, place: str = "") -> BadFile:
     return BadFile(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
 
 
-def _yaml(text: str, name: str) -> Any:
+def _loader(name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
         """A reader that refuses a key that stands twice in a mapping, as YAML does. What `<<` merges may be
         overridden."""
+
+        _merged = 0
+
+        def flatten_mapping(self, node: yaml.MappingNode) -> None:
+            """Merge, as long as all that is merged stays within bounds: what merges what merges grows by powers."""
+            for key, value in node.value:
+                if key.tag == "tag:yaml.org,2002:merge":
+                    for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                        if isinstance(each, yaml.MappingNode):
+                            self.flatten_mapping(each)
+                            self._merged += len(each.value)
+                            if self._merged > MOST_VALUES:
+                                raise _too_many(name)
+            super().flatten_mapping(node)
 
         def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
             node = super().compose_mapping_node(anchor)
@@ -82,12 +101,27 @@ def _yaml(text: str, name: str) -> Any:
                 seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
             return node
 
+        def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+            """The text of a value, if it is no number that takes for ever to read."""
+            if node.tag.endswith((":int", ":float")) and len(node.value) > MOST_DIGITS:
+                what = f"a number has more than {MOST_DIGITS} digits"
+                raise yaml.constructor.ConstructorError(None, None, what, node.start_mark)
+            return super().construct_scalar(node)
+
+    return Loader
+
+
+def _yaml(text: str, name: str) -> Any:
+    import yaml
+
     try:
-        return yaml.load(text, Loader)  # nosec B506 # Loader is a SafeLoader
+        return yaml.load(text, _loader(name))  # nosec B506 # it is a SafeLoader
     except yaml.YAMLError as err:
         place = _place(getattr(err, "problem_mark", None))
         what = f"{name} is neither JSON nor YAML{place}: {getattr(err, 'problem', None) or err}"
         raise BadFile(what, remedy="correct the file") from err
+    except ValueError as err:  # of a moment that no calendar has
+        raise BadFile(f"{name} has a value that is none: {err}", remedy="correct the file") from err
 
 
 def _place(mark: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 _TERM: Final = r"(?:\\.|[-A-Za-z0-9_.])+"
 _SELECTOR: Final = re.compile(
-    rf"\s*(?P<label>{_TERM})\s*"
+    rf"\s*+(?P<label>{_TERM})\s*+"
     rf"(?:(?P<set>in|notin)\s*\(\s*(?P<values>(?:{_TERM}\s*(?:,\s*{_TERM}\s*)*)?)\)"
     rf"|(?P<equal>==|!=)\s*(?P<value>{_TERM}))?\s*(?:,(?=\s*\S)|$)",
     re.DOTALL,
