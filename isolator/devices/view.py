@@ -152,14 +152,14 @@ def hide(places: Iterable[str], sandbox: str) -> None:
     below one of them is seen there still.
 
     Args:
-        places: Directories, without symbolic links.
+        places: Directories, without symbolic links; those that are not there (any more) have nothing to see.
         sandbox: The task's directory.
 
     Raises:
         OSError: The kernel refuses.
     """
     real, flags = os.path.realpath(sandbox), MS_NOSUID | MS_NODEV | MS_NOEXEC
-    for place in places:
+    for place in filter(os.path.lexists, places):
         own = os.open(real, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
         _mount("tmpfs", place, "tmpfs", flags, "mode=755,size=64k")
         if real.startswith(f"{place}/"):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -68,6 +69,23 @@ def test_up_use_down(home: Path) -> None:
     assert gone.returncode == 69
     assert "mesos-gpu up" in gone.stderr
     assert "Traceback" not in gone.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no jobs of other users")
+def test_a_cluster_below_tmp_which_each_task_has_for_itself() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="mesos-gpu-up-") as directory:
+        home = Path(directory)
+        home.chmod(0o755)
+        try:
+            up(home)
+            job = mesos_gpu(
+                home, "run", "--gpus", "1", "--", "sh", "-c", f"ls {home}/up/mesos/agent-1/work; ls /tmp"
+            )
+            assert (job.returncode, job.stderr) == (0, "")
+            assert job.stdout.split() == ["slaves", home.name]
+        finally:
+            assert mesos_gpu(home, "down").stdout == "down\n"
+        assert left_of(home) == []
 
 
 def test_a_secure_one_asks_who_they_are_and_serves_who_started_it(home: Path) -> None:
