@@ -93,7 +93,7 @@ def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
 
 def write_inventory(directory: Path, inventory: Inventory) -> None:
     """Note for this host's executors which GPUs there are, in one step."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     body = {"boot_id": boot_id(), "report": json.loads(report.encode(inventory))}
     part = directory / f".inventory.{os.getpid()}"
     part.write_text(json.dumps(body))

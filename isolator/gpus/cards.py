@@ -118,7 +118,7 @@ class Cards:
             return
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(part, "w") as file:
                 file.write(text)
                 file.flush()

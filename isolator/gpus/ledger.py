@@ -345,7 +345,8 @@ class Ledger:
             OSError: It cannot be had.
         """
         path = self._lock(container)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
@@ -443,7 +444,7 @@ class Ledger:
 
     def _create(self) -> None:
         """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
             with contextlib.closing(_connect(f"{part.absolute().as_uri()}?mode=rwc")) as db:

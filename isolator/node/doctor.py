@@ -30,6 +30,7 @@ from isolator.node import believed, reaper
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.private_files import CHECK, private_files
 from isolator.runs.images import flags_of
+from isolator.secrets import exposure
 from isolator.shares.abilities import CAN, Abilities, words_of
 from isolator.shares.shim.region import regions
 from mesos_gpu.adapters.credentials import VARIABLE, read
@@ -570,6 +571,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),
     "links": lambda host: _answered("links", hardening.links(host.text)),
+    "secrets": lambda host: _answered("secrets", [exposure.answer(host.env)]),
     "userns": lambda host: _answered("userns", hardening.user_namespaces(host.text)),
     "user pool": lambda host: _answered("user pool", [user_pool.look(host.env)]),
     "users": users,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.node.findings import Finding, Host, Level
+from isolator.secrets import keys
 
 CHECK: Final = "files"
 MOST_FILES: Final = 10_000  # of a directory that are looked at
@@ -37,18 +38,22 @@ KEPT: Final = (
     Kept("the journal", "MESOS_GPU_JOURNAL"),
     Kept("the audit log", "MESOS_GPU_AUDIT"),
     Kept("users' secrets", "MESOS_GPU_SECRETS_DIR"),
+    Kept("Vault's token", "MESOS_GPU_VAULT_TOKEN_FILE", alone=False),
     Kept("credentials for the agent", "MESOS_GPU_AGENT_CREDENTIALS", alone=False),
 )
 
 
 def private_files(host: Host) -> Iterator[Finding]:
-    """Look at what the environment names, and at this node's ledger."""
+    """Look at what the environment names, and at this node's ledger and keys."""
     looked = 0
-    ledger = (host.directory / "ledger.sqlite", "the ledger", False)
+    own = (
+        (host.directory / "ledger.sqlite", "the ledger", True),
+        (host.directory / keys.NAME, "the keys that secrets are sealed to", True),
+    )
     paths = [
         (host.below(Path(host.env[k.variable])), k.what, k.alone) for k in KEPT if host.env.get(k.variable)
     ]
-    for path, what, alone in (*paths, ledger):
+    for path, what, alone in (*paths, *own):
         if path.exists():
             looked += 1
             yield from seen_by_others(path, what, alone=alone)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isolator.confinement.apart import FILTER, has_landlock
+from isolator.host.hardening import Answer
 from isolator.host.user_pool import UID, pool_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -49,7 +50,7 @@ def exposed_to_user(own: Mapping[str, str]) -> str:
     Args:
         own: Its executor's environment, which names the task's uid if that is of the pool.
     """
-    if os.geteuid() != 0 or UID in own:
+    if not is_root() or UID in own:
         return ""
     if own.get(FILTER) == "off":
         return f"{FILTER} is off on its agent, so tasks of one user could read each other's secrets"
@@ -59,3 +60,15 @@ def exposed_to_user(own: Mapping[str, str]) -> str:
             "MESOS_GPU_USER_POOL on its agent gives each a user of its own"
         )
     return ""
+
+
+def is_root() -> bool:
+    """Whether executors may become other users."""
+    return os.geteuid() == 0
+
+
+def answer(env: Mapping[str, str]) -> Answer:
+    """What the doctor says of secrets on this host. `env`: of its agent."""
+    if why := exposed(env):
+        return Answer(f"jobs with secrets do not come here: {why}", "see docs/secrets.md")
+    return Answer("tasks are kept from each other's secrets")

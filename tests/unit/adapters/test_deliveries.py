@@ -1,0 +1,147 @@
+"""Values on their way: read on threads, kept in memory, sealed for one launch."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from mesos_gpu.adapters.secrets import envelope
+from mesos_gpu.adapters.secrets.deliveries import Deliveries, Sealed
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.events import SecretsRead
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.secret import LARGEST_SECRET, Secret
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.testing.builders import spec
+from tests.conftest import wait_until
+
+KEY = envelope.new_key()
+NODE = Node(AgentId("S0"), "a1", inventory=Inventory(secrets_key=envelope.public_of(KEY)))
+
+
+@dataclass
+class Kept:
+    """A store of what a test says."""
+
+    values: dict[str, bytes] = field(default_factory=dict)
+    hook: Callable[[str], None] = lambda _: None
+
+    def see(self) -> None:
+        """Find nothing wrong."""
+
+    def read(self, source: str) -> bytes:
+        self.hook(source)
+        if source not in self.values:
+            raise NotFound(f"there is no secret {source}", remedy="write it")
+        return self.values[source]
+
+    def close(self) -> None:
+        """Keep what it has: a test looks."""
+
+
+@dataclass
+class World:
+    store: Kept
+    said: dict[str, str]
+    deliveries: Deliveries
+
+    def read(self, *sources: str) -> dict[str, str]:
+        """Why each could not be read."""
+        self.said.clear()
+        self.deliveries.read(sources)
+        wait_until("all are answered", lambda: set(self.said) == set(sources))
+        return dict(self.said)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    said: dict[str, str] = {}
+
+    def say(event: SecretsRead) -> None:
+        said.update(event.problems)
+
+    store = Kept({"team/hf": b"hunter2"})
+    deliveries = Deliveries(store, say)
+    yield World(store, said, deliveries)
+    deliveries.close()
+
+
+def launch(*secrets: Secret) -> LaunchTask:
+    task = Task(TaskId("job-1.1"), AgentId("S0"), "job-1.1", JobId("job-1"), TaskState.LAUNCHED, 0.0)
+    return LaunchTask(task, spec(secrets=secrets), (), ())
+
+
+def unsealed(sealed: Sealed) -> dict[str, bytes]:
+    assert sealed.problem == ""
+    return envelope.unseal(sealed.message, [KEY], envelope.purpose("job-1.1", "S0"))
+
+
+def test_what_was_read_is_sealed_for_a_launch(world: World) -> None:
+    assert world.read("team/hf", "team/none") == {"team/hf": "", "team/none": "there is no secret team/none"}
+    sealed = world.deliveries.sealed(launch(Secret("A", "team/hf"), Secret("B", "team/hf", "b")), NODE)
+    assert unsealed(sealed) == {"A": b"hunter2", "B": b"hunter2"}
+    assert "hunter2" not in sealed.message
+
+
+def test_what_is_not_at_hand_is_said(world: World) -> None:
+    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+    world.read("team/hf")
+    world.deliveries.forget(["team/hf", "team/none"])
+    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+
+
+def test_a_secret_that_is_gone_is_not_kept(world: World) -> None:
+    world.read("team/hf")
+    del world.store.values["team/hf"]
+    assert world.read("team/hf")["team/hf"]
+    assert "not at hand" in world.deliveries.sealed(launch(Secret("A", "team/hf")), NODE).problem
+
+
+@pytest.mark.parametrize(
+    "node", [None, Node(AgentId("S0"), "a1"), Node(AgentId("S0"), "a1", inventory=Inventory())]
+)
+def test_a_node_without_a_key(world: World, node: Node | None) -> None:
+    world.read("team/hf")
+    assert "no key" in world.deliveries.sealed(launch(Secret("A", "team/hf")), node).problem
+
+
+def test_all_of_them_may_be_too_large(world: World) -> None:
+    world.store.values["large"] = b"x" * LARGEST_SECRET
+    world.read("large")
+    many = launch(*(Secret(f"S{n}", "large") for n in range(5)))
+    assert "more than" in world.deliveries.sealed(many, NODE).problem
+
+
+def test_a_store_that_breaks_says_no_value_and_serves_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(source: str) -> None:
+        if source == "team/broken":
+            raise RuntimeError("while reading hunter2")
+
+    world.store.hook = breaks
+    with caplog.at_level(logging.DEBUG):
+        assert world.read("team/broken") == {
+            "team/broken": "secret team/broken could not be read: RuntimeError"
+        }
+    assert "hunter2" not in caplog.text
+    assert world.read("team/hf") == {"team/hf": ""}
+
+
+def test_one_that_hangs_keeps_no_other_waiting(world: World) -> None:
+    released = threading.Event()
+    world.store.hook = lambda source: None if source == "team/hf" else assert_released(released)
+    world.deliveries.read(["slow"])
+    try:
+        assert world.read("team/hf") == {"team/hf": ""}
+    finally:
+        released.set()
+
+
+def assert_released(released: threading.Event) -> None:
+    assert released.wait(60)

@@ -1,0 +1,114 @@
+"""What an executor makes of the secrets that a launch brought, and all for which it starts nothing."""
+
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.host.not_started import NotStarted
+from isolator.secrets import delivery, keys, mount
+from mesos_gpu.adapters.secrets import envelope
+from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.wire.mesos import assignment as wire
+
+OWN = {"MESOS_SLAVE_ID": "S0", "MESOS_GPU_POOL_UID": "900000"}
+VALUES = {"TOKEN": b"hunter2", "KEY": b"\0\xff"}
+PLAN = Assignment("job-1", 1, command="true", secrets=(("TOKEN", ""), ("KEY", "keys/id")))
+
+
+@pytest.fixture(autouse=True)
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process goes on to be that of other tests."""
+    monkeypatch.setattr(delivery, "guard", lambda: None)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    keys.current(tmp_path, time.time())
+    return tmp_path
+
+
+def sealed(node: Path, *, task: str = "job-1.1", agent: str = "S0", **values: bytes) -> Assignment:
+    key = keys.current(node, time.time())
+    message = envelope.seal(values or VALUES, key, envelope.purpose(task, agent))
+    return wire.decode_assignment(wire.encode(replace(PLAN, sealed_secrets=message)))
+
+
+def refused(plan: Assignment, node: Path, task: str = "job-1.1") -> NotStarted:
+    def start() -> None:
+        delivery.see_sealed(plan)
+        delivery.opened(plan, task, OWN, node)
+
+    with pytest.raises(NotStarted) as error:
+        start()
+    assert "hunter2" not in str(error.value)
+    return error.value
+
+
+def test_variables_and_files(node: Path) -> None:
+    given = delivery.opened(sealed(node), "job-1.1", OWN, node)
+    assert given.env == {"TOKEN": "hunter2", "KEY": f"{mount.PLACE}/keys/id"}
+    assert given.files == {"keys/id": b"\0\xff"}
+    assert "hunter2" not in repr(given)
+    assert delivery.opened(replace(PLAN, secrets=()), "job-1.1", OWN, node) is delivery.NONE
+
+
+def test_what_was_sealed_for_another_task_or_host_is_not_opened(node: Path) -> None:
+    for plan in (sealed(node, task="job-1.2"), sealed(node, agent="S1")):
+        error = refused(plan, node)
+        assert "cannot be opened" in str(error)
+        assert error.outcome.infrastructure, "it is launched anew"
+    refused(sealed(node), node, task="job-2.1")
+
+
+def test_a_host_without_keys_opens_nothing(node: Path, tmp_path: Path) -> None:
+    plan = sealed(node)
+    (node / keys.NAME).unlink()
+    assert "has made no key" in str(refused(plan, node))
+
+
+def test_a_launch_without_its_secrets_starts_nothing(node: Path) -> None:
+    error = refused(replace(PLAN, secrets_problem="the value of secret team/hf was not at hand"), node)
+    assert "not at hand" in str(error)
+    assert error.outcome.infrastructure
+    assert refused(PLAN, node).outcome.infrastructure
+    assert "no secret KEY" in str(refused(sealed(node, TOKEN=b"a"), node))
+
+
+def test_a_variable_has_no_nul(node: Path) -> None:
+    error = refused(sealed(node, TOKEN=b"a\0b", KEY=b""), node)
+    assert "has a NUL" in str(error)
+    assert not error.outcome.infrastructure, "it would be the same elsewhere"
+
+
+def test_a_task_that_others_of_its_user_could_look_into_gets_none(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "exposed_to_user", lambda _: "they could read it")
+    assert str(refused(sealed(node), node)) == "it gets no secrets: they could read it"
+
+
+def test_nothing_of_an_executor_is_dumped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    code = (
+        "import resource; from isolator.secrets.delivery import guard; guard(); "
+        "print(resource.getrlimit(resource.RLIMIT_CORE), open('/proc/self/status').read().count('CoreDumping')); "
+        "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0].startswith("(1, 1)")
+    assert done.stdout.split("\n")[1] == "0", "PR_GET_DUMPABLE"
+    assert resource.getrlimit(resource.RLIMIT_CORE) != (1, 1)
+
+
+def test_a_file_system_has_room_for_its_files_and_nothing_else() -> None:
+    asked = mount.options({"a": b"x", "keys/id": b"y" * 5000, "keys/more/c": b""}, 7, 8)
+    page = resource.getpagesize()
+    assert asked == {
+        "mode": "500", "uid": "7", "gid": "8",
+        "size": str((1 + -(-5000 // page) + 2 + 1) * page), "nr_inodes": "7",
+    }  # fmt: skip
