@@ -19,6 +19,7 @@ from typing import Final
 from isolator.agent.agent_api import Settings
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
+from isolator.host.fetch_bounds import FetchLimits, Watched
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
@@ -60,7 +61,7 @@ class Fetch:
         made.
 
         Raises:
-            NotStarted: It cannot be, and why.
+            NotStarted: It cannot be, and why; also where it is more than a host takes.
             MesosGpuError: It cannot be kept to where the task will be, or the agent does not say where its programs
                 are.
             OSError: The sandbox is full.
@@ -93,7 +94,8 @@ class Fetch:
         if self._aborted:
             raise NotStarted("killed before it was started")
         try:
-            helped = self._launcher.help(order)
+            with Watched(directory, FetchLimits.on(directory, self._own), self._launcher.abort):
+                helped = self._launcher.help(order)
         except LaunchFailed as error:
             raise _explained(error, order) from error
         if helped.code:
