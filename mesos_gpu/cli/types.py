@@ -172,17 +172,17 @@ class ConstraintText(click.ParamType[list[str]]):
         return constraint.as_list()
 
 
-class SecretText(click.ParamType[tuple[str, dict[str, str]]]):
+class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
     """NAME=PATH[:FILE], checked as the scheduler will."""
 
     name = "name=path[:file]"
 
     def convert(
         self,
-        value: str | tuple[str, dict[str, str]],
+        value: str | tuple[str, dict[str, str | None]],
         param: click.Parameter | None,
         ctx: click.Context | None,
-    ) -> tuple[str, dict[str, str]]:
+    ) -> tuple[str, dict[str, str | None]]:
         """Split it; what was typed is not repeated where it is wrong, as it may be the secret itself."""
         from mesos_gpu.wire.secrets import secret_of
 

@@ -62,10 +62,10 @@ def secrets_to_json(secrets: Sequence[Secret]) -> dict[str, dict[str, Any]]:
     return {each.name: {"source": each.source, "file": each.file or None} for each in secrets}
 
 
-def secret_of(text: str) -> tuple[str, dict[str, str]] | str:
+def secret_of(text: str) -> tuple[str, dict[str, str | None]] | str:
     """Read NAME=PATH[:FILE] as an entry of a request; a string says what is wrong."""
     name, equals, path = text.partition("=")
     source, colon, file = path.partition(":")
-    use = {"source": source, **({"file": file} if colon else {})}
+    use = {"source": source, "file": file if colon else None}
     secret = _secret(name, use) if equals else f"must be {FORM}"
     return secret if isinstance(secret, str) else (name, use)

@@ -18,6 +18,23 @@ def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:
     assert "volumes       /data:/data:ro /scratch:out\n" in call("show", "app").stdout
 
 
+def test_run_sends_where_secrets_are_and_show_shows_that(rest: FakeRest) -> None:
+    got = call(
+        "run", "-d", "--secret", "HF_TOKEN=team/hf", "--secret", "KEY=team/ssh#key:keys/id", "--", "true"
+    )
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]["secrets"]
+    assert asked == {
+        "HF_TOKEN": {"source": "team/hf", "file": None},
+        "KEY": {"source": "team/ssh#key", "file": "keys/id"},
+    }
+    rest.add("hugs", secrets=asked)
+    assert "secrets       HF_TOKEN=team/hf 'KEY=team/ssh#key:keys/id'\n" in call("show", "hugs").stdout
+    refused = call("run", "-d", "--secret", "HF_TOKEN=hf_aValue!", "--", "true")
+    assert refused.exit_code == 2
+    assert "hf_aValue" not in refused.stderr, "it may be the secret itself"
+
+
 def test_run_sends_what_the_sandbox_shall_have(rest: FakeRest) -> None:
     uris = ("http://host/a.tgz", "/b")
     got = call("run", "-d", "--disk", "2GiB", "--fetch", uris[0], "--fetch", uris[1], "--", "true")

@@ -88,7 +88,7 @@ def test_without_a_store_the_request_is_refused_and_says_how_to_get_one() -> Non
 
 
 def test_the_form_of_the_command_line() -> None:
-    assert secret_of("HF_TOKEN=team/hf") == ("HF_TOKEN", {"source": "team/hf"})
+    assert secret_of("HF_TOKEN=team/hf") == ("HF_TOKEN", {"source": "team/hf", "file": None})
     assert secret_of("KEY=team/ssh#key:keys/id") == ("KEY", {"source": "team/ssh#key", "file": "keys/id"})
     for wrong in ("HF_TOKEN", "=a", "A=", "A=b:", "A=b:/c", "A=hf_secret!"):
         said = secret_of(wrong)
