@@ -10,6 +10,7 @@ import mesos_gpu
 from mesos_gpu.cli.app import EXIT_CODES, App, context_options, home_option, tls_options, url_option
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.wire.plain import clean_lines
 
 # Name of a command, the module that has a function of that name, and its one line in --help.
 # The line stands here so that --help imports no command; a test holds it equal to the docstring's.
@@ -95,7 +96,7 @@ class Group(Table):
         try:
             return super().invoke(ctx)
         except MesosGpuError as err:
-            click.echo(f"Error: {err}", err=True)
+            click.echo(f"Error: {clean_lines(str(err))}", err=True)
             ctx.exit(err.exit_code)
         except KeyboardInterrupt:
             click.echo(err=True)  # the shell's prompt should not follow ^C
@@ -105,7 +106,7 @@ class Group(Table):
             ctx.exit(141)
         except OSError as err:  # a full disk under stdout, an unreadable file
             _drop_output()
-            click.echo(f"Error: {err}", err=True)
+            click.echo(f"Error: {clean_lines(str(err))}", err=True)
             ctx.exit(74)
 
 

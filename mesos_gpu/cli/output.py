@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from mesos_gpu.wire.plain import clean as clean  # the one place that escapes what others wrote
-from mesos_gpu.wire.plain import clean_json
+from mesos_gpu.wire.plain import clean_json, clean_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +62,12 @@ def note(text: str) -> None:
     """Print a line on stderr, marked as ours: it stands between a job's own lines."""
     status_line.clear()
     click.echo(f"mesos-gpu: {clean(text)}", err=True)
+
+
+def error(failure: Exception) -> None:
+    """Print on stderr what went wrong, which may have words of others."""
+    status_line.clear()
+    click.echo(f"Error: {clean_lines(str(failure))}", err=True)
 
 
 def raw(data: bytes, *, to_stderr: bool) -> None:

@@ -39,6 +39,7 @@ from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, 
 from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
+from mesos_gpu.wire.plain import clean_lines
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # nosec B104 # in words about it; options say what is bound
@@ -237,7 +238,7 @@ def main() -> None:
     try:
         scheduler()
     except MesosGpuError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {clean_lines(str(error))}", err=True)
         raise SystemExit(error.exit_code) from None
 
 

@@ -13,6 +13,11 @@ def clean(text: str) -> str:
     return _DOUBTFUL.sub(_escape, text)
 
 
+def clean_lines(text: str) -> str:
+    """Lines of text, each of them as `clean` has it: what went wrong and how to mend it."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
 def clean_json(text: str) -> str:
     """A JSON document, in which it is escaped as JSON does it; line breaks between values stay."""
     return _DOUBTFUL.sub(_json_escape, text)

@@ -117,7 +117,7 @@ def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
     try:
         wanted, latest = encode(read_document(file).document), _documents(app).latest()
     except MesosGpuError as err:
-        click.echo(f"Error: {err}", err=True)
+        output.error(err)
         ctx.exit(_TROUBLE)
     lines = list(difference(latest, wanted))
     output.document({"version": latest["version"], "diff": lines}) if as_json else _print(lines)

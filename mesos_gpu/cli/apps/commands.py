@@ -308,6 +308,6 @@ def _each(marathon: "Marathon", manner: Manner, ids: tuple[str, ...], change: An
         except MesosGpuError as err:
             failures.append(err)
     for failure in failures[:-1]:
-        click.echo(f"Error: {failure}", err=True)
+        output.error(failure)
     if failures:
         raise failures[-1]

@@ -40,7 +40,7 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
         flags = {"partialUpdate": False} if replace and wanted.group is None else {}
         preview = app.marathon().preview("PUT", path, body, **flags)
     except MesosGpuError as err:
-        click.echo(f"Error: {err}", err=True)
+        output.error(err)
         ctx.exit(_TROUBLE)
     output.document(preview) if as_json else _show(preview)
     ctx.exit(_DIFFERENT if preview["changes"] else 0)

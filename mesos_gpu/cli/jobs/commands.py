@@ -230,7 +230,7 @@ def kill(app: App, job_ids: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         output.document(jobs)
     for failure in failures[:-1]:
-        click.echo(f"Error: {failure}", err=True)
+        output.error(failure)
     if failures:
         raise failures[-1]
 
