@@ -28,7 +28,10 @@ def encode(value: Assignment | Outcome) -> bytes:
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise ValueError(f"an {kind} that is nested too deeply") from error
     if not isinstance(value, dict) or (value.pop("version", 0), value.pop("kind", "")) != (VERSION, kind):
         raise ValueError(f"not a version {VERSION} {kind}: {data[:80]!r}")
     return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}

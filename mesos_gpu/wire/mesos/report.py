@@ -146,7 +146,10 @@ def decode(data: bytes) -> Inventory:
     Raises:
         ValueError: Not a report of this version.
     """
-    return inventory_from_json(json.loads(data))
+    try:
+        return inventory_from_json(json.loads(data))
+    except RecursionError as error:
+        raise ValueError("a report that is nested too deeply") from error
 
 
 def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:

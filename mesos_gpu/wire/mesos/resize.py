@@ -56,7 +56,7 @@ def decode_answer(data: bytes) -> Resized | None:
 def _object(data: bytes) -> Mapping[str, Any] | None:
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
