@@ -55,7 +55,7 @@ class Directory:
         Raises:
             Conflict: Another process is.
         """
-        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._fd)
+        lock = self._private("lock", os.O_RDWR)
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -86,8 +86,12 @@ class Directory:
 
     def open_to_append(self, kind: str, number: int) -> int:
         """A descriptor of a file, which may be new, that only its owner can read."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(name_of(kind, number), flags, 0o600, dir_fd=self._fd)
+        return self._private(name_of(kind, number), os.O_RDWR | os.O_APPEND)
+
+    def _private(self, name: str, flags: int) -> int:
+        """A descriptor of a file, which may be new, that only its owner can read from now on."""
+        flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name, flags, 0o600, dir_fd=self._fd)
         os.fchmod(fd, 0o600)
         return fd
 
@@ -114,8 +118,7 @@ class Directory:
 
     def open_mark(self, kind: str) -> int:
         """A descriptor for `set_mark`."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(f"{kind}.mark", flags, 0o600, dir_fd=self._fd)
+        return self._private(f"{kind}.mark", os.O_RDWR)
 
     def close(self) -> None:
         """Let go of it."""

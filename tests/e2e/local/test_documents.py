@@ -22,6 +22,8 @@ NOT_HERE = {
     "make ": "sets the machine up, or runs these tests",
     ". .venv/bin/activate": "the test's PATH has it",
     "mesos-gpu run --gpus 1 --image": "no registry of images is reachable",
+    "mesos-gpu context add lab --url https://gpu.example.org": "that host stands for a real one",
+    "mesos-gpu login": "somebody has to open a page",
     "mesos-gpu scheduler --master HOST": "HOST stands for a real cluster",
 }
 # Exit codes besides 0, and why.
