@@ -60,6 +60,7 @@ bench: setup ## Measure, on the embedded cluster
 docs: setup ## Write what is drawn from code: references of the command line and of /v1, life cycles
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
+	@$(BIN)/python -m tests.contract.access.table > docs/reference/rights.md
 	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
 
 wheel: setup ## Build a release into dist/: a wheel with the libraries for shares, x86-64 and arm64; fetches a compiler

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import requests
+from starlette.applications import Starlette
 from starlette.types import Scope
 
 from mesos_gpu.api.app import create_app
@@ -45,14 +46,23 @@ class AccessRig:
     def __init__(self, **settings: Any) -> None:
         """Nobody may anything yet. `settings`: of the interface."""
         self.store = RecordingStore()
-        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
-        api = ApiSettings("http://w", "1", **{"identify": by_header, "permits": Permits(), **settings})
-        self.app = create_app(self.daemon, api)
-        self.server = serve(self.app, "127.0.0.1", 0)
+        self.clock = FakeClock()
+        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), self.clock, Settings("e", "m"))
+        api = ApiSettings("http://w", "1", **{"identify": self.identify, "permits": Permits(), **settings})
+        self.api = create_app(self.daemon, api)
+        self.prepare(self.api)
+        self.server = serve(self.api, "127.0.0.1", 0)
         self.session = requests.Session()
         self.session.trust_env = False
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
+
+    async def identify(self, scope: Scope) -> Caller:
+        """Take the header's word."""
+        return await by_header(scope)
+
+    def prepare(self, app: Starlette) -> None:
+        """Put something around the application before it is served."""
 
     def call(
         self, who: str | Mapping[str, Any] | None, verb: str, path: str, **more: Any

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from click.testing import Result
 from rich.cells import cell_len
+from starlette.types import Scope
 
 from mesos_gpu.access.tokens import parts_of
 from mesos_gpu.cli import output
@@ -33,9 +34,9 @@ class CliRig(AccessRig):
 
     def __init__(self) -> None:
         self.caller = ANYBODY
-        super().__init__(identify=self.identify)
+        super().__init__()
 
-    async def identify(self, _scope: object) -> Caller:
+    async def identify(self, scope: Scope) -> Caller:
         return self.caller
 
 

@@ -82,12 +82,13 @@ class Consent:
     def _require_groups(self, seen: Group, wanted: Group) -> None:
         """A group without apps is changed by who may write apps in it; so are dependencies of groups."""
         before, after = _plain_groups(seen), _plain_groups(wanted)
+        bare = _bare_groups(seen) - after.keys() | _bare_groups(wanted) - before.keys()
         for id in sorted(before.keys() | after.keys()):
             said = (
                 before.get(id, ()),
                 after.get(id, ()),
             )  # groups that say nothing come and go with their apps
-            if said[0] != said[1] and not self._sight.may_write_below(id):
+            if (said[0] != said[1] or id in bare) and not self._sight.may_write_below(id):
                 raise _of_group(self._rights, id)
 
     @property
@@ -161,6 +162,13 @@ def _plain_groups(group: Group) -> dict[str, tuple[object, ...]]:
             yield from walk(each)
 
     return dict(walk(group))
+
+
+def _bare_groups(group: Group) -> frozenset[str]:
+    """Groups in which there is nothing: they stand for no app that one could have a right to."""
+    if not group.apps and not group.groups:
+        return frozenset({group.id})
+    return frozenset(id for each in group.groups for id in _bare_groups(each))
 
 
 def _of_group(rights: Rights, id: str) -> Refused:

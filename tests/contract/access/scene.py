@@ -1,0 +1,223 @@
+"""What the table of rights is tried on: a scheduler with a node, and things of one owner, made anew for each try."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import requests
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.wire.mesos import report
+from tests.conftest import wait_until
+from tests.contract.access.rig import AccessRig
+
+#: Who the table is about, by what they are called in it; None: nobody.
+CALLERS: Final[Mapping[str, str | None]] = {
+    "nobody": None,
+    "viewer": "vera",
+    "user of another queue": "carl",
+    "owner": "ann",
+    "operator": "otto",
+    "admin": "boss",
+}
+BINDINGS: Final = (
+    {"names": ["boss"], "roles": ["admin"]},
+    {"names": ["otto"], "roles": ["operator"]},
+    {"names": ["vera"], "roles": ["viewer"]},
+    {"names": ["ann"], "roles": ["user"], "queues": ["research"], "apps": ["/research/*"]},
+    {"names": ["carl"], "roles": ["user"], "queues": ["other"], "apps": ["/other/*"]},
+)
+APP: Final[Mapping[str, Any]] = {
+    "cmd": "sleep 9",
+    "cpus": 0.1,
+    "mem": 32,
+    "instances": 0,
+    "portDefinitions": [],
+}
+AGENT: Final = "a1"
+
+
+class Noting:
+    """ASGI middleware that notes the status of each answer."""
+
+    def __init__(self, app: ASGIApp, statuses: list[int]) -> None:
+        """Around the application."""
+        self._app, self._statuses = app, statuses
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and note."""
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._statuses.append(message["status"])
+            await send(message)
+
+        await self._app(scope, receive, note)
+
+
+class Scene(AccessRig):
+    """All that is in it is ann's, in her queue and below her path. `caller` asks where a request has no header."""
+
+    def __init__(self, directory: Path) -> None:
+        """With a node of two GPUs, and an audit log in the directory."""
+        self.directory, self.caller, self.seen = directory, NOBODY, list[int]()
+        self._count = count(1)
+        self.trail = AuditLog(AuditSettings(directory / "audit", 8 << 20, 2, OnFull.REFUSE))
+        super().__init__(audit=self.trail)
+        self.bind(*BINDINGS)
+        self._node()
+
+    def prepare(self, app: Starlette) -> None:
+        """Let the status of each answer be noted."""
+        app.add_middleware(Noting, statuses=self.seen)
+
+    async def identify(self, scope: Scope) -> Caller:
+        """Take the header's word, else say who it is the turn of."""
+        known = await super().identify(scope)
+        return self.caller if known is NOBODY else known
+
+    @contextmanager
+    def turn_of(self, name: str | None) -> Iterator[None]:
+        """Let somebody call without a header."""
+        self.caller = Caller(name, proof=Proof.TOKEN) if name else NOBODY
+        try:
+            yield
+        finally:
+            self.caller = NOBODY
+
+    def call(
+        self, who: str | Mapping[str, Any] | None, verb: str, path: str, **more: Any
+    ) -> requests.Response:
+        """Call a second after the call before: no two changes are of one moment, and deployments go on."""
+        self.clock.time += 1.0
+        return super().call(who, verb, path, **more)
+
+    def new(self, start: str) -> str:
+        """A name that nothing has."""
+        return f"{start}{next(self._count)}"
+
+    def made(self, who: str, verb: str, path: str, **more: Any) -> requests.Response:
+        """An answer to what must be possible."""
+        response = self.call(who, verb, path, **more)
+        assert response.ok, (verb, path, response.text)
+        return response
+
+    def _node(self) -> None:
+        cards = (gpu("g0"), gpu("g1"))
+        self.daemon.put(ev.OffersArrived((offer(f"{AGENT}-1", AGENT, gpus=2),)))
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId(AGENT)].monitor).result(60)
+        assert monitor is not None
+        inventory = report.encode(Inventory(cards, "simulated", "535", "12.2", ""))
+        self.status(monitor, "TASK_RUNNING", inventory)
+
+    def status(self, task: str, state: str, data: bytes = b"") -> None:
+        """What Mesos says of a task."""
+        self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId(AGENT), data=data, uuid="u")))
+
+    def job(self) -> str:
+        """A job that waits, for it asks for more than there is."""
+        body = {"command": "true", "queue": "research", "cpus": 1000}
+        return str(self.made("ann", "POST", "/v1/jobs", json=body).json()["id"])
+
+    def settle(self) -> None:
+        """Wait until all deployments are over."""
+        wait_until("deployments are over", lambda: not self.call("boss", "GET", "/v2/deployments").json())
+
+    def app(self, **more: Any) -> str:
+        """An app, by its path; without instances it is there at once."""
+        path = f"/research/{self.new('web')}"
+        self.made("ann", "POST", "/v2/apps", json={"id": path, **APP, **more})
+        if not more.get("instances"):
+            self.settle()
+        return path
+
+    def task(self, **more: Any) -> tuple[str, str]:
+        """An app whose task was launched, and that task as Marathon's interface names it."""
+        path = self.app(instances=1, **more)
+
+        def tasks() -> list[dict[str, Any]]:
+            self.daemon.put(
+                ev.OffersArrived((offer(self.new("o"), AGENT),))
+            )  # what nobody needs is given back
+            return list(self.call("boss", "GET", f"/v2/apps{path}/tasks").json()["tasks"])
+
+        (task,) = wait_until("its task is launched", tasks)
+        self.status(task["id"], "TASK_RUNNING")
+        self.settle()
+        return path, str(task["id"])
+
+    def delayed(self) -> str:
+        """An app whose next launch waits, for its task has failed."""
+        path, task = self.task(backoffSeconds=300)
+        self.status(task, "TASK_FAILED")
+        wait_until("its next launch waits", lambda: path in self.daemon.read(_delays).result(60))
+        return path
+
+    def deployment(self) -> str:
+        """A deployment that goes on."""
+        path = self.app(instances=1, cpus=1000)
+        under_way = self.made("boss", "GET", "/v2/deployments").json()
+        return next(str(each["id"]) for each in under_way if path in each["affectedApps"])
+
+    def clear(self) -> None:
+        """Take away what would be in the way of the next try."""
+        for deployment in self.call("boss", "GET", "/v2/deployments").json():
+            self.call("boss", "DELETE", f"/v2/deployments/{deployment['id']}?force=true")
+        for app in self.call("boss", "GET", "/v2/apps").json()["apps"]:
+            self.call("boss", "DELETE", f"/v2/apps{app['id']}?force=true")
+        for task in self.daemon.read(_tasks).result(60):
+            self.status(task, "TASK_KILLED")
+        for job in self.call("boss", "GET", "/v1/jobs?state=active").json()["jobs"]:
+            self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
+        for token in self.daemon.tokens:
+            self.call("boss", "DELETE", f"/v1/tokens/{token}")
+
+    def service(self) -> str:
+        """A service of one app."""
+        name = self.new("svc")
+        self.made("ann", "PUT", f"/v1/services/{name}", json={"apps": {self.app(): 1}})
+        return name
+
+    def token(self) -> str:
+        """A token, by its id."""
+        return str(self.made("ann", "POST", "/v1/tokens", json={}).json()["token"]["id"])
+
+    def drained(self, path: str) -> str:
+        """A GPU or a node that is taken out."""
+        self.made("boss", "POST", f"/v1/{path}/drain", json={"reason": "fan"})
+        return path
+
+    def undrained(self, path: str) -> str:
+        """A GPU or a node that is in."""
+        self.call("boss", "DELETE", f"/v1/{path}/drain")
+        return path
+
+    def file(self, text: str) -> str:
+        """A file, by its path."""
+        path = self.directory / self.new("file")
+        path.write_text(text)
+        return str(path)
+
+    def close(self) -> None:
+        """End all of it."""
+        super().close()
+        self.trail.close()
+
+
+def _tasks(view: View) -> list[str]:
+    return [task.id for task in view.tasks.values() if task.job_id and not task.ended]
+
+
+def _delays(view: View) -> list[str]:
+    return list(view.launch_delays)

@@ -1,0 +1,71 @@
+"""Each command is for those whom the table of rights says; none is missing."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from mesos_gpu.cli import COMMANDS as TOP
+from mesos_gpu.cli import main
+from tests.contract.access.commands import COMMANDS, LOCAL, Command
+from tests.contract.access.scene import CALLERS, Scene
+from tests.contract.access.test_table import is_refused
+from tests.contract.cli.cli_rig import call
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    scene = Scene(tmp_path_factory.mktemp("commands"))
+    yield scene
+    scene.close()
+
+
+def leaves(command: click.Command, words: str) -> list[str]:
+    """The names of the commands that do something: those of a group, not it."""
+    if not isinstance(command, click.Group):
+        return [words]
+    context = click.Context(command)
+    inner = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return [leaf for name, each in inner.items() if each for leaf in leaves(each, f"{words} {name}".strip())]
+
+
+def worst(scene: Scene, command: Command, name: str | None) -> tuple[int, int, str]:
+    """The worst answer that somebody's command gets, its exit code, and what is printed."""
+    words = command.words(scene)
+    scene.seen.clear()
+    with scene.turn_of(name):
+        result = call(*command.name.split(), *words)
+    assert scene.seen, f"{command.name} asked nothing: {result.output}"
+    assert "Usage:" not in result.output
+    return max(scene.seen), result.exit_code, result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_command_is_for_those_whom_the_table_says(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", scene.server.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(scene.directory))
+    got = {}
+    for who, name in CALLERS.items():
+        got[who] = worst(scene, command, name)
+        scene.clear()
+        for path in ("gpus/g0", "nodes/a1"):
+            scene.undrained(path)
+    assert all(status != 500 for status, *_ in got.values()), got
+    admins, admins_code, _ = got["admin"]
+    assert admins not in (401, 403), got
+    is_so = "".join(
+        "-" if is_refused(status, admins) or code != admins_code else "x" for status, code, _ in got.values()
+    )
+    assert is_so == command.whom, got
+
+
+def test_each_command_has_a_row(scene: Scene) -> None:
+    context = click.Context(main)
+    known = {name: main.get_command(context, name) for name in TOP}
+    there = {leaf for name, each in known.items() if each for leaf in leaves(each, name)}
+    rows = [*(command.name for command in COMMANDS), *LOCAL]
+    assert sorted(rows) == sorted(set(rows)), "a row stands there twice"
+    assert there - set(rows) == set(), "these have no row in tests/contract/access/commands.py"
+    assert set(rows) - there == set(), "these are not there any more"
