@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
@@ -219,6 +220,8 @@ def _fail(fails: int, step: str, number: int, text: str) -> None:
 def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     """The steps in order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
+    if order["secret_files"]:
+        from isolator.secrets import mount  # few tasks need it; later our own code may be out of sight
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
@@ -245,14 +248,18 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
             steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
         steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
         if order["secret_files"]:
-            steps += [("secrets", lambda: _show_secrets(order["secret_files"], order["user"]))]
+            steps += [("secrets", lambda: _show_secrets(mount.show, order["secret_files"], order["user"]))]
         steps += [("sandboxes", lambda: view.hide(order["hidden"], order["cwd"]))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
         *([("processes", lambda: _limit(order["processes"]))] if order["processes"] else []),
         *([("cores", _no_cores)] if order["secret"] else []),
         ("rights", lambda: _drop(order["user"], order["keeps"])),
-        *([("links", lambda: _link_secrets(order["secret_files"]))] if order["secret_files"] else []),
+        *(
+            [("links", lambda: _link_secrets(mount.link, order["secret_files"]))]
+            if order["secret_files"]
+            else []
+        ),
         *_fence(order["domain"], bytes.fromhex(order["filter"])),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
@@ -282,19 +289,17 @@ def _no_cores() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (apart_sys.NO_CORE, apart_sys.NO_CORE))
 
 
-def _show_secrets(files: Sequence[Sequence[str]], user: list[Any] | None) -> None:
-    from base64 import b64decode
-
-    from isolator.secrets import mount
-
+def _show_secrets(
+    show: Callable[[Mapping[str, bytes], int, int], None],
+    files: Sequence[Sequence[str]],
+    user: list[Any] | None,
+) -> None:
     uid, gid = (user[0], user[1]) if user is not None else (os.geteuid(), os.getegid())
-    mount.show({path: b64decode(value) for path, value in files}, uid, gid)
+    show({path: a2b_base64(value) for path, value in files}, uid, gid)
 
 
-def _link_secrets(files: Sequence[Sequence[str]]) -> None:
-    from isolator.secrets import mount
-
-    mount.link([path for path, _ in files], os.getcwd())
+def _link_secrets(link: Callable[[list[str], str], None], files: Sequence[Sequence[str]]) -> None:
+    link([path for path, _ in files], os.getcwd())
 
 
 def _join(path: str) -> None:
