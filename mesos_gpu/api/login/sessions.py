@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mesos_gpu.access.proofs import WrongProof
-from mesos_gpu.model.access.caller import Caller
+from mesos_gpu.model.access.caller import Caller, Proof
 
 COOKIE: Final = "mesos_gpu"
 SECURE_COOKIE: Final = (
@@ -113,7 +113,16 @@ class Sessions:
 
 def caller_by(session: Session, address: str) -> Caller:
     """Who sends a request of a session."""
-    return replace(session.caller, address=address, until=session.until(), session=True, proof_id=session.id)
+    began = session.caller
+    return replace(
+        began,
+        address=address,
+        until=session.until(),
+        session=True,
+        proof_id=session.id,
+        session_since=session.begun_at,
+        began_with=began.proof_id if began.proof is Proof.TOKEN else "",
+    )
 
 
 def is_token_of(session: Session, shown: str) -> bool:

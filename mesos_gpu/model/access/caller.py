@@ -47,6 +47,8 @@ class Caller:
         until: When the proof ends, seconds since the epoch; None: it does not.
         proof_id: Which token or session it was; never the secret itself.
         session: Whether it came by a browser's session, which `proof` began.
+        session_since: When that began, seconds since the epoch.
+        began_with: Which token, if one began it.
     """
 
     name: str = ""
@@ -58,6 +60,15 @@ class Caller:
     until: float | None = None
     proof_id: str = ""
     session: bool = False
+    session_since: float = 0.0
+    began_with: str = ""
+
+    @property
+    def token_id(self) -> str:
+        """Which token it goes back to; "": to none."""
+        if self.proof is not Proof.TOKEN:
+            return ""
+        return self.began_with if self.session else self.proof_id
 
     @property
     def is_proved(self) -> bool:

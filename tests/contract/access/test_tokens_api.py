@@ -1,5 +1,6 @@
 """Tokens over REST: shown once, never wider than who makes them, and nothing after they are revoked."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,6 +126,24 @@ def test_a_token_made_by_a_token_ends_with_it(rig: AccessRig) -> None:
     assert (third["made_with"], third["expires_at"]) == (None, third["created_at"] + 300 * DAY_S)
     rig.call("ann", "DELETE", f"/v1/tokens/{first['id']}")
     assert list(rig.daemon.tokens) == [third["id"]]
+
+
+def test_a_browsers_session_makes_tokens_only_soon_after_the_login(rig: AccessRig) -> None:
+    fresh = {"name": "ann", "proof": "password", "session": True, "session_since": time.time() - 60}
+    assert create(rig, fresh)["token"]["made_with"] is None
+    stale = {**fresh, "session_since": time.time() - 901}
+    response = rig.call(stale, "POST", "/v1/tokens", json={})
+    assert refused(response)[:2] == (403, "forbidden")
+    assert "more than 15 minutes ago" in response.json()["error"]["message"]
+
+
+def test_a_token_made_in_a_session_ends_with_the_token_that_began_the_session(rig: AccessRig) -> None:
+    first = create(rig, "ann")["token"]
+    session = {"name": "ann", "session": True, "session_since": time.time(), "proof_id": "of-the-session"}
+    second = create(rig, {**session, "began_with": first["id"], "until": 2000.0})["token"]
+    assert (second["made_with"], second["expires_at"]) == (first["id"], 2000.0)
+    rig.call("ann", "DELETE", f"/v1/tokens/{first['id']}")
+    assert not rig.daemon.tokens
 
 
 def test_a_right_that_one_has_for_nothing_is_refused_by_its_name(rig: AccessRig) -> None:

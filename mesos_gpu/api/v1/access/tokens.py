@@ -1,7 +1,9 @@
 """Tokens: made, shown once, listed, revoked."""
 
 import secrets
+import time
 from dataclasses import replace
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,11 +19,13 @@ from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.access.caller import Narrowing, Proof
+from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.wire.access import token as wire
 from mesos_gpu.wire.access.token import TokenRequest
 from mesos_gpu.wire.checking import BadJson, Problem, object_of
+
+FRESH_S: Final = 900.0  # a browser's session makes tokens so long: they outlive it
 
 
 class TokenHandlers:
@@ -90,6 +94,9 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
         Refusal: Who asks may not make it: one of another name, or one that is good for more than his own proof.
     """
     caller = rights.caller
+    if caller.session and time.time() - caller.session_since > FRESH_S:
+        what = f"this session began more than {FRESH_S / 60:.0f} minutes ago, and a token would outlive it"
+        raise Refusal(403, "forbidden", what, remedy="log in again, then make it")
     name = asked.name or caller.name
     if not name:
         raise invalid(Problem("/name", "say whom the token shall prove: you have no name here"))
@@ -102,7 +109,7 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
         raise Refusal(403, "forbidden", f"{name} is not in {lacking}", remedy="leave these groups out")
     narrowing = _narrowing(rights, asked, is_own=is_own)
     groups = asked.groups if asked.groups is not None else tuple(sorted(caller.groups)) if is_own else ()
-    by_token = caller.proof is Proof.TOKEN
+    by_token = caller.token_id
     token = Token(
         id="",
         name=name,
@@ -114,7 +121,7 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
         narrowing=narrowing,
         comment=asked.comment,
         created_by=caller.name,
-        made_with=caller.proof_id if by_token else "",
+        made_with=by_token,
     )
     return token, caller.until if by_token else None
 
