@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from posixpath import normpath
 from typing import Any, Final
 
+import msgspec
+
 from mesos_gpu.access.roles import BUILT_IN
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument, Binding, Limits, Role, Shared
 from mesos_gpu.model.jobs.fields import NAME, USER
@@ -18,6 +20,7 @@ MOST_BINDINGS: Final = 1000
 MOST_WHO: Final = 1000  # names, or groups, of one binding
 MOST_ENTRIES: Final = 10_000  # of `unix_users`, and of `shares`
 MOST_VERSION: Final = 1 << 53
+MOST_BYTES: Final = 1 << 18  # of all of it, as it is kept: each of the versions that are there
 ROLE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 ROLE_FORM: Final = "1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending alphanumeric"
 #: `at` and `by` are in what is read, so that it can be sent back; they are not looked at.
@@ -36,9 +39,7 @@ def decode(value: Mapping[str, Any]) -> AccessDocument | list[Problem]:
     known = [*BUILT_IN, *(role.name for role in roles)]
     bindings = _bindings(check, known)
     unix_users, shares = _unix_users(check), _shares(check)
-    if check.problems:
-        return check.problems
-    return AccessDocument(
+    made = AccessDocument(
         version=version,
         comment=comment,
         roles=tuple(roles),
@@ -46,6 +47,11 @@ def decode(value: Mapping[str, Any]) -> AccessDocument | list[Problem]:
         unix_users=unix_users,
         shares=shares,
     )
+    if not check.problems and (size := len(msgspec.json.encode(made))) > MOST_BYTES:
+        check.problem(
+            "", f"is larger than {MOST_BYTES} bytes: it has {size}; bind groups in the place of names"
+        )
+    return check.problems or made
 
 
 def encode(document: AccessDocument) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """A scheduler with its interface, called by whoever a header names; nothing is proved here."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
 from starlette.applications import Starlette
 from starlette.types import Scope
 
+from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
@@ -43,12 +45,16 @@ async def by_header(scope: Scope) -> Caller:
 class AccessRig:
     """A real daemon on a store in memory, and the real application over it."""
 
+    who: Callable[[Daemon], Who] | None = None  # what proves names; None: `identify` says who calls
+
     def __init__(self, **settings: Any) -> None:
         """Nobody may anything yet. `settings`: of the interface."""
         self.store = RecordingStore()
         self.clock = FakeClock()
-        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), self.clock, Settings("e", "m"))
-        api = ApiSettings("http://w", "1", **{"identify": self.identify, "permits": Permits(), **settings})
+        clock = self.clock if self.who is None else SystemClock()  # proofs go by the time of day
+        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), clock, Settings("e", "m"))
+        given = {"identify": self.identify, "permits": Permits(), **settings}
+        api = ApiSettings("http://w", "1", who=self.who(self.daemon) if self.who else None, **given)
         self.api = create_app(self.daemon, api)
         self.prepare(self.api)
         self.server = serve(self.api, "127.0.0.1", 0)

@@ -117,6 +117,11 @@ def test_all_apps_have_one_way_to_be_written() -> None:
         (bound(queues="research"), "/bindings/0/queues", "must be a list"),
         (bound(colour=1), "/bindings/0/colour", "unknown field"),
         ({"bindings": [*1001 * bound()["bindings"]]}, "/bindings", "at most 1000 objects, got 1001"),
+        (
+            {"bindings": 4 * [{"names": [f"{n:0256}" for n in range(300)], "roles": ["user"]}]},
+            "/",
+            "262144 bytes",
+        ),
         ({"unix_users": {"ann": "root"}}, "/unix_users/ann", "--allow-root"),
         ({"unix_users": {"a/b": "Ann"}}, "/unix_users/a~1b", "must be a user name of Linux"),
         ({"unix_users": {"*": "ann"}}, "/unix_users/*", "must be exact"),
