@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
 # the images that the tests make, `ip` for its bridge, XFS, which shares blocks, a load balancer, a proxy, programs for
-# certificates and for passwords, the SASL mechanisms of Mesos, a browser, what reads ELF files, and a C compiler.
+# certificates and for passwords, a client of HTTPS, the SASL mechanisms of Mesos, a browser, what reads ELF files, and a C compiler.
 # Nothing is started: the tests start what they need. Quick when all is there. Who is not root is told the line to run;
 # the tests that need it are skipped, and say so.
 set -euo pipefail
@@ -21,6 +21,7 @@ command -v readelf >/dev/null || missing+=(binutils)
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v nginx >/dev/null || missing+=(nginx)
 command -v openssl >/dev/null || missing+=(openssl)
+command -v curl >/dev/null || missing+=(curl)
 command -v htpasswd >/dev/null || missing+=(apache2-utils)
 command -v cc >/dev/null || command -v gcc >/dev/null || missing+=(gcc)
 # CRAM-MD5, by which frameworks and agents authenticate with the master.
