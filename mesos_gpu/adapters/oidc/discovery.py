@@ -10,6 +10,8 @@ from mesos_gpu.errors import BadConfiguration
 
 _PATH: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "jwks_uri"
+_BASIC: Final = "client_secret_basic"
+_FORM: Final = "client_secret_post"
 #: In the order of the fields of `Endpoints`.
 _ADDRESSES: Final = (
     _KEYS,
@@ -22,7 +24,8 @@ _ADDRESSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Addresses of an issuer; "": it has no such."""
+    """Addresses of an issuer; "": it has no such. secret_in_form: whether it takes a client's secret in the form of a
+    request only, and not by HTTP basic."""
 
     issuer: str
     keys: str
@@ -30,6 +33,7 @@ class Endpoints:
     token: str
     device: str
     revocation: str
+    secret_in_form: bool = False
 
 
 class _Document(msgspec.Struct):
@@ -39,6 +43,7 @@ class _Document(msgspec.Struct):
     token_endpoint: str = ""
     device_authorization_endpoint: str = ""
     revocation_endpoint: str = ""
+    token_endpoint_auth_methods_supported: tuple[str, ...] = (_BASIC,)  # section 3
 
 
 def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
@@ -59,10 +64,13 @@ def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
         raise IssuerError(
             f"{url} says that its issuer is {said.issuer!r}", remedy=f"name it exactly so, not {issuer!r}"
         )
+    methods = said.token_endpoint_auth_methods_supported
     try:
-        return Endpoints(issuer, *(_address(said, name) for name in _ADDRESSES))
+        keys, authorization, token, device, revocation = (_address(said, name) for name in _ADDRESSES)
     except BadConfiguration as error:
         raise IssuerError(f"{url}: {error.what}", remedy="look at the issuer") from error
+    in_form = _FORM in methods and _BASIC not in methods
+    return Endpoints(issuer, keys, authorization, token, device, revocation, in_form)
 
 
 def _address(said: _Document, name: str) -> str:

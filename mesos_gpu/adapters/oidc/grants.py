@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote_plus, urlsplit
 
 import msgspec
 
@@ -144,7 +144,10 @@ def of_code(at: Endpoints, client: tuple[str, str], code: Mapping[str, str], fet
     """
     client_id, secret = client
     form = {"grant_type": "authorization_code", "client_id": client_id, **code}
-    return _granted(fetcher.post(at.token, form, client if secret else None), at)
+    if secret and at.secret_in_form:
+        return _granted(fetcher.post(at.token, {**form, "client_secret": secret}), at)
+    basic = (quote_plus(client_id), quote_plus(secret)) if secret else None  # RFC 6749, section 2.3.1
+    return _granted(fetcher.post(at.token, form, basic), at)
 
 
 def revoke(at: Endpoints, client_id: str, refresh_token: str, fetcher: Fetcher) -> None:

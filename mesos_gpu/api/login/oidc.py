@@ -7,6 +7,7 @@ made of it, so that an answer of the issuer is good in the browser alone that ha
 import asyncio
 import hashlib
 import hmac
+import logging
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -29,12 +30,14 @@ from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.access.caller import Caller, Proof
 
+logger = logging.getLogger("mesos_gpu.login")
 PATH: Final = "/login/oidc"
 CALLBACK: Final = "/login/oidc/callback"
 BROWSER_S: Final = 3600.0  # that a session goes on at least: issuers give browsers tokens for minutes
 _BEGUN_S: Final = 600
 _MOST_AT_ONCE: Final = 8
 _LONGEST: Final = 4096  # characters of a code
+_MOST_ERROR: Final = 64  # characters of an issuer's word for an error
 _STATE, _NONCE, _VERIFIER = "state", "nonce", "verifier"
 #: By a page of ours, for a cookie of SameSite=Strict is not sent with what another site has led to.
 _WELCOME: Final = (
@@ -129,7 +132,7 @@ class OidcLogin:
                     of_code, at, (client.id, client.secret), form, self._prover.issuer.fetcher
                 )
             except Refused as refused:
-                raise WrongProof("the issuer does not know the code") from refused
+                raise _wrong(refused) from refused
             except IssuerError as error:
                 raise WrongProof("the issuer does not answer", guessed=False, remedy="try again") from error
 
@@ -150,6 +153,18 @@ _PAGE: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 def _page(problem: str, status: int, again: str, headers: Mapping[str, str] | None = None) -> Response:
     text = _PROBLEM.format(escape(problem), again)
     return Response(text, status, {**_PAGE, **(headers or {})}, "text/html")
+
+
+def _wrong(refused: Refused) -> WrongProof:
+    """A code that is none is a guess; whatever else an issuer refuses is for the operator."""
+    if refused.error == "invalid_grant":
+        return WrongProof("the issuer does not know the code")
+    logger.warning("a browser's login fails: %s", refused.what)
+    return WrongProof(
+        f"the issuer refuses the scheduler: {refused.error[:_MOST_ERROR]}",
+        guessed=False,
+        remedy="tell the operator: see the scheduler's log, --oidc-client-id and --oidc-client-secret-file",
+    )
 
 
 def _made_of(secret: str, what: str) -> str:

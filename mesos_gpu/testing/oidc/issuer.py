@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_hex, token_urlsafe
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -185,9 +185,8 @@ class OidcIssuer:
 
     def give(self, form: Mapping[str, str], authorization: str) -> tuple[int, dict[str, object]]:
         """The token endpoint."""
-        basic = base64.b64encode(f"{CLIENT}:{self.secret}".encode()).decode()
-        if self.secret and authorization != f"Basic {basic}" and form.get("client_secret") != self.secret:
-            return 401, {"error": "invalid_client"}
+        if self.secret and not self._is_client(form, authorization):
+            return 401, {"error": "invalid_client", "error_description": "client authentication failed"}
         grant = form.get("grant_type")
         if grant == DEVICE_GRANT:
             return self._of_device(form)
@@ -197,6 +196,14 @@ class OidcIssuer:
         if grant == "authorization_code":
             return self._of_code(form)
         return 400, {"error": "unsupported_grant_type"}
+
+    def _is_client(self, form: Mapping[str, str], authorization: str) -> bool:
+        """Whether it shows its secret by the one way that is published, HTTP basic unless said."""
+        if "client_secret_post" in str(self.changes.get("token_endpoint_auth_methods_supported")):
+            return not authorization and form.get("client_secret") == self.secret
+        pair = f"{quote_plus(CLIENT)}:{quote_plus(self.secret)}"  # RFC 6749, section 2.3.1
+        basic = base64.b64encode(pair.encode()).decode()
+        return authorization == f"Basic {basic}" and "client_secret" not in form
 
     def _of_device(self, form: Mapping[str, str]) -> tuple[int, dict[str, object]]:
         device = self.devices.get(form.get("device_code", ""))

@@ -19,7 +19,7 @@ from tests.contract.login.rig import LoginRig, TokenStore
 CROSS: dict[str, str] = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
 
-@pytest.fixture(params=["", "s3cret:x"], ids=["public", "confidential"])
+@pytest.fixture(params=["", "a+s3cret/with%odd:chars&="], ids=["public", "confidential"])
 def issuer(request: pytest.FixtureRequest) -> Iterator[OidcIssuer]:
     with OidcIssuer(secret=request.param) as issuer:
         yield issuer
@@ -91,6 +91,21 @@ def test_a_browser_logs_in_at_the_issuer(rig: LoginRig) -> None:
     told = whoami(rig, done)
     assert (told["name"], told["proof"], told["session"]) == ("ann", "oidc", True)
     assert told["groups"] == ["watchers"]
+
+
+def test_a_secret_goes_the_way_that_the_issuer_publishes(rig: LoginRig, issuer: OidcIssuer) -> None:
+    issuer.changes["token_endpoint_auth_methods_supported"] = ["client_secret_post", "private_key_jwt"]
+    assert Browser(rig).back().status_code == 200
+
+
+@pytest.mark.parametrize("issuer", ["s3cret"], indirect=True)
+def test_a_secret_that_the_issuer_does_not_know_is_no_guess_of_the_browser(
+    rig: LoginRig, issuer: OidcIssuer
+) -> None:
+    issuer.secret = "another"
+    for _ in range(8):  # more than guesses that are free
+        refused = Browser(rig).back()
+        assert (refused.status_code, "refuses the scheduler: invalid_client" in refused.text) == (401, True)
 
 
 def test_an_answer_is_good_once_and_in_its_own_browser(rig: LoginRig) -> None:
