@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.proc import boot_id
 
 NAME: Final = "secret-keys.json"
@@ -76,16 +77,12 @@ def read(directory: Path) -> Keys:
         OSError: The file is there, and cannot be read.
     """
     try:
-        with (directory / NAME).open() as file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                return Keys()
-            body = json.load(file)
+        body = json.loads(private.read(directory / NAME, links=False))
         if body["boot_id"] != boot_id():
             return Keys()
         keys = (Key(bytes.fromhex(key["private"]), key["since"], key["until"]) for key in body["keys"])
         return Keys(tuple(keys), body["library"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, private.Exposed, ValueError, KeyError, TypeError):
         return Keys()
 
 

@@ -18,6 +18,7 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.audit.log import AuditLog
 from mesos_gpu.adapters.clock import SystemClock
+from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
@@ -201,7 +202,7 @@ def _credential(options: Options, of_file: credentials.Credential | None) -> dic
         return {"principal": of_file.principal, "secret": of_file.secret}
     if options.principal is None or options.secret_file is None:
         return {}
-    return {"principal": options.principal, "secret": credentials.read_secret(options.secret_file)}
+    return {"principal": options.principal, "secret": read_secret(options.secret_file, "secret", links=False)}
 
 
 @click.command()

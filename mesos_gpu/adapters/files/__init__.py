@@ -1,1 +1,1 @@
-"""Files that people write."""
+"""Files that people write: documents, and secrets that nobody else may read."""

@@ -7,13 +7,13 @@ still count; a file that cannot be used at all lets nobody in: what it said befo
 import logging
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from mesos_gpu.access.proofs import may_be_name
+from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.words import counted
 
@@ -111,20 +111,15 @@ def _problem(name: str, line: str, lines: Mapping[str, str]) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
-            status = os.fstat(file.fileno())
-            text = file.read(_MOST_BYTES + 1)
+        text = private.read(path, forbidden=private.WRITABLE, most_bytes=_MOST_BYTES + 1).decode()
+    except private.Exposed as error:
+        remedy = f"chown {os.geteuid()} {path}; chmod 640 {path}; and look through it"
+        raise BadConfiguration(f"{path}: {error.strerror}", remedy=remedy) from error
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadConfiguration(
             f"{path}: {why}", remedy="name a file that can be read by --htpasswd"
         ) from error
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o022 or status.st_uid not in (0, os.geteuid()):
-        what = f"{path}: others may write to it: mode {mode:04o}, owner {status.st_uid}"
-        raise BadConfiguration(
-            what, remedy=f"chown {os.geteuid()} {path}; chmod 640 {path}; and look through it"
-        )
     if len(text) > _MOST_BYTES:
         raise BadConfiguration(f"{path} is larger than {_MOST_BYTES} bytes", remedy="name another file")
     return text

@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
-_OTHERS: Final = 0o077
 _LOOK: Final = (
     os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 )  # a FIFO must not keep anybody waiting
@@ -108,12 +108,11 @@ class SecretDirectory:
         Raises:
             Unavailable: Others may.
         """
-        status = os.fstat(file)
-        actual, owner = stat.S_IMODE(status.st_mode), status.st_uid
-        if owner == os.geteuid() and not actual & _OTHERS:
-            return
-        path = self._path / name
-        raise Unavailable(
-            f"secrets in {path} are not used: mode {actual:04o}, owner {owner}; others may have read them",
-            remedy=f"chown {os.geteuid()} {path}; chmod {mode:o} {path}; and choose new secrets",
-        )
+        try:
+            private.check(os.fstat(file))
+        except private.Exposed as error:
+            path = self._path / name
+            raise Unavailable(
+                f"secrets in {path} are not used: {error.strerror}",
+                remedy=f"chown {os.geteuid()} {path}; chmod {mode:o} {path}; and choose new secrets",
+            ) from error

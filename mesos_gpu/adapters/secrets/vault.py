@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import ssl
-import stat
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
@@ -132,23 +132,14 @@ class Vault:
         return data
 
     def _token(self) -> str:
-        path = self._settings.token_file
         try:
-            with path.open(encoding="ascii", errors="replace") as file:
-                status = os.fstat(file.fileno())
-                token = file.read(8192).strip()
-        except OSError as error:
-            raise Unavailable(
-                f"Vault's token in {path} cannot be read: {error.strerror}", remedy="name a file that has it"
-            ) from error
-        if status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o077:
-            raise Unavailable(
-                f"Vault's token in {path} is not used: others may have read it",
-                remedy=f"chown {os.geteuid()} {path}; chmod 600 {path}; and revoke the token",
-            )
+            token = private.read_secret(self._settings.token_file, "token of Vault")
+        except BadConfiguration as error:
+            raise Unavailable(error.what, remedy=error.remedy) from error
         if not _TOKEN.fullmatch(token):
             raise Unavailable(
-                f"{path} has no token of Vault", remedy="write the token there, and nothing else"
+                f"{self._settings.token_file} has no token of Vault",
+                remedy="write the token there, and nothing else",
             )
         return token
 

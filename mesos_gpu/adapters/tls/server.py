@@ -2,7 +2,6 @@
 
 import os
 import ssl
-import stat
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Final
 
 from cryptography import x509
 
+from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.adapters.tls.trust import MODERN, believe, show, unusable
 from mesos_gpu.errors import BadConfiguration
 
+_NOT_A_GROUP_S: Final = 0o027  # a group may read it: Debian has ssl-cert for that
 _CHMOD: Final = (
     "make root or the scheduler's user its owner, and chmod 600 (or 640, for a group of its own); "
     "if others could read it, choose a new key"
@@ -165,12 +166,8 @@ def _not_pem(path: Path, what: str, error: ValueError | None) -> BadConfiguratio
 def _closed(key: Path) -> None:
     """Whether only who may have the key has it."""
     try:
-        status = os.stat(key)
+        private.check(os.stat(key), _NOT_A_GROUP_S)
+    except private.Exposed as error:
+        raise BadConfiguration(f"{key}: the key is not used: {error.strerror}", remedy=_CHMOD) from error
     except OSError as error:
         raise unusable(key, "the key", error) from error
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o027 or status.st_uid not in (0, os.geteuid()):
-        raise BadConfiguration(
-            f"{key}: the key is not used: mode {mode:04o}, owner {status.st_uid}: others may have read or changed it",
-            remedy=_CHMOD,
-        )

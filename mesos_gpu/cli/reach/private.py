@@ -2,18 +2,16 @@
 
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
 
+from mesos_gpu.adapters.files import private as files
 from mesos_gpu.errors import BadConfiguration
 
 CONFIG: Final = "MESOS_GPU_CONFIG"
-_MOST: Final = 1 << 20  # bytes
-_OTHERS: Final = 0o077
 
 
 def config_home() -> Path:
@@ -33,19 +31,11 @@ def read(path: Path) -> bytes | None:
         BadConfiguration: It cannot be read; or another user owns it, or others may read or change it.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return files.read(path, links=False)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _unusable(path, error.strerror or repr(error)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "it is no file")
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & _OTHERS:
-            what = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}: others may have read it"
-            raise _unusable(path, what)
-        return file.read(_MOST)
 
 
 def write(path: Path, data: bytes) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mesos_gpu.adapters.proofs.secret_files import read_secret
+from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.cli.locate import UNIX, find_url, normal_url, running
 from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.errors import BadConfiguration

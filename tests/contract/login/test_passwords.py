@@ -215,7 +215,7 @@ def test_a_line_that_becomes_wrong_later_lets_nobody_in_and_the_others_count(
 
 def test_a_file_that_others_may_write_to_is_refused(file: Path) -> None:
     file.chmod(0o620)
-    with pytest.raises(BadConfiguration, match="others may write to it"):
+    with pytest.raises(BadConfiguration, match="others may have changed it"):
         Htpasswd(file)
 
 

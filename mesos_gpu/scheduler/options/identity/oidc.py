@@ -9,11 +9,11 @@ import click
 
 from mesos_gpu.access.claims import LONGEST_S, SKEW_S, NameClaim, Rules
 from mesos_gpu.access.jws import ALGORITHMS
+from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.adapters.oidc.client import SCOPES, Client, Shows
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
-from mesos_gpu.adapters.proofs.secret_files import read_secret
 from mesos_gpu.scheduler.options.section import Section
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)

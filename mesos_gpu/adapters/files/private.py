@@ -1,0 +1,100 @@
+"""Files that others must not have read: opened once, and judged by what was opened."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration
+
+READABLE: Final = 0o077  # modes by which others could have read or changed a file
+WRITABLE: Final = 0o022  # by which they could have changed it
+_MOST_BYTES: Final = 1 << 20
+
+
+class Exposed(PermissionError):
+    """Others than the owner may have used the file, or its owner is neither root nor this user."""
+
+
+def check(status: os.stat_result, forbidden: int = READABLE) -> None:
+    """See that a file is root's or this user's, and has none of the modes that are `forbidden`.
+
+    Raises:
+        Exposed: `strerror` says its mode and owner.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & forbidden or status.st_uid not in (0, os.geteuid()):
+        used = "changed" if forbidden == WRITABLE else "read"
+        raise Exposed(errno.EPERM, f"mode {mode:04o}, owner {status.st_uid}: others may have {used} it")
+
+
+def read(
+    path: Path, *, links: bool = True, forbidden: int = READABLE, most_bytes: int = _MOST_BYTES
+) -> bytes:
+    """The bytes of a regular file that passes `check`, `most_bytes` at most.
+
+    Args:
+        path: Of the file.
+        links: Whether `path` itself may be a symbolic link; not where somebody else may have chosen what it names.
+        forbidden: As of `check`.
+        most_bytes: What is beyond is not read.
+
+    Raises:
+        Exposed: It does not pass.
+        OSError: It cannot be read, or is no regular file; a FIFO is not waited for.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
+    try:
+        opened = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise OSError(errno.ELOOP, "it is a symbolic link") from error
+        raise
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        check(status, forbidden)
+        with open(opened, "rb", closefd=False) as file:
+            return file.read(most_bytes)
+    finally:
+        os.close(opened)
+
+
+def read_secret(path: Path, what: str, *, links: bool = True) -> str:
+    """The one line of a file, without white space around it.
+
+    Args:
+        path: Of the file.
+        what: It is, for messages, as "token".
+        links: As of `read`.
+
+    Raises:
+        BadConfiguration: It cannot be read, is empty or has several lines; or others may have read it.
+    """
+    text = read_text(path, f"the {what}", links=links).strip()
+    if not text or not text.isprintable():
+        raise BadConfiguration(f"{path} has no {what}", remedy=f"write one line with the {what} into it")
+    return text
+
+
+def read_text(path: Path, what: str, *, links: bool = True) -> str:
+    """The text of a file, as `read_secret`, of any number of lines.
+
+    Raises:
+        BadConfiguration: It cannot be read, or others may have read it.
+    """
+    try:
+        return read(path, links=links).decode(errors="replace")
+    except OSError as error:
+        raise BadConfiguration(
+            f"{what} in {path} cannot be used: {error.strerror}", remedy=remedy_of(path, error)
+        ) from error
+
+
+def remedy_of(path: Path, error: OSError) -> str:
+    """What mends that a file could not be read."""
+    if isinstance(error, Exposed):
+        return f"chown {os.geteuid()} {path}; chmod 600 {path}; and choose a new secret: others may have it"
+    return "name a regular file that this user can read"
