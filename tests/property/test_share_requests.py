@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api import openapi
+from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.journal import EVENTS
 from mesos_gpu.engine.settings import Settings

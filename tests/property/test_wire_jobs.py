@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId

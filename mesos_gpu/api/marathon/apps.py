@@ -1,7 +1,6 @@
 """/v2/apps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -60,7 +59,7 @@ class Apps:
 
         def gather(view: View) -> list[views.Facts]:
             chosen = (app for app in within(view.root).all_apps() if wanted(app))
-            return views.facts_seen(view, chosen, sight, failures=failures)
+            return views.facts_of(view, chosen, sight, failures=failures)
 
         facts = await self._core.read(gather)
         return await large_answer({key: (views.app_info(each, embed) for each in facts)})
@@ -210,8 +209,8 @@ def facts_at(view: View, id: str, sight: AppSight, *, ends: bool = False) -> vie
     Raises:
         Refused: It does not exist, or is not seen.
     """
-    (facts,) = views.facts_of(view, [app_seen(view.root, id, sight)], failures=True, ends=ends)
-    return replace(facts, app=sight.shown(facts.app))
+    (facts,) = views.facts_of(view, [app_seen(view.root, id, sight)], sight, failures=True, ends=ends)
+    return facts
 
 
 def app_seen(root: Group, id: str, sight: AppSight) -> App:

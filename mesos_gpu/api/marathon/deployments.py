@@ -30,7 +30,7 @@ class Deployments:
 
         def gather(view: View) -> list[tuple[Deployment, dict[str, Sequence[views.Launch]]]]:
             seen = filter(None, map(sight.deployment, view.deployments.values()))
-            return [(each, views.current_launches(view, each)) for each in seen]
+            return [(each, views.current_launches(view, each, sight)) for each in seen]
 
         deployments = await self._core.read(gather)
         return json_answer(

@@ -46,7 +46,7 @@ class Groups:
         def read(view: View) -> tuple[Group, list[views.Facts], Mapping[str, float]]:
             whole = _seen(view.root, place.id, sight)
             failures = "apps.lastTaskFailure" in embed
-            facts = views.facts_seen(view, whole.all_apps(), sight, failures=failures)
+            facts = views.facts_of(view, whole.all_apps(), sight, failures=failures)
             return sight.tree(whole), facts, view.group_versions
 
         group, facts_of_apps, versions = await self._core.read(read)

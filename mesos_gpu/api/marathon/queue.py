@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final
@@ -19,6 +19,7 @@ from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -75,7 +76,8 @@ class Queue:
         waiting = await self._core.read(lambda view: _waiting(view, sight))
         # One at a time: together they would keep the engine from its work for seconds.
         whys = [
-            await self._core.read(partial(_why, each, offers=offers)) for each in waiting[:_MOST_EXPLAINED]
+            await self._core.read(partial(_why, each, Sight(sight.rights), offers=offers))
+            for each in waiting[:_MOST_EXPLAINED]
         ]
         padded = chain(whys, repeat(_Refusals()))
         entries = (_entry(each, why, offers=offers) for each, why in zip(waiting, padded, strict=False))
@@ -122,11 +124,12 @@ class _Refusals:
     offers: tuple[Offer, ...] = ()
 
 
-def _why(queued: _Queued, view: View, *, offers: bool) -> _Refusals:
+def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusals:
     first = next(iter(queued.jobs), None)
     if first is None or first.id not in view.jobs:
         return _Refusals()
     why = view.explain(first.id, past_offers=True)
+    why = replace(why, summary=sight.veiled(view.jobs, why.summary))
     return _Refusals(why, tuple(view.unused_offers) if offers else ())
 
 

@@ -57,7 +57,7 @@ class Tasks:
         """Where the apps' ports are, for scripts: a line each, its parts divided by tabs."""
         sight = AppSight.of(request)
         apps = await self._core.read(
-            lambda view: [(app, views.launches_of(view, app.id)) for app in _apps(view, id, sight)]
+            lambda view: [(app, views.launches_of(view, app, sight)) for app in _apps(view, id, sight)]
         )
         lines = (line for app, launches in apps for line in _lines(app, launches))
         return PlainTextResponse("".join(f"{line}\n" for line in lines))
@@ -152,7 +152,9 @@ def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:
 
 
 def _of(view: View, apps: Iterable[App], sight: AppSight) -> list[Found]:
-    return [(app, launch) for app in apps if sight.sees(app) for launch in views.launches_of(view, app.id)]
+    return [
+        (app, launch) for app in apps if sight.sees(app) for launch in views.launches_of(view, app, sight)
+    ]
 
 
 async def _listed(tasks: Sequence[Found]) -> Response:

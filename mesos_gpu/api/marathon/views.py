@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from mesos_gpu.access.rights import APP_READ
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App, Group
@@ -73,41 +74,47 @@ class Facts:
     )
 
 
-def facts_of(view: View, apps: Iterable[App], *, failures: bool = False, ends: bool = False) -> list[Facts]:
-    """Facts of `apps`, which are of the view's root; `failures`: with the last failure of each; `ends`: how instances
-    end by themselves, of few apps only."""
-    apps = list(apps)
-    failed = view.last_failures([app.id for app in apps]) if failures else {}
+def facts_of(
+    view: View, apps: Iterable[App], sight: AppSight, *, failures: bool = False, ends: bool = False
+) -> list[Facts]:
+    """Facts of those of `apps` that are seen, without what is hidden of them.
+
+    Args:
+        view: The apps are of its root.
+        apps: All that are asked for.
+        sight: Of who asks.
+        failures: With the last failure of each.
+        ends: How instances end by themselves; of few apps only.
+    """
+    apps = [app for app in apps if sight.sees(app)]
+    read = frozenset(app.id for app in apps if sight.may(APP_READ, app))
+    failed = view.last_failures(read) if failures else {}
     busy: dict[str, list[str]] = {}
     for deployment in view.deployments.values():
         for id in deployment.plan.affected:
             busy.setdefault(id, []).append(deployment.id)
     return [
         Facts(
-            app,
+            sight.shown(app),
             view.versions[app.id],
-            launches_of(view, app.id),
+            launches_of(view, app, sight),
             tuple(busy.get(app.id, ())),
             _failure(view, failed.get(app.id)),
-            _ends(view, app.id) if ends else None,
+            _ends(view, app.id) if ends and app.id in read else None,
         )
         for app in apps
     ]
 
 
-def facts_seen(view: View, apps: Iterable[App], sight: AppSight, *, failures: bool = False) -> list[Facts]:
-    """Facts of those of `apps` that are seen, without what is hidden of them."""
-    facts = facts_of(view, filter(sight.sees, apps), failures=failures)
-    return facts if sight.rights.is_open else [replace(each, app=sight.shown(each.app)) for each in facts]
-
-
-def launches_of(view: View, app_id: str) -> tuple[Launch, ...]:
-    """The tasks of an app that have not ended."""
+def launches_of(view: View, app: App, sight: AppSight) -> tuple[Launch, ...]:
+    """The tasks of an app that have not ended; what was found by checks is for who reads what they run."""
+    tasks = [
+        (job, task) for job in view.instances_of(app.id) for task in view.round_of(job) if not task.ended
+    ]
+    if not sight.may(APP_READ, app):
+        return tuple(Launch(job, task) for job, task in tasks)
     return tuple(
-        Launch(job, task, view.check_results(task.id), view.readiness_of(task.id))
-        for job in view.instances_of(app_id)
-        for task in view.round_of(job)
-        if not task.ended
+        Launch(job, task, view.check_results(task.id), view.readiness_of(task.id)) for job, task in tasks
     )
 
 
@@ -346,9 +353,10 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
     ]
 
 
-def current_launches(view: View, deployment: Deployment) -> dict[str, Sequence[Launch]]:
+def current_launches(view: View, deployment: Deployment, sight: AppSight) -> dict[str, Sequence[Launch]]:
     """The tasks of the apps that a deployment's current step changes."""
-    return {each.app.id: launches_of(view, each.app.id) for each in deployment.plan.steps[deployment.step]}
+    step = deployment.plan.steps[deployment.step]
+    return {each.app.id: launches_of(view, each.app, sight) for each in step}
 
 
 def deployment_json(

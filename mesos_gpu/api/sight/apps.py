@@ -106,7 +106,8 @@ class AppSight:
             steps=steps,
             restarts=plan.restarts & seen,
         )
-        return replace(deployment, plan=plan)
+        waiting = {id: why for id, why in deployment.waiting.items() if id in seen}
+        return replace(deployment, plan=plan, waiting=waiting)
 
     def actions(self, steps: Iterable[Iterable[Action]]) -> tuple[tuple[Action, ...], ...]:
         """The actions of steps on apps that are seen; a step of which none is seen is empty."""

@@ -20,12 +20,12 @@ from mesos_gpu.api.http.guard import may_see_env
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -155,7 +155,10 @@ class Jobs:
 
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}."""
-        return json_answer(views.why(await self._about(request, lambda view, job: view.explain(job.id))))
+        sight = Sight.of(request)
+        return json_answer(
+            await self._about(request, lambda view, job: views.why(view, view.explain(job.id), sight))
+        )
 
     async def queue(self, request: Request) -> Response:
         """GET /v1/queue."""
@@ -163,7 +166,9 @@ class Jobs:
 
         def select(view: View) -> shapes.Queue:
             return {
-                "jobs": [views.waiting(each) for each in view.waiting(most) if sight.sees(each.job)],
+                "jobs": [
+                    views.waiting(view, each, sight) for each in view.waiting(most) if sight.sees(each.job)
+                ],
                 "queues": [views.queue(use) for use in view.queues()],
             }
 

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.wire.checking import Problem
 

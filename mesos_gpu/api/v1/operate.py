@@ -13,10 +13,10 @@ from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.metrics import metrics, snapshot
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.names import gpu_of, host_of
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec, JobState

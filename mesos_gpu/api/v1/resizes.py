@@ -12,10 +12,10 @@ from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.resizes import decode

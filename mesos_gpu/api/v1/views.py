@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View, is_used
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
-from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
@@ -22,6 +22,7 @@ from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
+from mesos_gpu.wire.job_fields import HIDDEN
 
 
 def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
@@ -36,7 +37,7 @@ def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes
         "owner": job.owner or None,
         "hidden": job is not whole,
         **_requested(view, job.spec, show_env),
-        **_progress(view, job, view.round_of(job)),
+        **_progress(view, job, view.round_of(job), sight),
     }
 
 
@@ -48,7 +49,7 @@ def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
     return cast("shapes.Requested", requested)
 
 
-def _progress(view: View, job: Job, tasks: Sequence[Task]) -> shapes.Progress:
+def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shapes.Progress:
     """How far a job has come; `tasks`: of its latest launch, by rank."""
     return {
         "healthy": _healthy(tasks),
@@ -61,7 +62,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task]) -> shapes.Progress:
         "infrastructure_failures": job.infrastructure_failures,
         "kill_requested": job.kill_requested,
         "exit_code": job.exit_code,
-        "message": job.message,
+        "message": sight.veiled(view.jobs, job.message),
         "task_id": job.task_id,
         "task_ids": [task.id for task in tasks],
         "hostname": tasks[0].hostname if tasks else None,
@@ -172,7 +173,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "launched_at": task.launched_at,
         "started_at": task.started_at,
         "ended_at": task.ended_at,
-        "message": task.message,
+        "message": sight.veiled(view.jobs, task.message) if owner is None or sight.reads(owner) else HIDDEN,
     }
 
 
@@ -199,7 +200,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
         "pci_bus_id": gpu.pci_bus_id,
         "numa_node": gpu.numa_node,
         "health": status.health.value,
-        "reason": status.reason,
+        "reason": sight.veiled(view.jobs, status.reason),
         "since": status.since or None,
         "node_health": gpu.health.value,
         "node_reason": gpu.reason,
@@ -250,8 +251,8 @@ def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
 
 def gpu_with_history(view: View, status: GpuStatus, sight: Sight) -> shapes.GpuWithHistory:
     """A GPU as `sight` sees it with its history, oldest first."""
-    changes = status.card.changes if status.card else ()
-    return {**gpu(view, status, sight), "history": [transition(change) for change in changes]}
+    history = [transition(change) for change in status.card.changes] if status.card else []
+    return {**gpu(view, status, sight), "history": sight.veiled(view.jobs, history)}
 
 
 def transition(change: Transition) -> shapes.Transition:
@@ -338,10 +339,10 @@ def _counted(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
     }
 
 
-def why(why: Why) -> shapes.Why:
-    """Why a job waits."""
+def why(view: View, why: Why, sight: Sight) -> shapes.Why:
+    """Why a job waits; other jobs are named to who sees them."""
     nearest = why.nearest
-    return {
+    shown: shapes.Why = {
         "job_id": why.job_id,
         "state": why.state.value,
         "summary": why.summary,
@@ -359,6 +360,7 @@ def why(why: Why) -> shapes.Why:
         "nearest": {"hostname": nearest.hostname, "missing": nearest.missing} if nearest else None,
         "estimate": estimate(why.estimate) if why.estimate else None,
     }
+    return cast("shapes.Why", sight.veiled(view.jobs, shown))
 
 
 def estimate(estimate: Estimate) -> shapes.Estimate:
@@ -366,8 +368,8 @@ def estimate(estimate: Estimate) -> shapes.Estimate:
     return {"at": estimate.at, "basis": estimate.basis}
 
 
-def waiting(waiting: Waiting) -> shapes.Waiting:
-    """A pending job at its place."""
+def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
+    """A pending job at its place; other jobs are named to who sees them."""
     job, spec, kept = waiting.job, waiting.job.spec, waiting.kept
     return {
         "position": waiting.position,
@@ -384,7 +386,7 @@ def waiting(waiting: Waiting) -> shapes.Waiting:
         "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
         if kept
         else None,
-        "estimate": estimate(waiting.estimate),
+        "estimate": sight.veiled(view.jobs, estimate(waiting.estimate)),
     }
 
 

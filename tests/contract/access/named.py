@@ -1,5 +1,6 @@
 """A scheduler whose callers say who they are in a header, and a document of who may do what."""
 
+from itertools import count
 from typing import Any
 
 import requests
@@ -12,9 +13,15 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
+from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.permits import Control, Permits
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from mesos_gpu.wire.mesos import report
+from tests.conftest import wait_until
 
 DOCUMENT = AccessDocument(
     version=1,
@@ -69,6 +76,7 @@ class Rig:
         self.session.trust_env = False
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
+        self._offers = count()
 
     def call(self, name: str, verb: str, path: str, **more: Any) -> requests.Response:
         self.clock.time += 1.0  # no two changes are of one moment, and deployments go on
@@ -77,6 +85,30 @@ class Rig:
 
     def submit(self, who: str, **fields: Any) -> requests.Response:
         return self.call(who, "POST", "/v1/jobs", json={**JOB, **fields})
+
+    def offer(self, *, gpus: int = 1) -> None:
+        """Room on the only node."""
+        self.daemon.put(ev.OffersArrived((offer(f"a1-{next(self._offers)}", "a1", gpus=gpus, cpus=16),)))
+
+    def node(self) -> None:
+        """A node with a GPU, of which its monitor has told."""
+        self.offer()
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId("a1")].monitor).result(60)
+        inventory = Inventory((gpu("g0"),), "simulated", "535", "12.2")
+        self.status(str(monitor), "TASK_RUNNING", data=report.encode(inventory))
+
+    def status(self, task: str, state: str, **more: Any) -> None:
+        """What Mesos says of a task."""
+        self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId("a1"), uuid="u", **more)))
+
+    def launched(self, who: str, path: str) -> str:
+        """The id of the only task of a list of tasks, once it was launched."""
+
+        def found() -> list[Any]:
+            self.offer()
+            return list(self.call(who, "GET", path).json()["tasks"])
+
+        return str(wait_until(f"a task at {path}", found)[0]["id"])
 
     def close(self) -> None:
         self.session.close()

@@ -122,6 +122,20 @@ def test_scaling_leaves_an_app_to_its_owner(rig: Rig) -> None:
     assert rig.call("carl", "GET", "/v1/jobs").json()["jobs"] == []
 
 
+def test_what_tasks_say_is_for_who_reads_what_they_run(rig: Rig) -> None:
+    rig.node()
+    answer = create(rig, "ann", "/research/web", instances=1)
+    assert answer.status_code == 201, answer.text
+    rig.status(
+        rig.launched("ann", "/v2/apps/research/web/tasks"), "TASK_FAILED", message="hunter2: not found"
+    )
+    for path in ("/v2/apps/research/web?embed=app.ends", "/v2/apps?embed=apps.lastTaskFailure",
+                 "/v2/groups/research?embed=group.apps&embed=group.apps.lastTaskFailure"):  # fmt: skip
+        assert "hunter2: not found" in rig.call("ann", "GET", path).text, path
+        assert "/research/web" in rig.call("vera", "GET", path).text, path
+        assert "hunter2" not in rig.call("vera", "GET", path).text, path
+
+
 def test_a_group_is_replaced_only_by_who_may_write_all_of_it(rig: Rig) -> None:
     create(rig, "ann", "/research/web")
     create(rig, "boss", "/shop/web")

@@ -79,6 +79,30 @@ def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) ->
     assert rig.call("ann", "GET", f"/v1/jobs/{job_id}").json()["state"] == "pending"
 
 
+def test_what_a_task_says_is_for_who_reads_what_it_runs(rig: Rig) -> None:
+    rig.node()
+    path = f"/v1/jobs/{rig.submit('ann').json()['id']}"
+    rig.status(rig.launched("ann", f"{path}/tasks"), "TASK_FAILED", message="hunter2: not found")
+    for below in ("", "/tasks"):
+        assert "hunter2: not found" in rig.call("ann", "GET", path + below).text
+        assert rig.call("vera", "GET", path + below).status_code == 200
+        assert "hunter2" not in rig.call("vera", "GET", path + below).text
+
+
+def test_sentences_do_not_name_jobs_that_are_not_seen(rig: Rig) -> None:
+    rig.node()
+    held = rig.submit("ann", gpus=1).json()["id"]
+    rig.status(rig.launched("ann", f"/v1/jobs/{held}/tasks"), "TASK_RUNNING")
+    rig.offer(gpus=0)
+    waits = rig.submit("carl", gpus=1, queue="other").json()["id"]
+    for path in (f"/v1/why/{waits}", "/v1/queue"):
+        assert held in rig.call("boss", "GET", path).text
+        told = rig.call("carl", "GET", path).text
+        assert held not in told
+        assert "***" in told
+        assert waits in told
+
+
 def test_its_owner_and_an_operator_may_end_it(rig: Rig) -> None:
     for name in ("ann", "otto"):
         job_id = rig.submit("ann").json()["id"]

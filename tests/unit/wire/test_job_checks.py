@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from mesos_gpu.api.v1.seen import ALL_SEEING
+from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1.views import job, task
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev

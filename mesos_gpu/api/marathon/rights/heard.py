@@ -40,8 +40,10 @@ def _heard(sight: AppSight, what: ev.What, apps: Mapping[str, App]) -> ev.What |
             return replace(what, app=sight.shown(what.app), client=client)
         case ev.TaskChanged() | ev.UnhealthyKilled():
             return _of_task(sight, what, apps)
-        case ev.InstanceChanged() | ev.HealthChanged() | ev.CheckFailed():
+        case ev.InstanceChanged() | ev.HealthChanged():
             return what if sight.rights.may(APP_SEE, _subject(what.subject.app, apps)) else None
+        case ev.CheckFailed():  # with the check, as it is written in the app
+            return what if sight.rights.may(APP_READ, _subject(what.subject.app, apps)) else None
         case ev.ChecksAdded():
             return what if sight.rights.may(APP_READ, _subject(what.app, apps)) else None
         case ev.ChecksRemoved() | ev.AppTerminated() | ev.StrangerEnded():

@@ -1,8 +1,9 @@
 """What somebody may see of jobs: those that may not be seen are not there, of others some fields are hidden."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -11,6 +12,7 @@ from mesos_gpu.access.rights import JOB_ENV, JOB_OUTPUT, JOB_READ, JOB_SEE, Righ
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.model.access.caller import ANYBODY
 from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
 from mesos_gpu.wire.job_fields import HIDDEN
 
@@ -23,6 +25,7 @@ OPEN_FIELDS: Final = frozenset(
         "queue", "app",
     }
 )  # fmt: skip
+_WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
 _CLOSED: Final = tuple(field for field in FIELDS if field.key not in OPEN_FIELDS)
 
 
@@ -75,6 +78,25 @@ class Sight:
         if job is None:
             return None
         return word(job) if self.sees(job) else HIDDEN
+
+    def veiled(self, jobs: Mapping[JobId, Job], said: Any) -> Any:
+        """A text, or a JSON value with texts, without the ids of jobs that it does not see."""
+        if self.rights.is_open:
+            return said
+        if isinstance(said, dict):
+            return {key: self.veiled(jobs, each) for key, each in said.items()}
+        if isinstance(said, list):
+            return [self.veiled(jobs, each) for each in said]
+        return _WORD.sub(lambda word: self._veiled(jobs, word[0]), said) if isinstance(said, str) else said
+
+    def _veiled(self, jobs: Mapping[JobId, Job], word: str) -> str:
+        id = word
+        while (
+            id not in jobs and "." in id
+        ):  # of a task: .LAUNCH, or .LAUNCH.RANK, is behind the id of its job
+            id = id.rpartition(".")[0]
+        job = jobs.get(JobId(id))
+        return word if job is None or self.sees(job) else HIDDEN
 
     def shown(self, job: Job) -> Job:
         """A job without what is hidden: its fields are then as if they had not been asked for."""
