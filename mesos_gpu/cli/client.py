@@ -1,6 +1,5 @@
 """The REST interface as Python calls: typed answers, bounded waiting, errors that say what to do."""
 
-import ssl
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ import msgspec
 import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
-from mesos_gpu.adapters.tls.trust import Trust, client_context
+from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
 from mesos_gpu.api.spec.shapes import (
     Gpu,
     Gpus,
@@ -493,9 +492,7 @@ def _refused(err: BaseException) -> bool:
 
 def _closed(err: BaseException) -> bool:
     """Whether a connection was made, and ended by the other side."""
-    return not _refused(err) and any(
-        isinstance(cause, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes(err)
-    )
+    return not _refused(err) and any(isinstance(cause, (ConnectionError, *ENDED)) for cause in causes(err))
 
 
 def _reason(err: requests.RequestException) -> str:

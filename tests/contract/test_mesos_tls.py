@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from isolator.agent.agent_api import Connection, Settings
 from isolator.agent.tls import AgentTls
@@ -209,6 +210,20 @@ def test_an_agent_that_is_not_believed_is_not_read(ca: Authority, tmp_path: Path
             with pytest.raises(Unavailable, match=why) as caught:
                 reader.read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
             assert "--mesos-cacert" in caught.value.remedy
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_an_agent_that_speaks_no_tls_is_told_of_in_one_way(ca: Authority, orderly: bool) -> None:
+    """Whether OpenSSL takes the end for an orderly one depends on its version."""
+
+    def failing(*_: Any, **__: Any) -> None:
+        ended = ssl.SSLZeroReturnError if orderly else ssl.SSLEOFError
+        raise requests.exceptions.SSLError from ended(1, "TLS/SSL connection has been closed (EOF)")
+
+    with agent_of(ca.server("agent")) as agent, reader_of(Trust(ca.cert)) as reader:
+        reader._session.get = failing  # type: ignore[assignment]
+        with pytest.raises(Unavailable, match="ended the handshake, as who speaks no TLS does"):
+            reader.read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
 
 
 # --- the agent, from its executors

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
+from mesos_gpu.adapters.tls.trust import ENDED, PLAIN
 
 DEFAULT_MASTER_PORT: Final = 5050
 MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
@@ -43,14 +44,9 @@ def of_tls(error: ssl.SSLError) -> str:
     """Why there is no TLS with a master, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message} (see --mesos-cacert)"
-    if error.reason in (
-        "WRONG_VERSION_NUMBER",
-        "RECORD_LAYER_FAILURE",
-        "PACKET_LENGTH_TOO_LONG",
-        "HTTP_REQUEST",
-    ):
+    if error.reason in PLAIN:
         return "it speaks no TLS (see --mesos-tls)"
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, ENDED):
         return "it ended the TLS handshake: it speaks none (see --mesos-tls), or asks for a certificate (--mesos-cert)"
     return f"no TLS with it: {error.reason or error} (does it ask for a certificate? see --mesos-cert)"
 

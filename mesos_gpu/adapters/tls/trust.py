@@ -14,6 +14,10 @@ MODERN: Final = (
 
 #: X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
 OTHER_NAME: Final = frozenset({62, 64})
+#: The other side ended the connection in a handshake. Which of the two it is depends on the version of OpenSSL.
+ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+#: The reasons of OpenSSL's for an answer that is no TLS.
+PLAIN: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
 @dataclass(frozen=True, slots=True)

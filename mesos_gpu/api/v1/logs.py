@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
-from mesos_gpu.adapters.tls.trust import OTHER_NAME
+from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
 from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import Task
@@ -204,7 +204,7 @@ def _reason(error: BaseException) -> str:
     for each in causes(error):
         if isinstance(each, ssl.SSLCertVerificationError):
             return each.verify_message
-        if isinstance(each, ssl.SSLEOFError):
+        if isinstance(each, ENDED):
             return "it ended the handshake, as who speaks no TLS does"
         if isinstance(each, ssl.SSLError):
             return each.reason or str(each)

@@ -4,14 +4,13 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
-from mesos_gpu.adapters.tls.trust import OTHER_NAME
+from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME, PLAIN
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 # Of OpenSSL's x509_vfy.h.
 _NOT_YET, _EXPIRED = 9, 10
 _UNKNOWN: Final = frozenset({2, 7, 18, 19, 20, 21})
-_PLAIN: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 _OLD: Final = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PROTOCOL_VERSION")
 CLOSED_REMEDY: Final = (
     "where the scheduler asks for certificates, show one with --cert and --key (or MESOS_GPU_CERT, MESOS_GPU_KEY); "
@@ -30,9 +29,7 @@ def of_tls(reach: Reach, causes: Iterable[BaseException]) -> MesosGpuError | Non
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return _not_believed(reach, cause)
-        if isinstance(cause, ssl.SSLError) and not isinstance(
-            cause, ssl.SSLEOFError | ssl.SSLZeroReturnError
-        ):
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ENDED):
             return _not_spoken(reach, cause.reason or str(cause))
     return None
 
@@ -60,7 +57,7 @@ def _not_believed(reach: Reach, error: ssl.SSLCertVerificationError) -> NotProve
 
 
 def _not_spoken(reach: Reach, reason: str) -> NotProved:
-    if reason in _PLAIN:
+    if reason in PLAIN:
         plain = reach.url.replace("https://", "http://", 1)
         return NotProved(f"what answers at {reach.url} speaks no TLS", remedy=f"use {plain} if that is meant")
     if reason in _OLD:
