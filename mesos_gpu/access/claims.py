@@ -147,7 +147,10 @@ def _name_of(claims: Claims, rules: Rules) -> str:
     claim = rules.name.value
     value = claims.get(claim)
     if not isinstance(value, str) or not value:
-        raise _wrong(f"the token has no name in its claim {claim}")
+        raise _wrong(
+            f"the token has no name in its claim {claim}",
+            remedy=f"have the issuer put {claim} into the token itself, or name another claim: --oidc-name-claim",
+        )
     if rules.name is NameClaim.EMAIL and claims.get("email_verified") is not True:
         raise _wrong("the issuer has not verified the token's email address")
     name = rules.name_prefix + value

@@ -10,7 +10,10 @@ import msgspec
 from mesos_gpu.access.proofs import WrongProof
 
 #: Never `none`, and never one whose secret would be a public key (HS256 and the like).
-ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+#: Ed25519 is what RFC 9864 calls EdDSA with that curve, the only one that is taken.
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
 LONGEST: Final = 16_384  # characters of a token
 MOST_KEY_ID: Final = 256
 #: Media types (`typ`) of what says who somebody is; a logout token or a proof of possession is none of them.

@@ -398,7 +398,8 @@ class Client:
             return self._not_ours(f"it says {response.status_code} {response.reason}")
         if error.code == "unavailable" and "/logs" not in (response.url or ""):
             return Unreachable(error.message, remedy=error.remedy or REMEDY)
-        remedy = _LOGIN if response.status_code == 401 else error.remedy or ""
+        shows = "Authorization" in response.request.headers  # then what is wrong is that, or what it says
+        remedy = _LOGIN if response.status_code == 401 and not shows else error.remedy or ""
         return Refused(response.status_code, error.code, error.message, remedy, error.problems or [])
 
     def _proved(self, request: requests.PreparedRequest) -> requests.PreparedRequest:

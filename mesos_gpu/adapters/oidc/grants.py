@@ -70,8 +70,9 @@ class _Tokens(msgspec.Struct):
 class _Device(msgspec.Struct):
     device_code: str
     user_code: str
-    verification_uri: str
     expires_in: float
+    verification_uri: str = ""
+    verification_url: str = ""  # as Google and Entra's first version call it
     verification_uri_complete: str = ""
     interval: float = USUAL_INTERVAL_S
 
@@ -94,13 +95,14 @@ def begin_device(at: Endpoints, client_id: str, scopes: Sequence[str], fetcher: 
             remedy="log in with a token: mesos-gpu login --with-token",
         )
     said = _read(fetcher.post(at.device, {"client_id": client_id, "scope": " ".join(scopes)}), _Device, at)
-    for uri in (said.verification_uri, said.verification_uri_complete):
-        if uri and (urlsplit(uri).scheme not in ("http", "https") or not uri.isprintable()):
+    page = said.verification_uri or said.verification_url
+    for uri in (page, said.verification_uri_complete or page):
+        if urlsplit(uri).scheme not in ("http", "https") or not uri.isprintable():
             raise IssuerError(f"{at.issuer} names a page that is none", remedy=_LOOK)
     return Device(
         said.device_code,
         said.user_code,
-        said.verification_uri,
+        page,
         said.verification_uri_complete,
         min(said.expires_in, LONGEST_S),
         max(said.interval, 1.0),
@@ -169,7 +171,7 @@ def _granted(answer: Answer, at: Endpoints) -> Granted:
 def _read(answer: Answer, kind: type[_T], at: Endpoints) -> _T:
     try:
         if answer.status == 200:
-            return msgspec.json.decode(answer.body, type=kind)
+            return msgspec.json.decode(answer.body, type=kind, strict=False)  # Entra writes "3599"
         error = msgspec.json.decode(answer.body, type=_Error)
     except (msgspec.DecodeError, ValueError, RecursionError) as damage:
         raise IssuerError(

@@ -20,6 +20,7 @@ MOST_KEYS: Final = 64
 LEAST_BITS, MOST_BITS = 2048, 8192  # of RSA
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA: Final = frozenset(each for each in ALGORITHMS if each[:2] in ("RS", "PS"))
+_ED25519: Final = frozenset({"EdDSA", "Ed25519"})
 _READERS: Final[Mapping[str, Any]] = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
@@ -69,6 +70,7 @@ class Keys:
 
 
 _JWS: Final = jwt.PyJWS(algorithms=list(ALGORITHMS))
+_JWS.register_algorithm("Ed25519", OKPAlgorithm())  # keys of other curves are left out
 
 
 class _Document(msgspec.Struct):
@@ -125,7 +127,7 @@ def _algorithms(public: object) -> frozenset[str]:
     if isinstance(public, EllipticCurvePublicKey):
         algorithm = _CURVES.get(public.curve.name)
         return frozenset({algorithm}) if algorithm else frozenset()
-    return frozenset({"EdDSA"}) if isinstance(public, Ed25519PublicKey) else frozenset()
+    return _ED25519 if isinstance(public, Ed25519PublicKey) else frozenset()
 
 
 def _thumbprint(public: PublicKey) -> str:

@@ -92,7 +92,9 @@ class OidcLogin:
             caller = await self._caller(request, shown)
         except WrongProof as wrong:
             refusal = self._who.refused(request.scope, wrong, Proof.OIDC.value, shown)
-            return _page(refusal.what, refusal.http_status, "../../login", refusal.headers)
+            return _page(
+                f"{refusal.what}: {refusal.remedy}", refusal.http_status, "../../login", refusal.headers
+            )
         _caller, headers = self._who.begin(request.scope, shown, caller)
         return Response(_WELCOME, 200, {**headers, **_PAGE}, "text/html")
 

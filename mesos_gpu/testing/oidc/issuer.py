@@ -23,6 +23,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 CLIENT: Final = "mesos-gpu"
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+_JWS: Final = jwt.PyJWS()
+_JWS.register_algorithm("Ed25519", OKPAlgorithm())
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
@@ -48,7 +50,7 @@ def new_key(algorithm: str = "ES256", key_id: str = "") -> SigningKey:
     private: PrivateKey
     if algorithm[:2] in ("RS", "PS"):
         private = rsa.generate_private_key(65537, 2048)
-    elif algorithm == "EdDSA":
+    elif algorithm in ("EdDSA", "Ed25519"):
         private = ed25519.Ed25519PrivateKey.generate()
     else:
         curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
@@ -145,7 +147,7 @@ class OidcIssuer:
         signing = key or self.keys[0]
         named: dict[str, object] = {"kid": signing.key_id, **(header or {})}
         headers = {name: value for name, value in named.items() if value is not None}
-        return jwt.encode(claims, signing.private, signing.algorithm, headers)
+        return _JWS.encode(json.dumps(claims).encode(), signing.private, signing.algorithm, headers)
 
     def allow(self, user_code: str, **claims: object) -> None:
         """Do what a person does that opens the page and types the code."""

@@ -165,23 +165,18 @@ class _Script(Fetcher):
 
     def __init__(self, *answers: str) -> None:
         self.answers, self.slept, self.now = list(answers), list[float](), 0.0
+        self.begins: dict[str, object] = {"verification_uri": "https://id/activate", "interval": 2}
 
     def post(self, url: str, form: object, authorization: object = None) -> Answer:
         if url == "device":
-            body = {
-                "device_code": "d",
-                "user_code": "AB",
-                "verification_uri": "https://id/activate",
-                "expires_in": 100,
-                "interval": 2,
-            }
+            body = {"device_code": "d", "user_code": "AB", "expires_in": 100, **self.begins}
             return Answer(200, json.dumps(body).encode())
         assert isinstance(form, dict)
         assert form["grant_type"] == DEVICE_GRANT
         answer = self.answers.pop(0)
         if answer == "away":
             raise IssuerError("https://id does not answer", remedy="wait")
-        body = {"id_token": "a.b.c"} if answer == "granted" else {"error": answer}
+        body = {"id_token": "a.b.c", "expires_in": "3599"} if answer == "granted" else {"error": answer}
         return Answer(200 if answer == "granted" else 400, json.dumps(body).encode())
 
     def sleep(self, seconds: float) -> None:
@@ -197,6 +192,46 @@ def test_polls_are_as_slow_as_the_issuer_asks_for() -> None:
     granted = by_device(AT, "c", ["openid"], script, sleep=script.sleep, now=lambda: script.now)
     assert granted.id_token == "a.b.c"
     assert script.slept == [2, 2, 7, 7, 14]
+
+
+@pytest.mark.parametrize(
+    ("begins", "interval_s"),
+    [
+        ({"verification_uri": "https://id/device"}, 5.0),  # RFC 8628 has 5 s where none is said
+        ({"verification_url": "https://id/device", "expires_in": 1800, "interval": 5}, 5.0),
+        ({"verification_url": "https://id/device", "expires_in": "900", "interval": "7"}, 7.0),
+    ],
+    ids=["oidc-provider", "google", "entra 1"],
+)
+def test_a_login_begins_as_issuers_write_it(
+    begins: dict[str, object], interval_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = _Script("authorization_pending", "granted")
+    script.begins = begins
+    granted = by_device(AT, "c", ["openid"], script, sleep=script.sleep, now=lambda: script.now)
+    assert (granted.id_token, granted.expires_in) == ("a.b.c", 3599.0)
+    assert script.slept == [interval_s, interval_s]
+    assert "open https://id/device and type the code AB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("begins", [{}, {"verification_uri": "file:///etc/passwd"}])
+def test_a_login_that_names_no_page_is_none(begins: dict[str, object]) -> None:
+    script = _Script()
+    script.begins = begins
+    with pytest.raises(IssuerError, match="names a page that is none"):
+        by_device(AT, "c", ["openid"], script, sleep=script.sleep, now=lambda: script.now)
+
+
+def test_a_token_without_a_name_is_refused_with_what_the_operator_can_do(
+    rig: LoginRig, issuer: OidcIssuer, tmp_path: Path
+) -> None:
+    """Issuers may give what the scope `profile` asks for at `userinfo` alone."""
+    issuer.person = {"sub": "0001"}
+    (tmp_path / "token").write_text(issuer.token())
+    refused = call("login", "--url", rig.url, "--token-file", str(tmp_path / "token"))
+    assert refused.exit_code == 77
+    assert "no name in its claim preferred_username" in refused.stderr
+    assert "--oidc-name-claim" in refused.stderr
 
 
 @pytest.mark.parametrize("answers", [["expired_token"], ["authorization_pending"] * 60])

@@ -91,7 +91,7 @@ def test_a_token_is_a_name_with_the_groups_that_the_issuer_says(rig: LoginRig, i
     assert issuer.hits["/keys"] == 1
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "ES512", "EdDSA"])
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"])
 def test_each_algorithm_of_public_keys_is_taken(rig: LoginRig, issuer: OidcIssuer, algorithm: str) -> None:
     issuer.rotate(algorithm)
     assert rig.call("GET", "/v1/status", issuer.token()).status_code == 200
