@@ -9,7 +9,7 @@ from mesos_gpu.access import rights as all_rights
 from mesos_gpu.access.patterns import all_covered, any_fits, covers, fits
 from mesos_gpu.access.rights import Right, Scope, parse
 from mesos_gpu.access.roles import ADMIN, roles_of
-from mesos_gpu.model.access.caller import Caller, Proof
+from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from mesos_gpu.model.access.document import (
     ALL_APPS,
     EVERYTHING,
@@ -89,7 +89,10 @@ class Grant:
             if not other.own and not other._is_for_all:
                 return True  # that one gives nothing
             return (self.own and other.own) or (not self.own and self._is_for_all)
-        if (self.own and not other.own) or (self.pattern and not covers(self.pattern, other.pattern)):
+        if self.own and not other.own:
+            return False
+        anything = ALL_APPS if right.scope is Scope.APP else EVERYTHING
+        if self.pattern and not covers(self.pattern, other.pattern or anything):
             return False
         return all_covered(self.queues, other.queues) and all_covered(self.apps, other.apps)
 
@@ -110,11 +113,7 @@ class Rights:
         self.is_open = caller.proof is Proof.OPEN  # nobody is asked who they are: everything is allowed
         self._bound = [] if self.is_open else list(_bound(document, caller))
         self._grants = grants_of(self._bound)
-        narrowing = caller.narrowing
-        self._narrowed: Grants | None = None
-        if narrowing is not None:
-            binding = Binding(queues=narrowing.queues, apps=narrowing.apps)
-            self._narrowed = grants_of([(binding, Role("", narrowing.rights))])
+        self._narrowed = None if caller.narrowing is None else grants_by(caller.narrowing)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -157,17 +156,17 @@ class Rights:
     def holds(self, grants: Grants) -> bool:
         """Whether the caller may do all of that himself; where that is not certain, no."""
         own = [self._grants] if self._narrowed is None else [self._grants, self._narrowed]
-        return self.is_open or all(
-            any(mine.is_wider(right, grant) for mine in each.get(right, ()))
-            for each in own
-            for right, asked in grants.items()
-            for grant in asked
-        )
+        return self.is_open or all(are_wider(each, grants) for each in own)
 
-    @property
-    def widest_limits(self) -> Limits:
-        """What jobs may ask for by any of the caller's roles."""
-        return ADMIN.limits if self.is_open else widest(role.limits for _, role in self._bound)
+    def limits_over(self, right: Right, asked: Grant) -> Limits:
+        """What a job or an app may ask for by the roles that give `right` for all that `asked` gives it for."""
+        if self.is_open:
+            return ADMIN.limits
+        return widest(
+            role.limits
+            for binding, role in self._bound
+            if any(mine.is_wider(right, asked) for mine in grants_of([(binding, role)]).get(right, ()))
+        )
 
     def because(self, right: Right, subject: Subject | None = None) -> list[tuple[Binding, Role]]:
         """The bindings that give the right, each with its role; none: it is not given, or by what the queue shares."""
@@ -207,15 +206,9 @@ class Rights:
 
     def limits(self, right: Right, subject: Subject) -> Limits:
         """What a job or an app that is `subject` may ask for, by the roles that give `right` for it."""
-        if self.is_open:
-            return ADMIN.limits
-        name = self.caller.name
-        given = [
-            role.limits
-            for binding, role in self._bound
-            if _has(grants_of([(binding, role)]), right, subject, name)
-        ]
-        return widest(given)
+        return (
+            ADMIN.limits if self.is_open else widest(role.limits for _, role in self.because(right, subject))
+        )
 
     def _is_shared(self, right: Right, subject: Subject | None) -> bool:
         """Whether the queue shows it to its members: those who may run jobs in it."""
@@ -254,6 +247,21 @@ def grants_of(bound: Iterable[tuple[Binding, Role]]) -> Grants:
             for right in granted.rights:
                 grants[right].append(Grant(granted.own, granted.pattern, binding.queues, binding.apps))
     return grants
+
+
+def grants_by(narrowing: Narrowing) -> Grants:
+    """What a proof is good for, by right."""
+    binding = Binding(queues=narrowing.queues, apps=narrowing.apps)
+    return grants_of([(binding, Role("", narrowing.rights))])
+
+
+def are_wider(wide: Grants, narrow: Grants) -> bool:
+    """Whether the ones allow all that the others do; where that is not certain, no."""
+    return all(
+        any(mine.is_wider(right, grant) for mine in wide.get(right, ()))
+        for right, asked in narrow.items()
+        for grant in asked
+    )
 
 
 def _has(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:

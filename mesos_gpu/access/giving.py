@@ -4,21 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.access.decide import Rights, grants_of
+from mesos_gpu.access.decide import Rights, are_wider, grants_by, grants_of
 from mesos_gpu.access.patterns import all_covered
-from mesos_gpu.access.rights import ACCESS_WRITE
+from mesos_gpu.access.rights import ACCESS_WRITE, APP_WRITE, JOB_RUN
 from mesos_gpu.access.roles import ADMIN, BUILT_IN, roles_of
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument, Binding, Limits, Role
 
-_ALL: Final = grants_of([(Binding(), ADMIN)])
+#: The rights with which limits of jobs and apps are looked up: of a role without them, its limits allow nothing.
+_LIMITED: Final = (JOB_RUN, APP_WRITE)
 
 Line = tuple[Binding, Role]
 
 
 def has_everything(rights: Rights) -> bool:
     """Whether there is nothing that the caller may not do."""
-    return rights.holds(_ALL) and _is_within(ADMIN.limits, rights.widest_limits)
+    return _may_give(rights, Binding(), ADMIN)
 
 
 def overreach(rights: Rights, old: AccessDocument, new: AccessDocument) -> list[tuple[str, str]]:
@@ -68,17 +69,7 @@ def givers(document: AccessDocument) -> list[int]:
 
 def is_narrower(wide: Narrowing | None, narrow: Narrowing) -> bool:
     """Whether what a proof is good for is no more than what another one is; None: it is good for all."""
-    if wide is None:
-        return True
-    mine, asked = (
-        grants_of([(Binding(queues=each.queues, apps=each.apps), Role("", each.rights))])
-        for each in (wide, narrow)
-    )
-    return all(
-        any(grant.is_wider(right, other) for grant in mine.get(right, ()))
-        for right, others in asked.items()
-        for other in others
-    )
+    return wide is None or are_wider(grants_by(wide), grants_by(narrow))
 
 
 _ANYONE: Final = Caller("anyone", proof=Proof.TOKEN)
@@ -92,7 +83,12 @@ def _one(binding: Binding, role: Role) -> AccessDocument:
 
 
 def _may_give(rights: Rights, binding: Binding, role: Role) -> bool:
-    return rights.holds(grants_of([(binding, role)])) and _is_within(role.limits, rights.widest_limits)
+    grants = grants_of([(binding, role)])
+    return rights.holds(grants) and all(
+        _is_within(role.limits, rights.limits_over(right, grant))
+        for right in _LIMITED
+        for grant in grants.get(right, ())
+    )
 
 
 def _is_within(limits: Limits, wide: Limits) -> bool:

@@ -54,6 +54,7 @@ def test_who_has_everything_may_give_everything() -> None:
 @pytest.mark.parametrize(
     ("role", "binding", "allowed"),
     [
+        (Role("r", ("job:kill",)), Binding(("x",)), True),  # its limits are for nothing: it runs nothing
         (Role("r", ("job:kill",), Limits(images=())), Binding(("x",)), True),
         (Role("r", ("job:kill:own",), Limits(images=())), Binding(("x",), queues=("ml",)), True),
         (Role("r", ("job:see:own",), Limits(images=())), Binding(("x",)), True),
@@ -64,17 +65,64 @@ def test_who_has_everything_may_give_everything() -> None:
         (Role("r", ("app:write",), Limits(images=())), Binding(("x",), apps=("/shop/*",)), False),
         (Role("r", ("*",), Limits(images=())), Binding(("x",)), False),
         (Role("r", ("job:*",), Limits(images=())), Binding(("x",)), False),
-        (Role("r", ("job:kill",), Limits(("www",), ("nginx:1",), ("/data/x",), 5)), Binding(("x",)), True),
-        (Role("r", ("job:kill",), Limits(("db",), ())), Binding(("x",)), False),
-        (Role("r", ("job:kill",), Limits((), ("*",))), Binding(("x",)), False),
-        (Role("r", ("job:kill",), Limits((), (), ("/",))), Binding(("x",)), False),
-        (Role("r", ("job:kill",), Limits((), (), ("/database",))), Binding(("x",)), False),
-        (Role("r", ("job:kill",), Limits((), (), (), 6)), Binding(("x",)), False),
+        (
+            Role("r", ("app:write:/shop/a",), Limits(("www",), ("nginx:1",), ("/data/x",), 5)),
+            Binding(("x",)),
+            True,
+        ),
+        (Role("r", ("app:write:/shop/a",), Limits(("db",), ())), Binding(("x",)), False),
+        (Role("r", ("app:write:/shop/a",), Limits((), ("*",))), Binding(("x",)), False),
+        (Role("r", ("app:write:/shop/a",), Limits((), (), ("/",))), Binding(("x",)), False),
+        (Role("r", ("app:write:/shop/a",), Limits((), (), ("/database",))), Binding(("x",)), False),
+        (Role("r", ("app:write:/shop/a",), Limits((), (), (), 6)), Binding(("x",)), False),
     ],
 )
 def test_who_has_less_gives_no_more_than_that(role: Role, binding: Binding, allowed: bool) -> None:
     bindings = given(replace(binding, roles=("r",)))
     assert reach(rights("will"), roles=(role,), bindings=bindings) == ([] if allowed else ["/bindings/3"])
+
+
+def test_limits_count_where_their_role_lets_something_run() -> None:
+    """Neither a role that runs nothing, nor one for another queue, lets its holder give wider limits."""
+    small = Role("small", ("job:run",), Limits((), ("corp/*",), (), 0, True))
+    large = Role("large", ("job:run",), Limits(("svc-*",), ("*",), ("/data",), 5))
+    writes = Role("writes", ("access:write",), Limits(("*",), ("*",), ("*",), 100))
+    old = AccessDocument(
+        roles=(small, large, writes),
+        bindings=(
+            Binding(("will",), (), ("small", "writes", "viewer")),
+            Binding(("will",), (), ("large",), ("gpu-*",)),
+        ),
+    )
+    will = Rights(old, Caller("will", proof=Proof.TOKEN))
+    for role, queues, allowed in (
+        (small, ("*",), True),
+        (large, ("gpu-a",), True),
+        (large, ("*",), False),
+        (Role("r", ("job:run",), Limits((), ("*",), (), 0, True)), ("ml",), False),
+        (Role("r", ("job:run",), Limits((), ("corp/*",))), ("ml",), False),  # not preemptible
+    ):
+        new = replace(
+            old,
+            roles=(*old.roles, replace(role, name="given")),
+            bindings=(*old.bindings, Binding(("eve",), (), ("given",), queues)),
+        )
+        assert ([] if allowed else ["/bindings/2"]) == [path for path, _ in overreach(will, old, new)], role
+
+
+def test_a_pattern_of_all_apps_is_as_wide_as_none_and_one_of_secrets_is_not() -> None:
+    for have, right, allowed in (
+        ("app:write:/*", "app:write", True),
+        ("app:write", "app:write:*", True),
+        ("secret:use:/*", "secret:use", False),
+    ):
+        old = AccessDocument(
+            roles=(Role("some", ("access:write", have), Limits(images=())),),
+            bindings=(Binding(("will",), (), ("some",)),),
+        )
+        role = Role("r", (right,), Limits(images=(), must_be_preemptible=True))
+        new = replace(old, roles=(*old.roles, role), bindings=(*old.bindings, Binding(("eve",), (), ("r",))))
+        assert (overreach(Rights(old, Caller("will", proof=Proof.TOKEN)), old, new) == []) is allowed
 
 
 def test_what_others_have_already_may_stay_but_not_be_moved_to_somebody_else() -> None:
