@@ -128,7 +128,7 @@ class SchedulerApi(Protocol):
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token that expires `lifetime_s` from now, and at `until` at the latest, whatever its own times say;
-        the future may raise `TooMuch`."""
+        the future may raise `Conflict` (what it was made with has ended) or `TooMuch`."""
 
     def revoke_token(self, token_id: str) -> Future[None]:
         """Forget a token, and those that were made with it; the future may raise `NotFound`."""

@@ -291,7 +291,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "create_token",
         "Make a token; its secret is in the answer, and nowhere else",
         {201: TokenMade},
-        (429,),
+        (_CONFLICT, 429),
         body=TokenRequest,
         example={"name": "ann", "rights": ["job:*"], "queues": ["research"], "comment": "for CI"},
     ),

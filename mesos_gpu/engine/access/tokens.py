@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.errors import NotFound, TooMuch
+from mesos_gpu.errors import Conflict, NotFound, TooMuch
 from mesos_gpu.model.access.token import Token
 
 KEEP_EXPIRED_S: Final = 30 * 86400.0  # for who wonders why it is refused
@@ -19,9 +19,12 @@ def on_token_created(turn: Turn, event: ev.TokenCreated) -> None:
     """Keep it. Where its name has as many as it may, the one that expired first makes room.
 
     Raises:
+        Conflict: The token that it was made with has ended meanwhile.
         TooMuch: The name has enough that have not expired, or there are too many of all.
     """
-    kept = turn.state.tokens
+    kept, made_with = turn.state.tokens, event.token.made_with
+    if made_with and made_with not in kept:
+        raise Conflict(f"token {made_with} was revoked", remedy="log in again (mesos-gpu login)")
     own = [each for each in kept.values() if each.name == event.token.name]
     expired = sorted((each for each in own if each.expires_at <= turn.now), key=lambda each: each.expires_at)
     if len(own) >= MOST_OF_NAME:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access import rights as r
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.giving import is_narrower
+from mesos_gpu.access.giving import has_everything, is_narrower
 from mesos_gpu.access.rights import parse
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, text_of
 from mesos_gpu.api.http import note
@@ -48,14 +48,13 @@ class TokenHandlers:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: the answer alone has what proves it."""
-        rights = rights_of(request)
         try:
             asked = wire.decode(object_of(await body_of(request)), self._longest_s)
         except BadJson as error:
             raise bad_json(error) from error
         if isinstance(asked, list):
             raise invalid(*asked)
-        wanted, until = _wanted(rights, asked)
+        wanted, until = _wanted(rights_of(request), asked)  # as they are when all of the body is there
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
         made = await result_of(self._scheduler.create_token(kept, asked.lifetime_s, until))
@@ -102,8 +101,9 @@ def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
         raise invalid(Problem("/name", "say whom the token shall prove: you have no name here"))
     require(rights, r.TOKEN_CREATE, Subject(name))
     is_own = name == caller.name
-    if not is_own:  # who has it is that name, with all rights that it has
-        require(rights, r.ACCESS_WRITE)
+    if not is_own and not has_everything(rights):
+        what = f"a token of {name} is good for all that {name} may do: it is for those to make who may do everything"
+        raise Refusal(403, "forbidden", what, remedy=rights.who_can_give())
     if is_own and asked.groups is not None and not caller.groups.issuperset(asked.groups):
         lacking = ", ".join(group for group in asked.groups if group not in caller.groups)
         raise Refusal(403, "forbidden", f"{name} is not in {lacking}", remedy="leave these groups out")
