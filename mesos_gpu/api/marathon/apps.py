@@ -89,6 +89,7 @@ class Apps:
     async def create(self, request: Request, _place: Place) -> Response:
         """POST /v2/apps."""
         app = _read(app_of(await json_body(request), allowed=self._core.allowed))
+        AppSight.of(request).require_place(app.id)
 
         def target(root: Group) -> Group:
             self._core.check([("", app)], root)
@@ -146,7 +147,10 @@ class Apps:
             created.clear()
             for id, value, place in asked:
                 now = tree.app_at(root, id)
-                if (now is None and not create) or (now is not None and not sight.sees(now)):
+                is_seen = now is not None and sight.sees(now)
+                if create and not is_seen:
+                    sight.require_place(id)
+                if not is_seen and (now is not None or not create):
                     raise no_app(id)
                 if now is None:
                     created.append(id)

@@ -59,7 +59,8 @@ class Groups:
         id = _effective(value, place.id)
 
         def target(root: Group) -> Group:
-            _meant(value, id, None, self._core.allowed)  # what is wrong is said before what is there
+            # What is wrong, and what may not be, is said before what is there.
+            _refuse_unseen(root, id, _meant(value, id, None, self._core.allowed), AppSight.of(request))
             if tree.app_at(root, id) is not None:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
@@ -74,7 +75,8 @@ class Groups:
         value = await json_body(request)
         id = _effective(value, place.id)
         back = isinstance(value, dict) and value.get("version") is not None
-        past = await self._core.read(lambda view: _Past.of(view, id)) if back else None
+        sight = AppSight.of(request)
+        past = await self._core.read(lambda view: _Past.seen(view, id, sight)) if back else None
         if flag(request, "dryRun"):
             steps, changes = await self._core.preview(
                 request, lambda root: self._changed(root, id, value, past, AppSight.of(request))
@@ -130,7 +132,8 @@ class Groups:
         return json_answer(group_to_json(sight.tree(past.at(place.item))) | {"version": place.item})
 
     def _changed(self, root: Group, id: str, value: Any, past: "_Past | None", sight: AppSight) -> Group:
-        meant = _meant(value, id, tree.group_at(root, id), self._core.allowed)
+        seen = tree.group_at(root, id) if _is_seen(root, id, sight) else None
+        meant = _meant(value, id, seen, self._core.allowed)
         if isinstance(meant, GroupRollback):
             if past is None:
                 raise Refused(409, "a group that is to be created has no earlier version")
@@ -140,8 +143,10 @@ class Groups:
                     sight.require_whole(app)
             return tree.with_group(root, whole)
         if isinstance(meant, Scale):
-            return tree.with_group(root, tree.map_apps(_there(root, id), partial(_scaled, by=meant.by)))
+            whole = _seen(root, id, sight)
+            return tree.with_group(root, tree.map_apps(whole, partial(_scaled, by=meant.by)))
         self._core.check(_placed(meant, ""), root)
+        _refuse_unseen(root, id, meant, sight)
         root = tree.with_group(root, meant)
         refuse_clash(root, [id, *(app.id for app in meant.all_apps())])
         return root
@@ -174,11 +179,31 @@ def _there(root: Group, id: str) -> Group:
 def _seen(root: Group, id: str, sight: AppSight) -> Group:
     """The whole of a group of which something is seen."""
     group = _there(root, id)
-    if id != ROOT and not sight.rights.is_open:
-        part = sight.tree(Group(ROOT, groups=(group,)))
-        if not part.groups:
-            raise no_group(id)
+    if not _is_seen(root, id, sight):
+        raise no_group(id)
     return group
+
+
+def _is_seen(root: Group, id: str, sight: AppSight) -> bool:
+    group = tree.group_at(root, id)
+    if group is None or id == ROOT or sight.rights.is_open:
+        return group is not None
+    return bool(sight.tree(Group(ROOT, groups=(group,))).groups)
+
+
+def _refuse_unseen(root: Group, id: str, meant: Group | Scale | GroupRollback, sight: AppSight) -> None:
+    """Refuse to change a group, or an app of that id, that is not seen, as if it were not there.
+
+    Raises:
+        Refusal: A right is missing for what would be in it.
+    """
+    app = tree.app_at(root, id)
+    is_there = (app is not None and not sight.sees(app)) or tree.group_at(root, id) is not None
+    if not is_there or _is_seen(root, id, sight) or sight.may_write_below(id):
+        return
+    for each in meant.all_apps() if isinstance(meant, Group) else ():
+        sight.require_place(each.id)
+    sight.require_place(id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import APP_ENV, APP_READ, APP_SEE, APP_WRITE, Right
-from mesos_gpu.api.http.rights import require, rights_of
+from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action
@@ -53,7 +53,16 @@ class AppSight:
         Raises:
             Refusal: He may not.
         """
-        require(self.rights, right, subject_of(app))
+        if not self.may(right, app):  # what is not seen is not named
+            raise refusal(self.rights, right, subject_of(app) if self.sees(app) else None)
+
+    def require_place(self, id: str) -> None:
+        """Let pass who may have an app or a group of that id, before he is told whether there is one.
+
+        Raises:
+            Refusal: He may not.
+        """
+        require(self.rights, APP_WRITE, Subject(self.rights.caller.name, app=id))
 
     def shown(self, app: App) -> App:
         """An app without what is hidden. Values of its environment are for its owner, and where nobody is asked."""

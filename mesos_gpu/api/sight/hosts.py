@@ -1,52 +1,68 @@
-"""Names of virtual hosts and ports of load balancers: whoever has them first keeps them from others."""
+"""What a load balancer gives to one service only: whoever has it first keeps others from it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from mesos_gpu.access.rights import SERVICE_WRITE
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.policy.apps.backends import DEPLOYMENT_GROUP
+
+_HOSTS: Final = re.compile(r"HAPROXY_.*_VHOST")
+PORT: Final = "the service port"
+_PORT: Final = re.compile(r"HAPROXY_.*_PORT")
 
 
-def hosts_of(app: App) -> frozenset[str]:
-    """The virtual hosts that an app's labels ask for, as HAPROXY_0_VHOST of marathon-lb."""
+def wanted_by(app: App) -> frozenset[str]:
+    """What an app asks for, in words: virtual hosts, ports where a load balancer listens, and the group of apps that
+    share their service, whose newest member gets what comes for the others."""
+    hosts = (value for label, value in app.labels.items() if _HOSTS.fullmatch(label))
+    numbers = [value for label, value in app.labels.items() if _PORT.fullmatch(label)]
+    group = app.labels.get(DEPLOYMENT_GROUP, "").strip().strip("/")
     return frozenset(
-        host.strip().lower()
-        for label, value in app.labels.items()
-        if label.startswith("HAPROXY_") and label.endswith("_VHOST")
-        for host in value.split(",")
-        if host.strip()
+        {
+            *(_host(host) for value in hosts for host in value.split(",") if host.strip()),
+            *(_port(int(text)) for text in numbers if text.strip().isascii() and text.strip().isdecimal()),
+            *(_port(port) for port in app.service_ports if port),
+            *([f"the deployment group {group}"] if group else []),
+        }
     )
 
 
-def taken(
-    sight: AppSight,
-    hosts: Iterable[str],
-    apps: Mapping[str, App],
-    splits: Iterable[TrafficSplit],
-    *,
-    but: str = "",
-) -> Iterator[str]:
-    """The names of `hosts` that lead to apps whose services somebody else commands.
+def wanted_by_service(split: TrafficSplit) -> frozenset[str]:
+    """What a service asks for itself, in the same words."""
+    return frozenset({*map(_host, split.hosts), *([_port(split.port)] if split.port else [])})
 
-    Args:
-        sight: Of who asks for the hosts.
-        hosts: Names of virtual hosts.
-        apps: All apps, by id.
-        splits: All services.
-        but: The app or the service that asks.
-    """
-    if sight.rights.is_open:
-        return
-    others: dict[str, list[App]] = {}
-    for app in apps.values():
-        if app.id != but:
-            for host in hosts_of(app):
-                others.setdefault(host, []).append(app)
-    for split in splits:
-        if split.name != but:
-            for host in split.hosts:
-                others.setdefault(host.lower(), []).extend(apps[id] for id in split.weights if id in apps)
-    for host in sorted({host.lower() for host in hosts}):
-        if any(not sight.may(SERVICE_WRITE, app) for app in others.get(host, ())):
-            yield host
+
+class Others:
+    """What apps have whose services somebody else commands than who asks."""
+
+    def __init__(self, sight: AppSight, apps: Mapping[str, App], splits: Iterable[TrafficSplit]) -> None:
+        """Look through all apps, by id, and all services."""
+        self._by: dict[str, set[str]] = {}  # by word, who has it: ids of apps, names of services
+        if sight.rights.is_open:
+            return
+        foreign = {id for id, app in apps.items() if not sight.may(SERVICE_WRITE, app)}
+        for id in foreign:
+            self._note(id, wanted_by(apps[id]))
+        for split in splits:
+            if not foreign.isdisjoint(split.weights):
+                self._note(split.name, wanted_by_service(split))
+
+    def _note(self, who: str, words: Iterable[str]) -> None:
+        for word in words:
+            self._by.setdefault(word, set()).add(who)
+
+    def have(self, wanted: Iterable[str], *, but: str = "") -> list[str]:
+        """Which words of `wanted` are taken. `but`: the app or the service that asks."""
+        return sorted(word for word in wanted if self._by.get(word, set()) - {but})
+
+
+def _host(name: str) -> str:
+    return f"the virtual host {name.strip().lower()}"
+
+
+def _port(number: int) -> str:
+    return f"{PORT} {number}"

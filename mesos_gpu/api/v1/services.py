@@ -1,7 +1,7 @@
 """Services: names whose requests are split over apps, for people and for load balancers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.access.decide import Subject
-from mesos_gpu.access.rights import SERVICE_WRITE
-from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.access.rights import APP_SEE, SERVICE_WRITE
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
-from mesos_gpu.api.sight.apps import AppSight, subject_of
-from mesos_gpu.api.sight.hosts import taken
+from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.api.sight.hosts import PORT, Others, wanted_by_service
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Backend, TrafficSplit
@@ -77,7 +77,7 @@ class ServiceHandlers:
 
         def gather(view: View) -> "_Facts":
             split = _named(view, name, sight)
-            _require(view, split, sight)
+            _require(_by_id(view), split, sight)
             return _facts(view, [split], sight)
 
         facts = await self._read(gather)
@@ -102,7 +102,8 @@ class _Facts:
 
 def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False) -> _Facts:
     """Facts of the apps of `splits`, or of all, as far as they are seen."""
-    splits = tuple(each for each in splits if _is_seen(view, each, sight))
+    known = _by_id(view)
+    splits = tuple(part for each in splits if (part := _part_of(each, known, sight)))
     wanted = {id for each in splits for id in each.weights}
     apps = {
         app.id: sight.shown(app)
@@ -117,26 +118,34 @@ def _address(task: Task) -> backends.Address:
     return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.ports
 
 
-def _apps(view: View, split: TrafficSplit) -> Iterator[App]:
-    return (app for app in view.root.all_apps() if app.id in split.weights)
+def _by_id(view: View) -> Mapping[str, App]:
+    return {app.id: app for app in view.root.all_apps()}
 
 
-def _is_seen(view: View, split: TrafficSplit, sight: AppSight) -> bool:
-    """Whether one of its apps is seen; one that has no app any more is everybody's to see."""
-    apps = list(_apps(view, split))
-    return sight.rights.is_open or not apps or any(map(sight.sees, apps))
+def _part_of(split: TrafficSplit, known: Mapping[str, App], sight: AppSight) -> TrafficSplit | None:
+    """A service with those of its apps that are seen; None: none is. An app that is gone is judged by its path."""
+    if sight.rights.is_open:
+        return split
+    seen = {
+        id: weight
+        for id, weight in split.weights.items()
+        if (sight.sees(known[id]) if id in known else sight.rights.may(APP_SEE, Subject(app=id)))
+    }
+    return replace(split, weights=seen) if seen else None
 
 
-def _require(view: View, split: TrafficSplit, sight: AppSight) -> None:
+def _require(known: Mapping[str, App], split: TrafficSplit, sight: AppSight) -> None:
     """Let pass who may command the services of all its apps, those that are gone too."""
-    known = {app.id: app for app in _apps(view, split)}
     for id in split.weights:
-        require(sight.rights, SERVICE_WRITE, subject_of(known[id]) if id in known else Subject(app=id))
+        if id in known:
+            sight.require(SERVICE_WRITE, known[id])
+        else:
+            require(sight.rights, SERVICE_WRITE, Subject(app=id))
 
 
 def _named(view: View, name: str, sight: AppSight) -> TrafficSplit:
     split = view.splits.get(name)
-    if split is None or not _is_seen(view, split, sight):
+    if split is None or _part_of(split, _by_id(view), sight) is None:
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
     return split
 
@@ -147,7 +156,7 @@ def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]
     Raises:
         Refusal: It, or the one that it takes the place of, is of apps whose services are others' to change.
     """
-    apps = {app.id: app for app in view.root.all_apps()}
+    apps = _by_id(view)
     known = {id for id, app in apps.items() if sight.sees(app)}
     unknown = [
         Problem(split.place_of(id), f"there is no app {id}; create it first, or mend the id")
@@ -156,11 +165,19 @@ def _unknown(view: View, wanted: TrafficSplit, sight: AppSight) -> list[Problem]
     ]
     if unknown:
         return unknown
-    for each in (wanted, view.splits.get(wanted.name)):
-        if each is not None and not sight.rights.is_open:
-            _require(view, each, sight)
-    others = taken(sight, wanted.hosts, apps, view.splits.values(), but=wanted.name)
-    return [Problem("/hosts", f"{host} is another's service; name another host") for host in others]
+    there = view.splits.get(wanted.name)
+    if not sight.rights.is_open:
+        _require(apps, wanted, sight)
+        if there is not None and _part_of(there, apps, sight) is None:
+            what = f"the name {wanted.name} is that of another's service"
+            raise Refusal(403, "forbidden", what, remedy="choose another one")
+        if there is not None:
+            _require(apps, there, sight)
+    others = Others(sight, apps, view.splits.values())
+    return [
+        Problem("/port" if word.startswith(PORT) else "/hosts", f"{word} is another's service; name another")
+        for word in others.have(wanted_by_service(wanted), but=wanted.name)
+    ]
 
 
 # --- answers

@@ -67,7 +67,7 @@ def test_who_has_no_right_for_a_path_does_not_see_it(rig: Rig) -> None:
     for verb, path in (("DELETE", "/v2/apps/shop/web"), ("POST", "/v2/apps/shop/web/restart"),
                        ("DELETE", "/v2/groups/shop")):  # fmt: skip
         assert rig.call("ann", verb, path).status_code == 404, path
-    assert rig.call("ann", "PUT", "/v2/apps/shop/web", json={"cmd": "id"}).status_code == 404
+    assert rig.call("ann", "PUT", "/v2/apps/shop/web", json={"cmd": "id"}).status_code == 403
     assert app_of(rig, "boss", "/shop/web")["cmd"] == "echo hunter2"
 
 

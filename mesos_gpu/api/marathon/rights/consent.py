@@ -12,10 +12,11 @@ from typing import Final
 from mesos_gpu.access.decide import Rights, Subject, unix_user_of
 from mesos_gpu.access.rights import APP_ENV, APP_WRITE
 from mesos_gpu.api import admission
+from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.marathon.tree import map_apps
 from mesos_gpu.api.sight.apps import AppSight, subject_of
-from mesos_gpu.api.sight.hosts import hosts_of, taken
+from mesos_gpu.api.sight.hosts import Others, wanted_by
 from mesos_gpu.model.apps.app import App, Group, SecretRef, same_but_scale
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.policy.apps.workload import job_of
@@ -60,7 +61,7 @@ class Consent:
         self._require_groups(seen, wanted)
         details: list[Detail] = []
         made = map_apps(wanted, lambda app: self._of(app, old.get(app.id), details))
-        details += self._of_hosts(old, made)
+        details += self._of_services(old, made)
         if details:
             raise Refused(
                 403,
@@ -70,14 +71,17 @@ class Consent:
             )
         return made
 
-    def _of_hosts(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
-        """Labels must not lead requests for others' services here."""
-        for app in made.all_apps():
-            asked = hosts_of(app) if app is not old.get(app.id) and not self._rights.is_open else frozenset()
-            for host in taken(self._sight, asked, old, self._splits, but=app.id) if asked else ():
-                yield Detail(
-                    f"{app.id}/labels", (f"the virtual host {host} is another's service; name another",)
-                )
+    def _of_services(self, old: Mapping[str, App], made: Group) -> Iterator[Detail]:
+        """Labels and ports must not lead requests for others' services here."""
+        changed = [app for app in made.all_apps() if app is not old.get(app.id)]
+        if self._rights.is_open or not changed:
+            return
+        others = Others(self._sight, old, self._splits)
+        for app in changed:
+            before = old.get(app.id)
+            asked = wanted_by(app) - (wanted_by(before) if before else frozenset())
+            for word in others.have(asked, but=app.id):
+                yield Detail(f"{app.id}/labels", (f"{word} is another's service; name another",))
 
     def _require_groups(self, seen: Group, wanted: Group) -> None:
         """A group without apps is changed by who may write apps in it; so are dependencies of groups."""
@@ -114,7 +118,7 @@ class Consent:
     def _changed(self, app: App, old: App | None, details: list[Detail]) -> App:
         """An app that runs something else from now on."""
         mine = replace(app, owner=self._name)
-        self._sight.require(APP_WRITE, mine)
+        require(self._rights, APP_WRITE, subject_of(mine))
         if old is not None and old.owner != self._name:
             if not self._sight.may(APP_ENV, old) and _shares_values(app, old):
                 why = f"its environment has values of {old.owner or 'another'}: give other values, or leave them out"

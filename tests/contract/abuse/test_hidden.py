@@ -1,0 +1,138 @@
+"""What is hidden is not told by errors either; and what a load balancer gives to one is not taken by another."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.access.named import Rig
+from tests.contract.access.test_apps import APP, app_of, create, settle
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+LB: dict[str, Any] = {
+    "labels": {"HAPROXY_GROUP": "external", "HAPROXY_DEPLOYMENT_GROUP": "shop",
+               "HAPROXY_DEPLOYMENT_STARTED_AT": "1", "HAPROXY_0_VHOST": "shop.example"},
+    "portDefinitions": [{"port": 10050}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("POST", "/v2/apps", {"id": "{}/web", **APP}),
+        ("POST", "/v2/apps", {"id": "{}", **APP}),
+        ("POST", "/v2/apps", {"id": "{}/web/below", **APP}),
+        ("PUT", "/v2/apps{}/web", {"cmd": "id"}),
+        ("PATCH", "/v2/apps{}/web", {"cmd": "id"}),
+        ("PUT", "/v2/apps", [{"id": "{}/web", **APP}]),
+        ("DELETE", "/v2/apps{}/web", None),
+        ("POST", "/v2/groups", {"id": "{}"}),
+        ("POST", "/v2/groups", {"id": "{}", "apps": [{"id": "x", **APP}]}),
+        ("POST", "/v2/groups", {"id": "{}/web"}),
+        ("PUT", "/v2/groups{}", {"apps": []}),
+        ("PUT", "/v2/groups{}", {"apps": [{"id": "x", **APP}]}),
+        ("PUT", "/v2/groups{}?dryRun=true", {"apps": [{"id": "x", **APP}]}),
+        ("PUT", "/v2/groups{}", {"scaleBy": 2}),
+        ("PUT", "/v2/groups{}", {"version": "2020-01-01T00:00:00.000Z"}),
+        ("PATCH", "/v2/groups{}", {"enforceRole": False}),
+        ("DELETE", "/v2/groups{}", None),
+        ("DELETE", "/v2/queue{}/web/delay", None),
+        ("GET", "/v2/apps{}/web/versions", None),
+    ],
+)
+def test_what_is_hidden_is_refused_in_the_same_words_as_what_is_not_there(
+    rig: Rig, verb: str, path: str, body: object
+) -> None:
+    create(rig, "boss", "/there/web")
+
+    def said(group: str) -> tuple[int, str]:
+        answer = rig.call("ann", verb, path.format(group), json=_named(body, group))
+        assert answer.status_code in (403, 404), answer.text
+        return answer.status_code, answer.text.replace(group, "GROUP")
+
+    assert said("/there") == said("/nope")
+    assert app_of(rig, "boss", "/there/web")["cmd"] == APP["cmd"]
+
+
+def _named(body: Any, group: str) -> Any:
+    if isinstance(body, list):
+        return [_named(each, group) for each in body]
+    if isinstance(body, dict) and "id" in body:
+        return {**body, "id": body["id"].replace("{}", group)}
+    return body
+
+
+def test_a_change_of_a_group_names_nothing_in_it_that_is_hidden(rig: Rig) -> None:
+    create(rig, "ann", "/research/web")
+    create(rig, "boss", "/shop/web", instances=1)
+    refused = rig.call("ann", "PUT", "/v2/groups", json={"groups": []})
+    assert (refused.status_code, "/shop" in refused.text) == (403, False)
+    both = {"groups": [{"id": "/shop", "apps": [{"id": "web", **APP}]},
+                       {"id": "/research", "apps": [{"id": "web", **APP, "instances": 1}]}]}  # fmt: skip
+    assert rig.call("boss", "PUT", "/v2/groups?force=true", json=both).status_code == 200
+    (of_both,) = rig.call("ann", "GET", "/v2/deployments").json()
+    refused = rig.call("ann", "DELETE", f"/v2/deployments/{of_both['id']}")
+    assert (refused.status_code, "/shop" in refused.text) == (403, False)
+
+
+@pytest.mark.parametrize(
+    ("mine", "word"),
+    [
+        ({"labels": {"HAPROXY_DEPLOYMENT_GROUP": "/shop/", "HAPROXY_DEPLOYMENT_STARTED_AT": "9"}}, "group shop"),
+        ({"portDefinitions": [{"port": 10050}]}, "service port 10050"),
+        ({"labels": {"HAPROXY_0_PORT": "10050"}}, "service port 10050"),
+        ({"labels": {"HAPROXY_0_VHOST": "a.example, SHOP.example"}}, "host shop.example"),
+    ],
+)  # fmt: skip
+def test_what_a_load_balancer_gives_to_anothers_app_is_not_taken(
+    rig: Rig, mine: dict[str, Any], word: str
+) -> None:
+    create(rig, "boss", "/shop/web", **LB)
+    mine = {"portDefinitions": [{"port": 10060}], **mine}
+    refused = create(rig, "ann", "/research/mine", **mine)
+    assert refused.status_code == 403
+    assert f"{word} is another's service" in refused.text
+    assert create(rig, "boss", "/research/mine", **mine).status_code == 201
+
+
+def test_an_app_keeps_what_it_has_whoever_changes_it(rig: Rig) -> None:
+    create(rig, "boss", "/research/old", **LB)
+    create(rig, "boss", "/shop/web", **{**LB, "portDefinitions": [{"port": 10051}]})
+    assert rig.call("ann", "PUT", "/v2/apps/research/old", json={"instances": 1}).status_code == 200
+    changed = {"cmd": "id", "env": {}, "instances": 0}
+    assert rig.call("ann", "PUT", "/v2/apps/research/old?force=true", json=changed).status_code == 200
+    settle(rig)
+
+
+def test_a_services_port_and_name_are_not_taken(rig: Rig) -> None:
+    create(rig, "boss", "/shop/web", **LB)
+    create(rig, "ann", "/research/web")
+    service = {"apps": {"/research/web": 1}, "port": 10050}
+    refused = rig.call("ann", "PUT", "/v1/services/mine", json=service)
+    assert [each["path"] for each in refused.json()["error"]["problems"]] == ["/port"]
+    assert rig.call("boss", "PUT", "/v1/services/shop", json={"apps": {"/shop/web": 1}}).status_code == 200
+    named = rig.call("ann", "PUT", "/v1/services/shop", json={"apps": {"/research/web": 1}})
+    assert (named.status_code, "/shop" in named.text) == (403, False)
+
+
+def test_of_a_service_those_apps_are_shown_that_are_seen(rig: Rig) -> None:
+    create(rig, "boss", "/shop/web")
+    create(rig, "ann", "/research/web")
+    split = {"apps": {"/shop/web": 1, "/research/web": 1}}
+    assert rig.call("boss", "PUT", "/v1/services/both", json=split).status_code == 200
+    assert "/shop" not in rig.call("ann", "GET", "/v1/services").text
+    assert "/shop" not in rig.call("ann", "GET", "/v1/services/both").text
+    assert (
+        "/shop" not in rig.call("ann", "PUT", "/v1/services/both", json={"apps": {"/research/web": 1}}).text
+    )
+    rig.call("boss", "DELETE", "/v2/apps/shop/web")
+    settle(rig)
+    assert "/shop" not in rig.call("ann", "GET", "/v1/services/both").text
+    assert rig.call("boss", "GET", "/v1/services/both").json()["asked"]["apps"] == split["apps"]
