@@ -9,7 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from isolator.host.not_started import NotStarted
@@ -23,6 +23,7 @@ MOST_RATIO: Final = 100  # of what is extracted to the archives that it came fro
 FREE_BYTES: Final = 1 << 30
 LOOK_S: Final = 0.5
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_RUN_AS_OWNER: Final = stat.S_ISUID | stat.S_ISGID
 _ENDS: Final = (".tar", ".tgz", ".gz", ".tbz2", ".bz2", ".txz", ".xz", ".zip")
 
 
@@ -92,54 +93,65 @@ def measure(directory: str, limits: FetchLimits, *, done: bool) -> Fetched:
         TooMuch: It is more than the limits, too deep, or (`done`) a device.
         OSError: The kernel refuses.
     """
-    fetched = Fetched()
-    _count(os.open(directory, _DIRECTORY), fetched, limits, DEEPEST, done=done)
-    return fetched
+    top = os.open(directory, _DIRECTORY)
+    counting = _Counting(limits, done, os.fstat(top).st_uid)
+    counting.count(top, DEEPEST)
+    return counting.fetched
 
 
-def _count(fd: int, fetched: Fetched, limits: FetchLimits, deep: int, *, done: bool) -> None:
-    try:
-        if not deep:
-            raise TooMuch(f"directories {DEEPEST} deep")
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                fetched.files += 1
-                try:
-                    _take(fd, entry, fetched, limits, deep, done=done)
-                except FileNotFoundError:
-                    if done:
-                        raise
-                fetched.check(limits)
-    finally:
-        os.close(fd)
+@dataclass(slots=True)
+class _Counting:
+    """Counts what is below one directory. `done`: as of `measure`; `owner`: uid of who fetches."""
 
+    limits: FetchLimits
+    done: bool
+    owner: int
+    fetched: Fetched = field(default_factory=Fetched)
 
-def _take(
-    fd: int, entry: "os.DirEntry[str]", fetched: Fetched, limits: FetchLimits, deep: int, *, done: bool
-) -> None:
-    seen = entry.stat(follow_symlinks=False)
-    fetched.size_bytes += seen.st_blocks * 512
-    if deep == DEEPEST and entry.name.lower().endswith(_ENDS):
-        fetched.archive_bytes += seen.st_blocks * 512
-    if stat.S_ISDIR(seen.st_mode):
+    def count(self, fd: int, deep: int) -> None:
+        """Count what is in a directory, and close it; `deep`: how many there may be in each other."""
         try:
-            inner = os.open(entry.name, _DIRECTORY, dir_fd=fd)
-        except PermissionError:  # of this process, which is the task's user, too
-            return
-        _count(inner, fetched, limits, deep - 1, done=done)
-    elif done and (stat.S_ISBLK(seen.st_mode) or stat.S_ISCHR(seen.st_mode)):
-        raise TooMuch(f"{entry.name}, which is a device")
-    elif done and stat.S_ISREG(seen.st_mode) and seen.st_mode & (stat.S_ISUID | stat.S_ISGID):
-        _plain(entry.name, fd)
+            if not deep:
+                raise TooMuch(f"directories {DEEPEST} deep")
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    self.fetched.files += 1
+                    try:
+                        self._take(fd, entry, deep)
+                    except FileNotFoundError:
+                        if self.done:
+                            raise
+                    self.fetched.check(self.limits)
+        finally:
+            os.close(fd)
 
+    def _take(self, fd: int, entry: "os.DirEntry[str]", deep: int) -> None:
+        seen = entry.stat(follow_symlinks=False)
+        self.fetched.size_bytes += seen.st_blocks * 512
+        if deep == DEEPEST and entry.name.lower().endswith(_ENDS):
+            self.fetched.archive_bytes += seen.st_blocks * 512
+        if stat.S_ISDIR(seen.st_mode):
+            try:
+                inner = os.open(entry.name, _DIRECTORY, dir_fd=fd)
+            except PermissionError:  # of this process, which is the task's user, too
+                return
+            self.count(inner, deep - 1)
+        elif self.done and (stat.S_ISBLK(seen.st_mode) or stat.S_ISCHR(seen.st_mode)):
+            raise TooMuch(f"{entry.name}, which is a device")
+        elif self.done and stat.S_ISREG(seen.st_mode) and seen.st_mode & _RUN_AS_OWNER:
+            self._make_plain(entry.name, fd)
 
-def _plain(name: str, fd: int) -> None:
-    """Make a program one that runs as whoever starts it."""
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
-    try:
-        os.fchmod(file, stat.S_IMODE(os.fstat(file).st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
-    finally:
-        os.close(file)
+    def _make_plain(self, name: str, fd: int) -> None:
+        """Make a program one that runs as whoever starts it. One of another user is a hard link to a program of the
+        host, which must stay as it is."""
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+        try:
+            status = os.fstat(file)
+            if status.st_nlink > 1 and status.st_uid != self.owner:
+                raise TooMuch(f"{name}, which is a program of another user")
+            os.fchmod(file, stat.S_IMODE(status.st_mode) & ~_RUN_AS_OWNER)
+        finally:
+            os.close(file)
 
 
 class Watched:

@@ -137,6 +137,19 @@ def test_a_device_is_none_that_a_task_has_a_use_for(sandbox: Path) -> None:
         measure(str(sandbox), SMALL, done=True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_program_of_the_host_stays_as_it_is(tmp_path: Path, sandbox: Path) -> None:
+    """Without fs.protected_hardlinks, a task may have any file of its file system in its sandbox by a hard link."""
+    program = tmp_path / "sudo"
+    program.touch()
+    program.chmod(0o4755)
+    os.chown(sandbox, 65534, 65534)
+    os.link(program, sandbox / "sudo")
+    with pytest.raises(TooMuch, match="sudo, which is a program of another user"):
+        measure(str(sandbox), SMALL, done=True)
+    assert stat.S_IMODE(program.stat().st_mode) == 0o4755
+
+
 def test_the_limits_are_the_hosts(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     assert FetchLimits.on(str(tmp_path), {LIMIT: "1"}).size_bytes == 1 << 20
