@@ -59,19 +59,26 @@ def hand(given: Given, pid: int, gate: Path, user: tuple[int, int], sandbox: str
 
 
 def _attach(order: dict[str, object], files: tuple[int, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", attaching.__file__],
-        input=json.dumps(order).encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={},
-        pass_fds=files,
-        timeout=_MOST_S,
-        check=False,
-    )
-    if done.returncode:
-        why = done.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise MesosGpuError(
-            f"the container cannot be given its files of secrets: {why[0]}",
-            remedy="ask for variables; images have files of secrets from Linux 5.2 on",
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", attaching.__file__],
+            input=json.dumps(order).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={},
+            pass_fds=files,
+            timeout=_MOST_S,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:  # it ends as the task's user, whose other tasks may stop it
+        raise _cannot(f"not done within {_MOST_S:g} s") from error
+    if done.returncode:
+        said = done.stdout.decode(errors="replace").strip().splitlines()[-1:]
+        raise _cannot(said[0] if said else f"status {done.returncode}")
+
+
+def _cannot(why: str) -> MesosGpuError:
+    return MesosGpuError(
+        f"the container cannot be given its files of secrets: {why}",
+        remedy="ask for variables; images have files of secrets from Linux 5.2 on",
+    )

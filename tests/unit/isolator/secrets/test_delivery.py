@@ -1,5 +1,6 @@
 """What an executor makes of the secrets that a launch brought, and all for which it starts nothing."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from isolator.host.not_started import NotStarted
-from isolator.secrets import delivery, keys, mount
+from isolator.secrets import delivery, handing, keys, mount
 from mesos_gpu.adapters.secrets import envelope
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.assignment import Assignment
 from mesos_gpu.wire.mesos import assignment as wire
 
@@ -112,3 +114,15 @@ def test_a_file_system_has_room_for_its_files_and_nothing_else() -> None:
         "mode": "500", "uid": "7", "gid": "8",
         "size": str((1 + -(-5000 // page) + 2 + 1) * page), "nr_inodes": "7",
     }  # fmt: skip
+
+
+def test_a_container_that_is_not_given_its_files_in_time_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What links the files into the sandbox is the task's user by then, whom another task of that user may stop."""
+    (tmp_path / "secrets").mkdir()
+    monkeypatch.setattr(handing, "_MOST_S", 1e-4)
+    given = delivery.Given(files={"id": b"hunter2"})
+    with pytest.raises(MesosGpuError, match=r"not done within 0\.0001 s") as refused:
+        handing.hand(given, os.getpid(), tmp_path, (os.getuid(), os.getgid()), str(tmp_path))
+    assert "hunter2" not in f"{refused.value!r} {refused.value.__cause__!r}"
