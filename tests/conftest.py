@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
@@ -14,6 +14,9 @@ import pytest
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, task_ports
 from tests import progress
+
+if TYPE_CHECKING:
+    from tests.certificates import Authority
 
 T = TypeVar("T")
 TESTS = Path(__file__).parent
@@ -90,3 +93,11 @@ def open_directory() -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> "Authority":
+    """An authority of certificates whose files are in the test's directory."""
+    from tests.certificates import Authority  # few tests need it
+
+    return Authority(tmp_path)

@@ -1,4 +1,5 @@
-"""An executor as a process, the agent that it speaks to, and the REST server that the command line speaks to."""
+"""An executor as a process, the agent that it speaks to, and the REST server that the command line speaks to; a
+scheduler's interface."""
 
 import time
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ import pytest
 
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from tests.contract.rig import Rig
 from tests.hosts import Host, host
 
 
@@ -31,3 +33,10 @@ def rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRest]:
         monkeypatch.setenv("MESOS_GPU_URL", server.url)
         monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
         yield server
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()

@@ -31,11 +31,6 @@ from tests.contract.api.test_api_logs import VIRTUAL, Agent
 from tests.contract.test_pymesos_driver import FRAMEWORK, QUICK, offers
 
 
-@pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
 @contextmanager
 def driver(address: str, inbox: Inbox, trust: Trust | None) -> Iterator[pd.PymesosDriver]:
     tls = client_context(trust) if trust else None

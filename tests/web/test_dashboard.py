@@ -21,9 +21,9 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
 from tests.certificates import DAY, Authority
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
+from tests.contract.rig import Rig
 
 CHROMIUM = shutil.which("chromium")
 QUIET = [

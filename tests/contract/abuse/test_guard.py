@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.guard import Guard
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig, code_of
+from tests.contract.rig import Rig, code_of
 
 NAMES: Final = ("gpu.example.com", "bücher.example")
 
@@ -190,6 +190,26 @@ def test_what_a_browser_says_of_the_page_that_asks_counts(
 def test_a_query_has_so_many_fields() -> None:
     assert status_of(dict(OURS), verb="GET", query=b"&" * 99) == 200
     assert status_of(dict(OURS), verb="GET", query=b"&" * 100) == 400
+
+
+@pytest.mark.parametrize("server", ["10.1.2.3", "2001:db8::1"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("10.1.2.3", 200),
+        ("[2001:db8::1]", 200),
+        ("192.0.2.7", 200),  # an address is nobody's to make resolve to another one
+        ("evil.example", 403),
+        ("localhost", 403),
+        ("gpu.example.com", 200),
+        ("evil.gpu.example.com", 403),
+        ("", 403),
+    ],
+)
+def test_on_an_address_of_a_network_it_has_the_names_that_it_was_given(
+    server: str, host: str, status: int
+) -> None:
+    assert status_of({"Host": f"{host}:8080"}, server=server) == status
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.model.access.caller import ANYBODY, Caller, Proof
 from mesos_gpu.model.access.document import AccessDocument
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Bytes that are no request, or could be read as another one than a proxy before us has read."""
 
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,9 @@ from mesos_gpu.api.http import bounds, door
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.wire import body, checking
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
+from tests.raw import PATIENCE_S, answer_to, connect, rest_of
 
-PATIENCE_S: Final = 30.0
 HOST: Final = b"Host: localhost\r\n"
 LOOK: Final = b"GET /v1/health HTTP/1.1\r\n" + HOST
 POST: Final = b"POST /v1/jobs HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
@@ -27,27 +26,6 @@ def rig() -> Iterator[Rig]:
     rig = Rig()
     yield rig
     rig.close()
-
-
-def connect(rig: Rig) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.server.port), timeout=PATIENCE_S)
-
-
-def rest_of(connection: socket.socket) -> bytes:
-    rest = b""
-    try:
-        while more := connection.recv(65536):
-            rest += more
-    except ConnectionResetError:
-        return rest  # closed with bytes of ours unread
-    return rest
-
-
-def answer_to(rig: Rig, raw: bytes) -> bytes:
-    """All that is answered; the server must close, or be asked to."""
-    with connect(rig) as client:
-        client.sendall(raw)
-        return rest_of(client)
 
 
 def jobs(rig: Rig) -> int:
@@ -110,7 +88,7 @@ REFUSALS: Final = {
 def test_what_could_be_read_otherwise_is_refused_and_the_connection_closed(rig: Rig, raw: str) -> None:
     sent, status = REFUSALS[raw]
     before, counted = jobs(rig), sum(REFUSED.read().values())
-    said = answer_to(rig, sent)
+    said = answer_to(rig.server.port, sent)
     assert said.startswith(b"HTTP/1.1 %d " % status), said
     assert b'"message":' in said
     assert b'"remedy":' in said
@@ -120,7 +98,7 @@ def test_what_could_be_read_otherwise_is_refused_and_the_connection_closed(rig: 
 
 
 def test_of_v2_it_is_said_in_marathons_shape(rig: Rig) -> None:
-    said = answer_to(rig, b"GET /v2/apps HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
+    said = answer_to(rig.server.port, b"GET /v2/apps HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 400 ")
     assert b'\r\n\r\n{"message":"Host must be given once, not 2 times"' in said
 
@@ -129,14 +107,14 @@ def test_of_v2_it_is_said_in_marathons_shape(rig: Rig) -> None:
     "head", [b"GET http://localhost/v1/health HTTP/1.1\r\n" + HOST, b"GET http://LOCALHOST:80/v1/health HTTP/1.1\r\n"
              b"Host: localhost:80\r\n", LOOK + b"X: a\r\n" * 97, LOOK + b"X: " + b"a" * 16000 + b"\r\n"])  # fmt: skip
 def test_what_is_within_the_limits_is_taken(rig: Rig, head: bytes) -> None:
-    assert answer_to(rig, head + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    assert answer_to(rig.server.port, head + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
 def test_another_protocol_is_not_switched_to(rig: Rig, protocol: bytes) -> None:
     """Answer in HTTP/1.1, and read nothing of what follows."""
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + protocol + b"\r\n\r\n"
-    said = answer_to(rig, LOOK + upgrade + LOOK + b"\r\n")
+    said = answer_to(rig.server.port, LOOK + upgrade + LOOK + b"\r\n")
     assert said.startswith(b"HTTP/1.1 200 ")
     assert said.count(b"HTTP/1.1 ") == 1
 
@@ -155,7 +133,7 @@ def test_headers_behind_a_body_are_none(rig: Rig) -> None:
     inner = rig.app.middleware_stack
     rig.app.middleware_stack = app
     try:
-        with connect(rig) as client:
+        with connect(rig.server.port) as client:
             client.sendall(CHUNKED + b"12\r\n" + JOB + b"\r\n0\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
             assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
     finally:
@@ -170,7 +148,7 @@ def test_requests_are_not_piled_up_before_one_that_waits(rig: Rig) -> None:
         job["version"],
     )
     before = REFUSED.read()[Reason.PIPELINE]
-    said = answer_to(rig, wait + HOST + b"\r\n" + (LOOK + b"\r\n") * 2000)
+    said = answer_to(rig.server.port, wait + HOST + b"\r\n" + (LOOK + b"\r\n") * 2000)
     assert said == b""  # nothing of ours goes into another request's answer
     assert REFUSED.read()[Reason.PIPELINE] == before + 1
 
@@ -178,7 +156,7 @@ def test_requests_are_not_piled_up_before_one_that_waits(rig: Rig) -> None:
 def test_a_few_are_answered_in_their_order(rig: Rig) -> None:
     paths = [b"/v1/health", b"/ping", b"/v1/none", b"/v1/health"]
     raw = b"".join(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path for path in paths)
-    said = answer_to(rig, raw + LOOK + b"Connection: close\r\n\r\n")
+    said = answer_to(rig.server.port, raw + LOOK + b"Connection: close\r\n\r\n")
     assert re.findall(rb"HTTP/1\.1 (\d+) ", said) == [b"200", b"200", b"404", b"200", b"200"]
 
 
@@ -192,12 +170,12 @@ def test_a_further_request_that_is_wrong_says_nothing_into_an_answer(
         job["id"].encode(),
         job["version"],
     )
-    assert answer_to(rig, wait + HOST + b"\r\n" + second) == b""
+    assert answer_to(rig.server.port, wait + HOST + b"\r\n" + second) == b""
 
 
 def test_empty_lines_do_not_keep_a_connection(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "KEEP_S", 1)
-    with connect(rig) as client:
+    with connect(rig.server.port) as client:
         client.sendall(LOOK + b"\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
         client.sendall(b"\r\n")
@@ -209,7 +187,7 @@ def test_a_body_that_nobody_asked_for_does_not_keep_a_connection(
 ) -> None:
     """Let it trickle behind the answer."""
     monkeypatch.setattr(bounds, "KEEP_S", 1)
-    with connect(rig) as client:
+    with connect(rig.server.port) as client:
         client.sendall(LOOK + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")
         assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
         client.settimeout(0.2)
@@ -229,7 +207,7 @@ def test_a_body_that_nobody_asked_for_does_not_keep_a_connection(
 
 
 def test_a_body_without_end_is_not_read_for_ever(rig: Rig) -> None:
-    with connect(rig) as client, pytest.raises(OSError, match=r"Broken pipe|reset"):
+    with connect(rig.server.port) as client, pytest.raises(OSError, match=r"Broken pipe|reset"):
         client.sendall(CHUNKED + (b"100000\r\n" + b"x" * 0x100000 + b"\r\n") * 30)
 
 
@@ -238,7 +216,7 @@ def test_a_client_that_goes_before_its_body_is_whole_is_no_defect(
 ) -> None:
     monkeypatch.setattr(bounds, "KEEP_S", 1)
     for path in (b"/v1/jobs", b"/v2/apps"):
-        with connect(rig) as client:
+        with connect(rig.server.port) as client:
             client.sendall(
                 POST.replace(b"/v1/jobs", path) + b"Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"
             )

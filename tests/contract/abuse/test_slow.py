@@ -19,13 +19,13 @@ from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.marathon import events
 from tests.conftest import wait_until
 from tests.contract.abuse.slow_clients import SlowClients, Slowness
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 MIB: Final = 1 << 20
 OTHER: Final = "127.0.0.2"  # an address of theirs
 SERVER: Final = """
 import sys
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 rig = Rig()
 for n in range(20):
     rig.submit()
@@ -34,13 +34,6 @@ print(rig.server.port, flush=True)
 sys.stdin.read()
 rig.close()
 """
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    rig = Rig()
-    yield rig
-    rig.close()
 
 
 @contextmanager

@@ -4,24 +4,22 @@ from itertools import count
 from typing import Any
 
 import requests
-from starlette.types import Scope
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.permits import Control, Permits
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
+from tests.contract.rig import by_name, knowing
 
 DOCUMENT = AccessDocument(
     version=1,
@@ -46,29 +44,16 @@ JOB: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Known(Daemon):
-    """A scheduler with a document."""
-
-    @property
-    def access(self) -> AccessDocument:
-        return DOCUMENT
-
-
-async def by_header(scope: Scope) -> Caller:
-    name = dict(scope["headers"]).get(b"x-name", b"").decode()
-    return Caller(name, proof=Proof.TOKEN) if name else NOBODY
-
-
 class Rig:
     """A scheduler with its interface; `call` is made by somebody with a name."""
 
     def __init__(self) -> None:
         store = RecordingStore()
         self.clock = FakeClock()
-        self.daemon = Known(store, store.load(), FakeDriver(), self.clock, Settings("e", "m"))
+        self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), self.clock, Settings("e", "m"))
         permits = Permits(control_access={"lb": (Control.API,)})
         self.server = serve(
-            create_app(self.daemon, ApiSettings("http://w", "1", identify=by_header, permits=permits)),
+            create_app(self.daemon, ApiSettings("http://w", "1", identify=by_name, permits=permits)),
             "127.0.0.1",
             0,
         )

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -15,77 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.http.server import Server, serve
+from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict
-from mesos_gpu.model.ids import AgentId, TaskId
-from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Sharing
-from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.job_fields import KNOWN
-from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
-
-
-class Rig:
-    def __init__(self, kind: type[Daemon] = Daemon, **settings: Any) -> None:
-        self.clock, self.driver = FakeClock(), FakeDriver()
-        self.daemon = kind(
-            RecordingStore(), RecordingStore().load(), self.driver, self.clock, Settings("e", "m")
-        )
-        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
-        self.server: Server = serve(self.app, "127.0.0.1", 0)
-        self.url = self.server.url
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.daemon.start()
-        self.daemon.put(ev.Registered("fw", "http://master"))
-
-    def call(self, verb: str, path: str, **more: Any) -> requests.Response:
-        return self.session.request(verb, self.url + path, timeout=60, **more)
-
-    def submit(self, **fields: Any) -> dict[str, Any]:
-        response = self.call("POST", "/v1/jobs", json={"command": "true", **fields})
-        assert response.status_code == 201, response.text
-        return dict(response.json())
-
-    def node(self, agent: str = "a1", gpus: tuple[Gpu, ...] = (gpu("g0"),), isolation: str = "") -> None:
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=len(gpus)),)))
-        self.report(*gpus, agent=agent, isolation=isolation)
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(gpus)),)))
-
-    def report(self, *gpus: Gpu, agent: str = "a1", isolation: str = "") -> None:
-        self.tell(Inventory(gpus, "simulated", "535", "12.2", isolation), agent)
-
-    def tell(self, inventory: Inventory, agent: str = "a1") -> None:
-        monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(60)
-        assert monitor is not None
-        self.status(monitor, "TASK_RUNNING", agent, report.encode(inventory))
-
-    def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
-        self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId(agent), data=data, uuid="u")))
-
-    def close(self) -> None:
-        self.session.close()
-        self.server.stop()
-        self.daemon.stop()
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    rig = Rig()
-    yield rig
-    rig.close()
-
-
-def code_of(response: requests.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["error"]["code"]
+from tests.contract.rig import Rig, code_of
 
 
 def test_the_life_of_a_job(rig: Rig) -> None:

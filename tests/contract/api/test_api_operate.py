@@ -11,7 +11,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.testing.builders import gpu
-from tests.contract.api.test_api import Rig, code_of
+from tests.contract.rig import Rig, code_of
 
 ONE, TWO = gpu("GPU-1"), replace(gpu("GPU-2"), warnings=("slowed down by heat",))
 

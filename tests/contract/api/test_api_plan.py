@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
 from mesos_gpu.testing.builders import gpu, offer
-from tests.contract.api.test_api import Rig, code_of
+from tests.contract.rig import Rig, code_of
 
 JSON = {"Content-Type": "application/json"}
 

@@ -16,8 +16,8 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import spec
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig, code_of
 from tests.contract.api.test_api_shares import CARD, QUARTER
+from tests.contract.rig import Rig, code_of
 
 PATCH = {"gpu_memory_mib": 10000}
 

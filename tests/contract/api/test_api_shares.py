@@ -15,7 +15,7 @@ from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 CARD = replace(gpu("GPU-1"), sharing=Sharing(80000, ((Ability.SHIM, ""),)))
 QUARTER = Share(250, 20000, 20000, Method.SHIM_WINDOWS)

@@ -11,7 +11,7 @@ import pytest
 
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 from mesos_gpu.model.access.record import Result
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig, code_of
+from tests.contract.rig import Rig, code_of
 from tests.unit.adapters.audit.test_audit_log import fill, small
 
 __all__ = ["small"]  # a fixture

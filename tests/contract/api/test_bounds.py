@@ -1,6 +1,5 @@
 """What one client may take of the server, and under which names it answers."""
 
-import asyncio
 import contextlib
 import resource
 import socket
@@ -12,38 +11,16 @@ from pathlib import Path
 
 import pytest
 import requests
-from starlette.types import Message, Receive, Scope, Send
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import REFUSED, Reason
-from mesos_gpu.api.http.guard import Guard
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig, code_of
-
-PATIENCE_S = 30.0
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    rig = Rig()
-    yield rig
-    rig.close()
-
-
-def connect(rig: Rig) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.server.port), timeout=PATIENCE_S)
-
-
-def rest_of(connection: socket.socket) -> bytes:
-    rest = b""
-    while more := connection.recv(65536):
-        rest += more
-    return rest
-
+from tests.contract.rig import Rig, code_of
+from tests.raw import PATIENCE_S, connect, rest_of
 
 # --- time, bytes, connections
 
@@ -53,7 +30,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     monkeypatch.setattr(bounds, "HEAD_S", 0.5)
-    with connect(rig) as slow:
+    with connect(rig.server.port) as slow:
         slow.sendall(said)
         assert b"408" in rest_of(slow)
 
@@ -61,7 +38,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(
 def test_nor_that_of_a_further_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte at a time, so that the pause between requests is none."""
     monkeypatch.setattr(bounds, "HEAD_S", 1.0)
-    with connect(rig) as slow:
+    with connect(rig.server.port) as slow:
         slow.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         first = b""
         while not first.endswith(b"}"):
@@ -91,7 +68,7 @@ def test_a_slow_answer_is_no_slow_request(rig: Rig, monkeypatch: pytest.MonkeyPa
 
 def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "BODY_S", 0.5)
-    with connect(rig) as slow:
+    with connect(rig.server.port) as slow:
         slow.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      b"Connection: close\r\nContent-Length: 100\r\n\r\n{")  # fmt: skip
         answer = rest_of(slow)
@@ -100,7 +77,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pyte
 
 
 def test_a_head_without_end_is_refused(rig: Rig) -> None:
-    with connect(rig) as greedy, pytest.raises(OSError, match=r"Broken pipe|reset"):
+    with connect(rig.server.port) as greedy, pytest.raises(OSError, match=r"Broken pipe|reset"):
         greedy.sendall(b"GET / HTTP/1.1\r\n" + b"X-Y: zzzzzzzzzz\r\n" * 10_000_000)
 
 
@@ -121,7 +98,7 @@ def test_connections_are_counted_and_come_free_again(caplog: pytest.LogCaptureFi
 
 def listening(rig: Rig) -> socket.socket:
     """Hold a connection that is being answered."""
-    connection = connect(rig)
+    connection = connect(rig.server.port)
     connection.sendall(b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
     assert b"200 OK" in connection.recv(65536)
     return connection
@@ -143,7 +120,7 @@ def test_who_makes_the_server_wait_gives_way_to_who_comes(said: bytes) -> None:
     rig.url, before = rig.server.url, REFUSED.read()[Reason.CONNECTIONS]
     held = []
     for _ in range(5):
-        held.append(connect(rig))
+        held.append(connect(rig.server.port))
         held[-1].sendall(said)
     for _ in range(3):
         assert requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 200
@@ -158,7 +135,7 @@ def test_who_makes_the_server_wait_gives_way_to_who_comes(said: bytes) -> None:
 CROWD = """
 import os, resource, subprocess, sys, threading, time
 import logging; logging.basicConfig(format="LOG %(message)s")
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 rig = Rig()
 assert rig.call("GET", "/v1/health").status_code == 200
 highest = max(map(int, os.listdir("/proc/self/fd")))
@@ -238,38 +215,6 @@ def test_a_name_that_is_not_this_host_s_is_refused(open_rig: Rig, host: str, sta
     if status == 403:
         assert code_of(answer) == (403, "forbidden")
         assert f"--allowed-host {host}" in answer.json()["error"]["remedy"]
-
-
-@pytest.mark.parametrize("server", ["10.1.2.3", "2001:db8::1"])
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("10.1.2.3", 200),
-        ("[2001:db8::1]", 200),
-        ("192.0.2.7", 200),  # an address is nobody's to make resolve to another one
-        ("evil.example", 403),
-        ("localhost", 403),
-        ("gpu.example.com", 200),
-        ("evil.gpu.example.com", 403),
-        ("", 403),
-    ],
-)
-def test_nor_on_another_address_than_loopback(server: str, host: str, status: int) -> None:
-    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-
-    statuses: list[int] = []
-
-    async def send(message: Message) -> None:
-        statuses.extend([message["status"]] if "status" in message else [])
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b""}
-
-    scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "query_string": b"", "server": (server, 8080),
-             "headers": [(b"host", f"{host}:8080".encode())]}  # fmt: skip
-    asyncio.run(Guard(app, ("gpu.example.com",))(scope, receive, send))
-    assert statuses == [status]
 
 
 def test_it_is_not_open_to_all_without_a_word(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.checking import object_of
 from mesos_gpu.wire.job_fields import ARTIFACT_KNOWN, CHECK_KNOWN, KNOWN
 from mesos_gpu.wire.jobs import spec_from_mapping
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 ROOT = Path(__file__).parents[3]
 CHECKS: Final = [

@@ -27,7 +27,7 @@ from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from tests.certificates import DAY, Authority, Made
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 PATIENCE_S = 30.0
 REFUSED = (ssl.SSLError, ConnectionError)  # what a client sees whose certificate is not taken
@@ -62,11 +62,6 @@ class _Seen:
         if scope["type"] == "http":
             self._peers.append(peer_in(scope))
         await self._app(scope, receive, send)  # type: ignore[misc]
-
-
-@pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
 
 
 @pytest.fixture

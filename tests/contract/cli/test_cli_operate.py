@@ -17,7 +17,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health, Transition
 from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
-from tests.contract.api.test_api import Rig
+from tests.contract.rig import Rig
 
 STORY = (
     Transition(1001.0, Health.OK, Health.SICK, "XID 79\x1b[2J"),

@@ -13,9 +13,9 @@ from mesos_gpu.cli.client import Client, Unreachable
 from mesos_gpu.cli.reach.reach import Files, Reach, find_reach
 from mesos_gpu.testing.fake_rest import FakeRest
 from tests.certificates import DAY, Authority
-from tests.contract.api.test_api import Rig
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.cli.cli_rig import call
+from tests.contract.rig import Rig
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +24,6 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(f"MESOS_GPU_{name}", raising=False)
     monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
     return tmp_path
-
-
-@pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.routing import Route
-from starlette.types import Message, Scope
+from starlette.types import Message
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
 from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -33,6 +32,7 @@ from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
 from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.mesos import report
 from tests.contract.fuzz.making import Asked, Maker
+from tests.contract.rig import by_name, knowing
 
 POWERLESS: Final = ("", "vera")  # may change nothing
 NAMES: Final = (*POWERLESS, "carl", "ann", "otto", "boss")
@@ -53,19 +53,6 @@ DOCUMENT: Final = AccessDocument(
 )
 
 
-class Known(Daemon):
-    """A scheduler whose document nobody changes, so that those who may not stay so."""
-
-    @property
-    def access(self) -> AccessDocument:
-        return DOCUMENT
-
-
-async def by_header(scope: Scope) -> Caller:
-    name = dict(scope["headers"]).get(b"x-name", b"").decode()
-    return Caller(name, proof=Proof.TOKEN) if name else NOBODY
-
-
 class Judge:
     """Asks, and judges the answers.
 
@@ -79,9 +66,9 @@ class Judge:
 
     def _begin(self) -> None:
         store = MemoryStore()
-        self.daemon = Known(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+        self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
         unlimited = Limits(0, 1, 0, 0)
-        self.app = create_app(self.daemon, ApiSettings("http://w", "1", identify=by_header, limits=unlimited))
+        self.app = create_app(self.daemon, ApiSettings("http://w", "1", identify=by_name, limits=unlimited))
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
         self.daemon.put(ev.OffersArrived((offer("o1", "a1", gpus=2),)))

@@ -3,20 +3,18 @@
 import os
 import random
 import re
-import socket
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
 
 from mesos_gpu.api.http import bounds
-from tests.contract.abuse.test_raw import CHUNKED, JOB, LOOK, POST, REFUSALS, rest_of
-from tests.contract.api.test_api import Rig
+from tests.contract.abuse.test_raw import CHUNKED, JOB, LOOK, POST, REFUSALS
 from tests.contract.fuzz.judging import no_traceback
+from tests.contract.rig import Rig
+from tests.raw import connect, rest_of
 
-PATIENCE_S: Final = 30.0
 WHOLE: Final = (
     LOOK + b"\r\n",
     LOOK + b"Connection: close\r\n\r\n",
@@ -30,13 +28,6 @@ PIECES: Final = (
     b"\r\n", b"\n", b"\r", b" ", b"\t", b"\0", b":", b"\r\n\r\n", b"Content-Length: 5\r\n", b"Host: evil\r\n", b"\xff",
     b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n", b"HTTP/1.1", b"/", b"%", b"Connection: upgrade\r\n", b"x" * 70_000,
 )  # fmt: skip
-
-
-@pytest.fixture
-def rig() -> Iterator[Rig]:
-    rig = Rig()
-    yield rig
-    rig.close()
 
 
 def spoilt(chance: random.Random) -> bytes:
@@ -60,7 +51,7 @@ def spoilt(chance: random.Random) -> bytes:
 
 def send(rig: Rig, raw: bytes) -> str:
     """The first status that bytes are answered with, if they are."""
-    with socket.create_connection(("127.0.0.1", rig.server.port), timeout=PATIENCE_S) as client:
+    with connect(rig.server.port) as client:
         try:
             client.sendall(raw)
         except OSError:

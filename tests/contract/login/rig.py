@@ -28,8 +28,8 @@ from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.ports import AuditTrail, Clock
-from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from tests.contract.rig import knowing
 
 DOCUMENT = AccessDocument(
     1,
@@ -84,12 +84,6 @@ def id_of(token: str) -> str:
     return parts[0]
 
 
-class _Daemon(Daemon):
-    @property
-    def access(self) -> AccessDocument:
-        return DOCUMENT
-
-
 class LoginRig:
     """Use as a context manager is not needed: `close` ends it."""
 
@@ -103,7 +97,7 @@ class LoginRig:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
-        self.daemon = _Daemon(
+        self.daemon = knowing(DOCUMENT)(
             RecordingStore(), RecordingStore().load(), FakeDriver(), clock or FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)

@@ -23,11 +23,6 @@ REFUSED = (ssl.SSLError, ConnectionError)
 
 
 @pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.fixture
 def store() -> TokenStore:
     return TokenStore()
 

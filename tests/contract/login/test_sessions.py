@@ -19,9 +19,9 @@ from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.login import sessions
 from mesos_gpu.api.login.counts import WRONG
 from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
-from tests.contract.api.test_api import Rig
 from tests.contract.login.rig import LoginRig, TokenStore, said
 from tests.contract.login.test_passwords import line, write
+from tests.contract.rig import Rig
 
 LOGIN = {"name": "ann", "password": "secret"}
 

@@ -12,8 +12,8 @@ from mesos_gpu.adapters.proofs.local import LocalCallers
 from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.cli import main
 from mesos_gpu.model.access.caller import Narrowing
-from tests.contract.api.test_api import Rig
 from tests.contract.login.rig import LoginRig, TokenStore
+from tests.contract.rig import Rig
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

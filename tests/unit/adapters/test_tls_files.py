@@ -16,11 +16,6 @@ from mesos_gpu.errors import BadConfiguration
 from tests.certificates import DAY, Authority, pem, write
 
 
-@pytest.fixture
-def ca(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
-
-
 def files(ca: Authority) -> TlsFiles:
     own = ca.server()
     return TlsFiles(own.cert, own.key, ca.cert, Clients.REQUIRED, ca.crl())
