@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.confinement import seccomp
-from isolator.confinement.apart_sys import REFER_SINCE, landlock_abi
+from isolator.confinement.apart_sys import REFER_SINCE, SCOPES_SINCE, landlock_abi
 from mesos_gpu.errors import BadConfiguration
 
 FILTER: Final = "MESOS_GPU_TASK_FILTER"
@@ -20,10 +20,18 @@ FILTER: Final = "MESOS_GPU_TASK_FILTER"
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """What keeps a task apart from others. `program`: the seccomp filter, as the kernel takes it; empty: no filter."""
+    """What keeps a task apart from others.
+
+    Attributes:
+        domain: Whether it has a domain of Landlock.
+        program: The seccomp filter, as the kernel takes it; empty: no filter.
+        signals, sockets: As of `apart_sys.enter_domain`.
+    """
 
     domain: bool = False
     program: bytes = b""
+    signals: bool = True
+    sockets: bool = True
 
 
 NOT_APART: Final = Apart()
@@ -47,6 +55,20 @@ def apart_of(own: Mapping[str, str]) -> Apart:
     apart = domain or has_yama()
     names = seccomp.KERNEL if apart and how == "auto" else (*seccomp.PROCESSES, *seccomp.KERNEL)
     return Apart(domain, seccomp.encode(seccomp.compile_filter(names, os.uname().machine)))
+
+
+def apart_on_host_network(own: Mapping[str, str]) -> Apart:
+    """What keeps a container that has all namespaces of its own but the network's: of abstract Unix sockets, which
+    belong to that, it reaches its own only, where the kernel can.
+
+    Args:
+        own: As of `apart_of`.
+
+    Raises:
+        BadConfiguration: As of `apart_of`.
+    """
+    scopes = apart_of(own).domain and landlock_abi() >= SCOPES_SINCE
+    return Apart(domain=True, signals=False) if scopes else NOT_APART
 
 
 def has_landlock() -> bool:

@@ -12,8 +12,8 @@ _FS_REFER = (
     1 << 13
 )  # to move files between directories: in a domain that names anything it is denied unless allowed
 REFER_SINCE = 2  # ABI, of Linux 5.19
-_SCOPE_SIGNAL = 2
-_SCOPES_SINCE = 6  # ABI, of Linux 6.12
+_SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1, 2
+SCOPES_SINCE = 6  # ABI, of Linux 6.12
 NO_CORE = 1  # bytes: with 0, a program that the kernel pipes dumps to would still get one (core(5))
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -23,18 +23,19 @@ def landlock_abi() -> int:
     return int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG))
 
 
-def enter_domain(*, signals: bool = True) -> None:
+def enter_domain(*, signals: bool = True, sockets: bool = True) -> None:
     """Let this process and its children attach to each other, and to no others: not by ptrace, nor by
     what asks the same (/proc/PID/mem, process_vm_readv, pidfd_getfd). To be called with no_new_privs set.
 
     Args:
         signals: Whether signals are kept in as well, where the kernel can (Linux 6.12). Before, the domain also keeps
             the process from mounting, in user namespaces of its own, too.
+        sockets: Whether it connects to no abstract Unix sockets but those of the domain, likewise.
 
     Raises:
         OSError: The kernel refuses.
     """
-    attributes, allowed = ruleset(signals=signals)
+    attributes, allowed = ruleset(signals=signals, sockets=sockets)
     made = _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     _check(made)
     try:
@@ -45,11 +46,12 @@ def enter_domain(*, signals: bool = True) -> None:
         os.close(made)
 
 
-def ruleset(*, signals: bool = True) -> tuple[bytes, int]:
+def ruleset(*, signals: bool = True, sockets: bool = True) -> tuple[bytes, int]:
     """The struct landlock_ruleset_attr of a domain, and what it allows below "/", by the bits of LANDLOCK_ACCESS_FS_*;
-    0: it needs no rule. `signals`: as of `enter_domain`."""
-    if signals and landlock_abi() >= _SCOPES_SINCE:
-        return struct.pack("=QQQ", 0, 0, _SCOPE_SIGNAL), 0  # handled_access_fs, handled_access_net, scoped
+    0: it needs no rule. `signals`, `sockets`: as of `enter_domain`."""
+    scoped = (_SCOPE_SIGNAL if signals else 0) | (_SCOPE_ABSTRACT_SOCKET if sockets else 0)
+    if scoped and landlock_abi() >= SCOPES_SINCE:
+        return struct.pack("=QQQ", 0, 0, scoped), 0  # handled_access_fs, handled_access_net, scoped
     return struct.pack("=Q", _FS_MAKE_BLOCK | _FS_REFER), _FS_REFER
 
 

@@ -489,8 +489,11 @@ class Gate:
         addresses.
         """
         port, address = self._fence.probe4()
-        attributes, allowed = apart_sys.ruleset() if self._apart.domain else (b"", 0)
-        program = self._apart.program
+        apart = self._apart
+        attributes, allowed = b"", 0
+        if apart.domain:
+            attributes, allowed = apart_sys.ruleset(signals=apart.signals, sockets=apart.sockets)
+        program = apart.program
         told = struct.pack(
             "=Q24sQi4sH14xQ", len(attributes), attributes, allowed, 0, b"/", len(program) // 8, len(program)
         )

@@ -11,6 +11,7 @@ from typing import Final
 
 from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
 from isolator.agent.docker_output import Output
+from isolator.confinement.apart import NOT_APART, apart_on_host_network
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.confinement.pids import PidsLimit
@@ -88,7 +89,12 @@ class DockerRun:
         command_of(plan, config)
         prepared = prepare(launch, config, self._inventory)
         user, argv = prepared.user, argv_of(plan, config)
-        gate = self._gate = Gate(enclosure.gate, enclosure.fence) if enclosure.fence is not None else None
+        apart = NOT_APART
+        if plan.bindings is None and not launch.reaches_sockets:
+            apart = apart_on_host_network(launch.own)
+        gate = self._gate = (
+            Gate(enclosure.gate, enclosure.fence, apart) if enclosure.fence is not None else None
+        )
         if gate is not None:
             gate.open()
         wish = ContainerWish(

@@ -5,6 +5,8 @@ Another process of that user could attach to one of them and use it to open ever
 own command it would be root: any file of the host could be read by a file: URI. So the executor runs it, in the task's
 cgroup, without rights to gain; it becomes the task's user as if the agent ran it (launcher/fetcher.cpp).
 What root of an image asks for is fetched by a uid that is nobody's: root of the host could read all of its files.
+Other tasks of the same user are as far from it as from the task: /proc/PID/environ and files of their sandboxes are
+URIs, too.
 It fetches into a directory of its own; what is there then is moved into the task's sandbox by name.
 """
 
@@ -25,7 +27,7 @@ from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
 from isolator.runs.images import flags_of
 from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
-from isolator.runs.run import give, identity, sandbox_of
+from isolator.runs.run import give, identity, of_others, sandbox_of
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
@@ -110,8 +112,15 @@ class Fetch:
         env = {k: v for k, v in self._own.items() if k in _PASSED}
         # Its task's id: should the executor die, it is known by that.
         env |= {"MESOS_TASK_ID": self._task, "MESOS_FETCHER_INFO": json.dumps(info)}
-        program = apart_of(self._own).program
-        order = Order(argv=(self._program(),), env=env, cwd="/", keeps=_KEEPS, filter=program.hex())
+        apart, sandbox = apart_of(self._own), sandbox_of(self._own)
+        order = Order(
+            argv=(self._program(),),
+            env=env,
+            cwd=sandbox,
+            keeps=_KEEPS,
+            domain=apart.domain,
+            filter=apart.program.hex(),
+        )
         if user is not None and user.pw_uid != os.geteuid():
             if has_account(user):
                 order = replace(
@@ -125,6 +134,8 @@ class Fetch:
         return replace(
             order,
             cgroups=enclosure.joins(),
+            nodes=(),
+            hidden=of_others(sandbox),
             refused=str(enclosure.refused),
             denied=enclosure.fence.probes() if enclosure.fence is not None else (),
         )

@@ -17,7 +17,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, secret_env
+from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, of_others, secret_env
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -64,8 +64,9 @@ class HostRun:
             mounts=_mounts(launch, user),
             given=(*given_mounts(launch), *_over(launch)),
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
-            hidden=_of_others(launch.sandbox),
+            hidden=of_others(launch.sandbox),
             domain=apart.domain,
+            sockets=not launch.reaches_sockets,
             filter=apart.program.hex(),
             secret=launch.secrets is not None,
             secret_files=_secret_files(launch),
@@ -112,14 +113,6 @@ def _has_own_tmp(own: Mapping[str, str]) -> bool:
     if how not in ("private", "host"):
         raise BadConfiguration(f"{TMP} is {how!r}", remedy="set it to private or host")
     return how == "private"
-
-
-def _of_others(sandbox: str) -> tuple[str, ...]:
-    """Directories in the agent's work_dir, which is not given to executors: <work_dir>/slaves/<agent>/frameworks/… has
-    everybody's sandboxes (slave/paths.hpp), the others what is kept of tasks, and the files of their images."""
-    work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
-    places = (f"{work}/{name}" for name in ("slaves", "meta", "provisioner"))
-    return tuple(place for place in places if os.path.isdir(place)) if below else ()
 
 
 def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:

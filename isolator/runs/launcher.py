@@ -56,7 +56,7 @@ class Order:
         keeps: Capabilities that root keeps; other users keep none.
         hidden: With `nodes`, directories of the host of which it sees nothing but its own sandbox.
         processes: The most that its user may have on the host; 0: any number.
-        domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
+        domain, sockets, filter: See `apart.Apart`; the filter in hexadecimal digits.
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
     """
@@ -77,6 +77,7 @@ class Order:
     hidden: tuple[str, ...] = ()
     processes: int = 0
     domain: bool = False
+    sockets: bool = True
     filter: str = ""
     secret: bool = False
     secret_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -260,15 +261,19 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
             if order["secret_files"]
             else []
         ),
-        *_fence(order["domain"], bytes.fromhex(order["filter"])),
+        *_fence(order),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
     return steps
 
 
-def _fence(domain: bool, program: bytes) -> list[tuple[str, Callable[[], None]]]:
-    steps: list[tuple[str, Callable[[], None]]] = [("domain", apart_sys.enter_domain)] if domain else []
-    return [*steps, ("filter", lambda: apart_sys.install(program))] if program else steps
+def _fence(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    steps: list[tuple[str, Callable[[], None]]] = []
+    if order["domain"]:
+        steps += [("domain", lambda: apart_sys.enter_domain(sockets=order["sockets"]))]
+    if program := bytes.fromhex(order["filter"]):
+        steps += [("filter", lambda: apart_sys.install(program))]
+    return steps
 
 
 def _session() -> None:

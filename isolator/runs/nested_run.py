@@ -103,7 +103,8 @@ class NestedRun:
         with Sandbox(launch.sandbox) as place:
             place.keep(CONTAINERS)
         if launch.enclosure.fence is not None:
-            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence, apart_of(self._own))
+            apart = replace(apart_of(self._own), sockets=not launch.reaches_sockets)
+            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence, apart)
             self._gate.open()
         self._asked = True
         status, answer = self._connection.call(self._order(prepared, argv), None)

@@ -63,6 +63,13 @@ class Launch:
     secrets: "Secrets | None" = None
 
     @property
+    def reaches_sockets(self) -> bool:
+        """Whether it may connect to abstract Unix sockets of others: by these, ranks of a gang on one host hand each
+        other memory of their cards (NCCL, misc/ipcsocket.cc), and so may a server of MPS and its clients."""
+        share = self.plan.share
+        return bool(self.plan.hosts) or (share is not None and share.method.has_domain)
+
+    @property
     def sandbox(self) -> str:
         """The task's directory on this host."""
         return sandbox_of(self.own)
@@ -129,6 +136,14 @@ def given_mounts(launch: Launch) -> tuple[tuple[str, str, bool], ...]:
 def sandbox_of(env: Mapping[str, str]) -> str:
     """The task's directory, as the agent says it."""
     return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
+
+
+def of_others(sandbox: str) -> tuple[str, ...]:
+    """Directories in the agent's work_dir, which is not given to executors: <work_dir>/slaves/<agent>/frameworks/… has
+    everybody's sandboxes (slave/paths.hpp), the others what is kept of tasks, and the files of their images."""
+    work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
+    places = (f"{work}/{name}" for name in ("slaves", "meta", "provisioner"))
+    return tuple(place for place in places if os.path.isdir(place)) if below else ()
 
 
 def container_of(env: Mapping[str, str]) -> str:

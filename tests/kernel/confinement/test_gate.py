@@ -12,6 +12,7 @@ import pytest
 
 from isolator.confinement import gate
 from isolator.confinement.apart import has_landlock
+from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.host.not_started import NotStarted
 from tests.kernel.conftest import needs
 
@@ -54,12 +55,17 @@ def _see_apart(outcomes: dict[str, list[object]]) -> None:
     others = ("environ", "maps", "mem")
     links = ("cwd", "root", "exe", "fd/0")
     open_to_all = (
-        dict.fromkeys((*others, *links), 0) | dict.fromkeys(others, 1) | {"signal": 0, "privileges": 1}
+        dict.fromkeys((*others, *links), 0)
+        | dict.fromkeys(others, 1)
+        | {"signal": 0, "socket": 0, "privileges": 1}
     )
     closed = dict.fromkeys(others, 0) | dict.fromkeys(links, 1) | {"privileges": 1, "filter": 2, "moved": 0}
     assert looked(outcomes["not apart"]) == {**open_to_all, "filter": 0, "moved": 0}
-    assert looked(outcomes["apart"]) == {**closed, "signal": 1}
-    assert looked(outcomes["apart by an older kernel"]) == {**closed, "signal": 0}
+    scoped = int(landlock_abi() >= SCOPES_SINCE)
+    assert looked(outcomes["apart"]) == {**closed, "signal": scoped, "socket": scoped}
+    assert looked(outcomes["apart but for sockets"]) == {**closed, "signal": scoped, "socket": 0}
+    assert looked(outcomes["sockets alone"]) == {**closed, "filter": 0, "signal": 0, "socket": scoped}
+    assert looked(outcomes["apart by an older kernel"]) == {**closed, "signal": 0, "socket": 0}
     why = ["the kernel does not keep the container from other tasks of its user", 124, {}]
     assert outcomes["refused"] == outcomes["a filter that is none"] == why
 

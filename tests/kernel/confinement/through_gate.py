@@ -6,10 +6,12 @@ Arguments: the machine; an emulator of it, if it is not this one.
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,11 +30,13 @@ COMMANDS = {
 }
 #: Root without a capability, as many a task is.
 AS_TASK = ["setpriv", "--bounding-set", "-all"]
-#: By such a process: $0 is another.
+#: By such a process: $0 is another, $1 a Python, $2 the name of an abstract Unix socket of another.
 LOOK = """
 for file in environ maps mem; do cat /proc/$0/$file 2>&1 >/dev/null | grep -q denied; echo $file $?; done
 for link in cwd root exe fd/0; do readlink /proc/$0/$link >/dev/null; echo $link $?; done
 kill -0 $0 2>/dev/null; echo signal $?
+"$1" -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect("\\0" + sys.argv[1])' "$2" 2>/dev/null
+echo socket $?
 sed -n 's/^NoNewPrivs:\t/privileges /p; s/^Seccomp:\t/filter /p' /proc/self/status
 mkdir one two && touch one/file && ln one/file two/link && mv one/file two/file; echo moved $?
 """
@@ -84,22 +88,28 @@ def look_apart(directory: Path, fence: Fence) -> None:
     newest, program = apart_sys.ruleset, apart_of({}).program
     both = Apart(domain=True, program=program)
     other = subprocess.Popen([*AS_TASK, "sleep", "600"])
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"\0of-another-{os.getpid()}")
+    listening.listen()
     try:
         for name, apart, ruleset in (
             ("not apart", NOT_APART, newest),
             ("apart", both, newest),
-            ("apart by an older kernel", both, lambda: newest(signals=False)),
-            ("refused", both, lambda: (b"\xff" * 24, 0)),
+            ("apart but for sockets", replace(both, sockets=False), newest),
+            ("sockets alone", Apart(domain=True, signals=False), newest),
+            ("apart by an older kernel", both, lambda **_: newest(signals=False, sockets=False)),
+            ("refused", both, lambda **_: (b"\xff" * 24, 0)),
             ("a filter that is none", Apart(program=b"\xff" * 8), newest),
         ):
             setattr(apart_sys, "ruleset", ruleset)  # noqa: B010
-            look = [*AS_TASK, "sh", "-c", LOOK, str(other.pid)]
+            look = [*AS_TASK, "sh", "-c", LOOK, str(other.pid), sys.executable, f"of-another-{os.getpid()}"]
             said, code, words = through(directory, fence, [], look, apart=apart)
             assert isinstance(words, list)
             for made in ("one", "two"):
                 shutil.rmtree(directory.parent / made, ignore_errors=True)
             print(json.dumps([name, said, code, dict(zip(words[::2], words[1::2], strict=True))]))
     finally:
+        listening.close()
         other.kill()
         other.wait()
 
