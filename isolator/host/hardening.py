@@ -15,6 +15,11 @@ _PROTECTED: Final = (
     ("protected_fifos", 1, "put a FIFO where another's file in /tmp is written"),
     ("protected_regular", 1, "put a file of its own where another's in /tmp is written"),
 )
+#: Isolators of an agent, and what an image does or has without each.
+_OF_IMAGES: Final = {
+    "cgroups/pids": "has any number of processes",
+    "namespaces/ipc": "shares System V's shared memory and POSIX queues with other tasks of its user",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ def images(isolators: Collection[str], providers: Collection[str]) -> Iterator[A
             f"without {', '.join(lacking)}: jobs with an image do not run on this host",
             "see the guide for the agent's flags",
         )
-    elif "cgroups/pids" not in isolators:
-        yield Answer(
-            "without cgroups/pids an image has any number of processes", "add cgroups/pids to --isolation"
-        )
+        return
+    for name, what in _OF_IMAGES.items():
+        if name not in isolators:
+            yield Answer(f"without {name} an image {what}", f"add {name} to --isolation")

@@ -45,6 +45,8 @@ from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_
 CONTAINER: Final = "task"
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
+#: The agent's isolator without which its containers share System V's memory, semaphores and queues, and POSIX queues.
+OWN_IPC: Final = "namespaces/ipc"
 #: What an image's root keeps, by the names of mesos.proto; others keep nothing.
 ROOT_KEEPS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 _FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
@@ -99,7 +101,8 @@ class NestedRun:
         command_of(self._plan, config)
         argv = argv_of(self._plan, config)
         prepared = prepare(launch, config, self._inventory, by_agent=True)
-        _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
+        isolators = flags.get("isolation", "").split(",")
+        _see_rights(isolators, root=prepared.user.pw_uid == 0)
         with Sandbox(launch.sandbox) as place:
             place.keep(CONTAINERS)
         if launch.enclosure.fence is not None:
@@ -107,7 +110,9 @@ class NestedRun:
             self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence, apart)
             self._gate.open()
         self._asked = True
-        status, answer = self._connection.call(self._order(prepared, argv), None)
+        status, answer = self._connection.call(
+            self._order(prepared, argv, own_ipc=OWN_IPC in isolators), None
+        )
         if status != 200:
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
@@ -124,7 +129,7 @@ class NestedRun:
 
             self._gate.admit(argv, self._ended.is_set, see=see, variables=secret_env(launch))
 
-    def _order(self, prepared: Prepared, argv: Sequence[str]) -> dict[str, Any]:
+    def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure
         assert enclosure is not None
         command: dict[str, Any] = {
@@ -155,6 +160,7 @@ class NestedRun:
                     "linux_info": {
                         "bounding_capabilities": {"capabilities": kept},
                         "effective_capabilities": {"capabilities": kept},
+                        **({"ipc_mode": "PRIVATE"} if own_ipc else {}),
                     },
                     "volumes": [
                         {

@@ -164,11 +164,14 @@ class Cluster:
 
     def _container_flags(self, directory: Path) -> dict[str, str]:
         """What an agent needs besides for images and devices. linux/nnp: a setuid file of an image would else make
-        its caller root, who may change the rules of the container's cgroup."""
+        its caller root, who may change the rules of the container's cgroup. namespaces/ipc: System V's shared memory
+        and POSIX queues would else be those of all containers."""
         launcher = _LAUNCHERS[self.isolation]["isolation"]
         flags = {}
         if self.images:
-            launcher = launcher.replace("filesystem/posix", "filesystem/linux,docker/runtime,linux/nnp")
+            launcher = launcher.replace(
+                "filesystem/posix", "filesystem/linux,docker/runtime,linux/nnp,namespaces/ipc"
+            )
             flags = {
                 "image_providers": "docker",
                 "docker_registry": str(self.images),

@@ -2,8 +2,10 @@
 in an image of the agent's, by the Docker Engine; with cgroup v1 and v2. Each try is refused.
 """
 
+import ctypes
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import psutil
 import pytest
 
 from isolator.confinement.apart import has_landlock, has_yama
+from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
@@ -41,6 +44,7 @@ FORMS: dict[str, dict[str, Any]] = {
 KEPT_OFF = {"EPERM", "EACCES", "ENETUNREACH"}
 #: From all else: the modes of files, its view, or the kernel's checks.
 REFUSALS = {*KEPT_OFF, "ENOENT", "ESRCH", "ENODATA", "ENOTDIR"}
+IPC_PRIVATE, IPC_RMID = 0, 0
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,7 @@ class Scene:
     stack: Stack
     engine: dockerd.Dockerd
     victims: dict[str, str]  # forms, and their jobs' ids
+    abstract: str  # the name of a Unix socket without a file that listens
 
     def given(self) -> dict[str, Any]:
         """The argument of the tries."""
@@ -97,6 +102,7 @@ class Scene:
             "files": sorted({str(path) for path in files}),
             "pids": [*commanding, *self.processes()],
             "mark": MARK,
+            "abstract": self.abstract,
         }
 
     def sandboxes(self) -> list[Path]:
@@ -144,6 +150,22 @@ def victims(client: Client) -> Iterator[dict[str, str]]:
             assert [*client.follow(client.job(ident))][-1]["state"] == "killed"
 
 
+@contextmanager
+def of_others() -> Iterator[str]:
+    """What all users of a host reach: a Unix socket without a file, whose name this is, and shared memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    shared = libc.shmget(IPC_PRIVATE, 4096, 0o666)
+    assert shared >= 0
+    name = f"of-others-{os.getpid()}"
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(f"\0{name}")
+            listening.listen(64)
+            yield name
+    finally:
+        libc.shmctl(shared, IPC_RMID, None)
+
+
 @pytest.fixture(scope="module", params=["cgroup1", "cgroup2"])
 def scene(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     needs(request.param)
@@ -161,10 +183,11 @@ def scene(open_directory: Path, images: Path, request: pytest.FixtureRequest) ->
             },
         ) as stack,
         client_of(stack, 1) as client,
+        of_others() as abstract,
     ):
         engine.load(images / "tries:1.tar")
         with victims(client) as jobs:
-            yield Scene(stack, engine, jobs)
+            yield Scene(stack, engine, jobs, abstract)
 
 
 def outcomes(text: str) -> dict[str, str]:
@@ -210,7 +233,39 @@ def test_a_task_gets_at_nothing_that_is_not_its_own(scene: Scene, open_directory
     assert served.startswith("HTTP/1.1 401") if form == "process" else served == "ENOENT", served
     if not (has_landlock() or has_yama()):
         tried = {name: got for name, got in tried.items() if " of " not in name}
+    if landlock_abi() < SCOPES_SINCE:
+        assert tried.pop("abstract socket") == "connected"
     assert {name: got for name, got in tried.items() if got not in REFUSALS} == {}
+
+
+def test_what_a_task_fetches_is_not_of_another(scene: Scene) -> None:
+    """By file: URIs, as its user: another's output, and its environment."""
+    private = [place / "private" for place in scene.sandboxes() if (place / "private").exists()]
+    assert private
+    processes = [psutil.Process(pid) for pid in scene.processes()]
+    environs = [f"/proc/{each.pid}/environ" for each in processes if each.username() == "nobody"]
+    assert any(MARK in Path(path).read_text() for path in environs), "they are worth it"
+    with Client(scene.stack.reach) as client:
+        client.patience_s = 60
+        jobs = [
+            client.submit(
+                {
+                    "name": "fetches",
+                    "cpus": 0.1,
+                    "mem_mib": 64,
+                    "user": "nobody",
+                    "argv": ["true"],
+                    "fetch": [f"file://{path}"],
+                    **how,
+                }
+            )
+            for how in FORMS.values()
+            for path in (private[0], *(environs[:1] if has_landlock() else ()))
+        ]
+        for job in jobs:
+            ended = [job, *client.follow(job)][-1]
+            assert ended["state"] == "failed", ended
+            assert "could not fetch file:///" in ended["message"], ended["message"]
 
 
 def test_outside_of_a_task_the_tries_get_somewhere(scene: Scene) -> None:
@@ -229,5 +284,7 @@ def test_outside_of_a_task_the_tries_get_somewhere(scene: Scene) -> None:
         "what it says of itself is a task's"
     )
     assert any("private" in name and MARK in tried[name] for name in got), "modes of files do not keep it"
+    assert tried["abstract socket"] == "connected"
+    assert tried["shared memory"].startswith("reads")
     for kind in ("environ of ", "below root of ", "seize ", "descriptor of "):
         assert any(name.startswith(kind) for name in got) != has_yama(), kind

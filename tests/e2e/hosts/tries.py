@@ -1,7 +1,8 @@
 """Runs as a task: try to get at what commands the cluster, and at other tasks. The standard library alone.
 
 Its argument, JSON: `ports` of agents, master and scheduler; `sockets` and `files` of the host, by path; `pids` of
-others' processes; `mark`: a word in the environments of other tasks. Prints a JSON list of two for each try: its name,
+others' processes; `mark`: a word in the environments of other tasks; `abstract`: a Unix socket without a file, of
+others, and of others is all shared memory of System V that there is. Prints a JSON list of two for each try: its name,
 and the name of the error that refused it, or what it got.
 """
 
@@ -19,6 +20,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 ADDRESSES = ("127.0.0.1", "127.0.0.11", "0.0.0.0", "::1", "::ffff:127.0.0.1")
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 PTRACE_SEIZE = 0x4206
+SHM_RDONLY = 0o10000
 PIDFD_OPEN, PIDFD_GETFD, PROCESS_VM_READV = 434, 438, 310
 OWN = os.environ["MESOS_TASK_ID"].encode()
 Try = tuple[str, Callable[[], str]]
@@ -143,6 +145,22 @@ def connected(path: str) -> str:
         return made.recv(200).decode(errors="replace")
 
 
+def talked(name: str) -> str:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(f"\0{name}")
+    return "connected"
+
+
+def shared_memory() -> str:
+    libc.shmat.restype = ctypes.c_void_p
+    with open("/proc/sysvipc/shm") as file:
+        listed = [line.split()[1] for line in file.readlines()[1:]]
+    for ident in listed:
+        if (at := libc.shmat(int(ident), None, SHM_RDONLY)) not in (None, ctypes.c_void_p(-1).value):
+            return f"reads {ctypes.string_at(at, 20)!r}"
+    raise OSError(errno.ENODATA, "there is none to be read")
+
+
 def content(path: str) -> str:
     if os.path.isdir(path):
         if names := os.listdir(path):
@@ -235,10 +253,12 @@ def by_processes(pids: list[int], mark: str) -> Iterator[Try]:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    tries = [
+    tries: list[Try] = [
         *by_network(given["ports"]),
         *by_files(given["files"], given["sockets"]),
         *by_processes(given["pids"], given["mark"]),
+        ("abstract socket", partial(talked, given["abstract"])),
+        ("shared memory", shared_memory),
     ]
     for name, attempt in tries:
         try:

@@ -380,11 +380,14 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
         ({"isolation": "cgroups/cpu"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
         (
             {"isolation": "filesystem/linux,docker/runtime"},
-            [(Level.WARN, "an image has any number of processes")],
+            [
+                (Level.WARN, "an image has any number of processes"),
+                (Level.WARN, "an image shares System V's shared memory"),
+            ],
         ),
         ({"image_providers": ""}, [(Level.WARN, "without --image_providers=docker:")]),
         (
-            {"isolation": "filesystem/linux,docker/runtime,cgroups/pids,gpu/nvidia"},
+            {"isolation": "filesystem/linux,docker/runtime,cgroups/pids,namespaces/ipc,gpu/nvidia"},
             [(Level.FAIL, "the isolator gpu/nvidia chooses cards")],
         ),
         ({"resources": "cpus:4"}, [(Level.WARN, "names no gpus")]),
@@ -397,7 +400,7 @@ def test_flags_of_an_agent_that_spoil_gpu_tasks_are_named(
     flags: dict[str, str], wanted: list[tuple[Level, str]]
 ) -> None:
     good = {
-        "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime",
+        "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime,namespaces/ipc",
         "image_providers": "docker",
         "resources": "cpus:4;gpus:4",
         "default_role": "gpu",
@@ -495,7 +498,7 @@ def test_checkpoints_of_the_agent_that_everybody_can_read(
     flags = {
         "work_dir": "/var/lib/mesos",
         "resources": "gpus(gpu):1",
-        "isolation": "cgroups/pids,docker/runtime,filesystem/linux",
+        "isolation": "cgroups/pids,docker/runtime,filesystem/linux,namespaces/ipc",
         "image_providers": "docker",
     }
     monkeypatch.setattr(doctor, "_agent_flags", lambda _: flags)
