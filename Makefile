@@ -54,6 +54,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench placement
 	@$(BIN)/mesos-gpu bench volume
 	@$(BIN)/mesos-gpu bench api
+	@$(BIN)/mesos-gpu bench access
 	@$(BIN)/mesos-gpu bench shim
 	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
 

@@ -74,12 +74,15 @@ class Grant:
             return False
         if right.scope is Scope.TOKEN:
             return self.own or self._is_for_all
-        told = {Scope.JOB: subject.queue, Scope.APP: subject.app, Scope.NAME: subject.name}[right.scope]
-        if self.pattern and not fits(self.pattern, told):
+        if self.pattern and not fits(self.pattern, _told(right, subject)):
             return False
         if right.scope is Scope.APP or subject.app:
             return any_fits(self.apps, subject.app)
         return any_fits(self.queues, subject.queue)
+
+    def is_for_everything(self, right: Right) -> bool:
+        """Whether it allows the right to whom it is granted, whatever that is asked for."""
+        return right.scope is Scope.VIEW or (not self.own and not self.pattern and self._is_for_all)
 
     def is_wider(self, right: Right, other: "Grant") -> bool:
         """Whether it allows the right for all that another one does; where that is not certain, no."""
@@ -114,6 +117,9 @@ class Rights:
         self._bound = [] if self.is_open else list(_bound(document, caller))
         self._grants = grants_of(self._bound)
         self._narrowed = None if caller.narrowing is None else grants_by(caller.narrowing)
+        self._always = _always(self._grants)
+        if self._narrowed is not None:
+            self._always &= _always(self._narrowed)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -138,9 +144,15 @@ class Rights:
         if self.is_open:
             return True
         right = _asked(right, subject)
+        if right in self._always and (subject is None or subject.app[:1] in ("", "/")):
+            return True
         name = self.caller.name
         given = _has(self._grants, right, subject, name) or self._is_shared(right, subject)
         return given and (self._narrowed is None or _has(self._narrowed, right, subject, name))
+
+    def may_always(self, right: Right) -> bool:
+        """Whether it is allowed for all jobs and apps that there are: none of them has to be asked about."""
+        return self.is_open or {right, OF_INSTANCE.get(right, right)} <= self._always
 
     def may_some(self, right: Right) -> bool:
         """Whether there may be something that it is allowed for."""
@@ -215,10 +227,17 @@ class Rights:
         shown = _SHARED_BY.get(right)
         if shown is None or subject is None or not subject.queue or subject.app:
             return False
+        if shown not in self.document.shares.get(subject.queue, ()):
+            return False
         member = Subject(self.caller.name, subject.queue)
-        return shown in self.document.shares.get(subject.queue, ()) and _has(
-            self._grants, all_rights.JOB_RUN, member, self.caller.name
-        )
+        return _has(self._grants, all_rights.JOB_RUN, member, self.caller.name)
+
+
+def _told(right: Right, subject: Subject) -> str:
+    """What a right's pattern is held against."""
+    if right.scope is Scope.JOB:
+        return subject.queue
+    return subject.app if right.scope is Scope.APP else subject.name
 
 
 def _asked(right: Right, subject: Subject | None) -> Right:
@@ -264,8 +283,18 @@ def are_wider(wide: Grants, narrow: Grants) -> bool:
     )
 
 
+def _always(grants: Grants) -> frozenset[Right]:
+    """The rights that are given for everything."""
+    return frozenset(
+        right for right, each in grants.items() if any(grant.is_for_everything(right) for grant in each)
+    )
+
+
 def _has(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:
-    return any(grant.is_for(right, subject, name) for grant in grants.get(right, ()))
+    for grant in grants.get(right, ()):  # noqa: SIM110 # a generator would take twice as long
+        if grant.is_for(right, subject, name):
+            return True
+    return False
 
 
 def _gives(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:

@@ -23,9 +23,9 @@ class Scope(Enum):
     CLUSTER = "cluster"  # all of it: only bindings and proofs for all queues and all apps give it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Right:
-    """A right, and in words what it allows."""
+    """A right, and in words what it allows. There is one object of each: looked up by itself, at every judgement."""
 
     name: str
     scope: Scope

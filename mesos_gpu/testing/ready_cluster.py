@@ -7,10 +7,13 @@ from itertools import count, pairwise
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.model.ids import AgentId, OfferId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, OfferId, TaskId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.wire.mesos import report
+from mesos_gpu.wire.mesos.labels import monitor_labels
 
 PORTS: Final = range(31000, 33000)  # of each agent
 _ROOM: Final = (Scalar("cpus", 1e6), Scalar("mem", 1e9))
@@ -21,17 +24,21 @@ class _Agent:
     id: AgentId
     offer: OfferId | None = None  # what the scheduler has of it
     used: set[int] = field(default_factory=set)  # ports
+    gpus_left: int = 0
 
 
 class ReadyCluster:
-    """`Driver`. Its answers are put into the scheduler's queue; there are no GPUs. All is on the engine's thread."""
+    """`Driver`. Its answers are put into the scheduler's queue. All is on the engine's thread."""
 
-    def __init__(self, agents: int, put: Callable[[ev.Event], None], now: Callable[[], float]) -> None:
-        """`put`: where events go. `now`: the scheduler's clock."""
-        self._put, self._now, self._serial = put, now, count(1)
-        self._agents = [_Agent(AgentId(f"a{n}")) for n in range(agents)]
+    def __init__(
+        self, agents: int, put: Callable[[ev.Event], None], now: Callable[[], float], gpus: int = 0
+    ) -> None:
+        """`put`: where events go. `now`: the scheduler's clock. `gpus`: of each agent; only of these there may be too
+        few."""
+        self._put, self._now, self._serial, self._gpus = put, now, count(1), gpus
+        self._agents = [_Agent(AgentId(f"a{n}"), gpus_left=gpus) for n in range(agents)]
         self._of_offer: dict[OfferId, _Agent] = {}
-        self._tasks: dict[str, tuple[_Agent, list[int]]] = {}
+        self._tasks: dict[str, tuple[_Agent, list[int], int]] = {}  # with its ports and GPUs
         self.launched = 0
 
     def start(self) -> None:
@@ -62,11 +69,12 @@ class ReadyCluster:
             return
         agent = self._take(offer_ids)
         for info in task_infos:
-            id, ports = info["task_id"]["value"], list(_ports(info))
+            id, ports, gpus = info["task_id"]["value"], list(_ports(info)), _gpus(info)
             agent.used.update(ports)
-            self._tasks[id] = agent, ports
+            agent.gpus_left -= gpus
+            self._tasks[id] = agent, ports, gpus
             self._say(id, agent, "TASK_STARTING")
-            self._say(id, agent, "TASK_RUNNING")
+            self._say(id, agent, "TASK_RUNNING", self._inventory(agent) if _is_monitor(info) else b"")
         self.launched += len(task_infos)
         self._offer()
 
@@ -95,16 +103,25 @@ class ReadyCluster:
             PortRange(before + 1, after - 1) for before, after in pairwise(edges) if after - before > 1
         )
         host = f"{agent.id}.example"
-        return Offer(agent.offer, agent.id, host, "http://127.0.0.1:9", _ROOM, {}, self._now(), ports=free)
+        room = (*_ROOM, Scalar("gpus", agent.gpus_left)) if agent.gpus_left else _ROOM
+        return Offer(agent.offer, agent.id, host, "http://127.0.0.1:9", room, {}, self._now(), ports=free)
 
-    def _say(self, id: str, agent: _Agent, state: str) -> None:
-        self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex)))
+    def _say(self, id: str, agent: _Agent, state: str, data: bytes = b"") -> None:
+        self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex, data=data)))
+
+    def _inventory(self, agent: _Agent) -> bytes:
+        gpus = tuple(
+            Gpu(GpuId(f"GPU-{agent.id}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK)
+            for n in range(self._gpus)
+        )
+        return report.encode(Inventory(gpus, "simulated", "535", "12.2"))
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
         """Kill a task, which ends at once."""
         if task_id in self._tasks:
-            agent, ports = self._tasks.pop(task_id)
+            agent, ports, gpus = self._tasks.pop(task_id)
             agent.used.difference_update(ports)
+            agent.gpus_left += gpus
             self._say(task_id, agent, "TASK_KILLED")
 
     def revive(self) -> None:
@@ -116,7 +133,7 @@ class ReadyCluster:
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """Say how they stand: a task runs, or it is gone."""
-        for task_id, agent_id in tasks or [(id, agent.id) for id, (agent, _) in self._tasks.items()]:
+        for task_id, agent_id in tasks or [(id, agent.id) for id, (agent, _, _) in self._tasks.items()]:
             state = "TASK_RUNNING" if task_id in self._tasks else "TASK_GONE"
             agent = None if agent_id is None else AgentId(agent_id)
             self._put(ev.StatusArrived(Status(TaskId(task_id), state, agent, "REASON_RECONCILIATION")))
@@ -136,3 +153,13 @@ def _ports(info: Mapping[str, Any]) -> Iterator[int]:
         if resource["name"] == "ports":
             for each in resource["ranges"]["range"]:
                 yield from range(each["begin"], each["end"] + 1)
+
+
+def _gpus(info: Mapping[str, Any]) -> int:
+    amounts = (each["scalar"]["value"] for each in info["resources"] if each["name"] == "gpus")
+    return int(sum(amounts))
+
+
+def _is_monitor(info: Mapping[str, Any]) -> bool:
+    labels = {each["key"]: each["value"] for each in info.get("labels", {}).get("labels", ())}
+    return monitor_labels().items() <= labels.items()

@@ -21,6 +21,8 @@ _OPEN: Final = (
     "owner",
 )  # fmt: skip
 
+_SEEN: Final = (APP_SEE, APP_READ, APP_ENV)
+
 
 def subject_of(app: App) -> Subject:
     """What rights for an app are asked for."""
@@ -33,10 +35,11 @@ class AppSight:
     def __init__(self, rights: Rights) -> None:
         """See what these rights allow."""
         self.rights = rights
+        self._always = frozenset(right for right in _SEEN if rights.may_always(right))
 
     def may(self, right: Right, app: App) -> bool:
         """Whether that is allowed with the app."""
-        return self.rights.is_open or self.rights.may(right, subject_of(app))
+        return right in self._always or self.rights.may(right, subject_of(app))
 
     def sees(self, app: App) -> bool:
         """Whether the app is there at all."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import JOB_ENV, JOB_OUTPUT, JOB_READ, JOB_SEE, Right
+from mesos_gpu.access.rights import JOB_READ, JOB_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.model.access.caller import ANYBODY
 from mesos_gpu.model.access.document import AccessDocument
@@ -26,6 +26,7 @@ OPEN_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
+_SEEN: Final = (JOB_SEE, JOB_READ)
 _CLOSED: Final = tuple(field for field in FIELDS if field.key not in OPEN_FIELDS)
 
 
@@ -36,12 +37,14 @@ def subject_of(job: Job) -> Subject:
 
 
 class Sight:
-    """What one request's caller may see. Rights are asked for once for each owner, queue and app."""
+    """What one request's caller may see. A right for all is asked for once, another one once for each queue and app, of
+    the caller's own jobs and of others: not for each job."""
 
     def __init__(self, rights: Rights) -> None:
         """See what these rights allow."""
         self.rights = rights
-        self._known: dict[tuple[Right, Subject], bool] = {}
+        self._always = frozenset(right for right in _SEEN if rights.may_always(right))
+        self._known: dict[tuple[Right, bool, str, str | None], bool] = {}
 
     @classmethod
     def of(cls, request: Request) -> "Sight":
@@ -50,15 +53,11 @@ class Sight:
 
     def sees(self, job: Job) -> bool:
         """Whether the job is there at all."""
-        return self.rights.is_open or self._may(JOB_SEE, job)
+        return self._may(JOB_SEE, job)
 
     def reads(self, job: Job) -> bool:
         """Whether it sees what the job runs."""
-        return self.rights.is_open or self._may(JOB_READ, job)
-
-    def reads_output(self, job: Job) -> bool:
-        """Whether it sees what the job prints."""
-        return self.rights.is_open or self._may(JOB_OUTPUT, job)
+        return self._may(JOB_READ, job)
 
     def require(self, right: Right, job: Job) -> Job:
         """Let pass who may do that with the job.
@@ -69,10 +68,6 @@ class Sight:
         require(self.rights, right, subject_of(job))
         return job
 
-    def may_see_env(self, job: Job) -> bool:
-        """Whether it sees the values of the job's environment; `guard.may_see_env` says so where nobody is asked."""
-        return self._may(JOB_ENV, job)
-
     def named(self, job: Job | None, word: Callable[[Job], str]) -> str | None:
         """A word that tells of a job, for who may see it."""
         if job is None:
@@ -81,7 +76,7 @@ class Sight:
 
     def veiled(self, jobs: Mapping[JobId, Job], said: Any) -> Any:
         """A text, or a JSON value with texts, without the ids of jobs that it does not see."""
-        if self.rights.is_open:
+        if JOB_SEE in self._always:
             return said
         if isinstance(said, dict):
             return {key: self.veiled(jobs, each) for key, each in said.items()}
@@ -103,10 +98,14 @@ class Sight:
         return job if self.reads(job) else replace(job, spec=_without_closed(job.spec), message=HIDDEN)
 
     def _may(self, right: Right, job: Job) -> bool:
-        key = right, subject_of(job)
+        if right in self._always:
+            return True
+        app = job.spec.app if job.app_version is not None else None
+        # Of its owner it matters only whether that is the caller.
+        key = right, job.owner == self.rights.caller.name, job.spec.queue, app
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self.rights.may(*key)
+            known = self._known[key] = self.rights.may(right, subject_of(job))
         return known
 
 

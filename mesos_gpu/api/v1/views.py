@@ -190,7 +190,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it, as far as `sight` sees that."""
     node, gpu, card = status.node, status.gpu, status.card
     holder, shared = view.holder(gpu.id), view.shared(gpu)
-    owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
+    task_id, job_id, job_name = _names(view, holder, sight) if holder else (None, None, None)
     return {
         "uuid": gpu.id,
         "model": gpu.model,
@@ -209,16 +209,20 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
         "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
         "agent_id": node.id,
-        "task_id": _task_id(holder, owner, sight),
-        "job_id": sight.named(owner, lambda job: job.id),
-        "job_name": sight.named(owner, lambda job: job.spec.name),
+        "task_id": task_id,
+        "job_id": job_id,
+        "job_name": job_name,
         "shares": _gpu_shares(view, gpu.id, shared, sight) if shared else [],
         "sharing": _sharing(shared) if shared else None,
     }
 
 
-def _task_id(task: Task | None, owner: Job | None, sight: Sight) -> str | None:
-    return sight.named(owner, lambda _: task.id) if task and owner else task.id if task else None
+def _names(view: View, task: Task, sight: Sight) -> tuple[str, str | None, str | None]:
+    """A task's id, its job's and the job's name, for who may see the job."""
+    owner = view.jobs.get(task.job_id) if task.job_id else None
+    if owner is None:
+        return task.id, None, None
+    return (task.id, owner.id, owner.spec.name) if sight.sees(owner) else (HIDDEN, HIDDEN, HIDDEN)
 
 
 def _gpu_shares(view: View, gpu_id: GpuId, shared: SharedGpu, sight: Sight) -> list[shapes.GpuShare]:
@@ -226,13 +230,13 @@ def _gpu_shares(view: View, gpu_id: GpuId, shared: SharedGpu, sight: Sight) -> l
 
 
 def _gpu_share(view: View, gpu_id: GpuId, task: Task, granted: Share, sight: Sight) -> shapes.GpuShare:
-    owner = view.jobs.get(task.job_id) if task.job_id else None
+    task_id, job_id, job_name = _names(view, task, sight)
     used = next((use for use in _uses(view, task) if use.gpu_id == gpu_id), None)
     return {
         **share(granted),
-        "task_id": _task_id(task, owner, sight) or task.id,
-        "job_id": sight.named(owner, lambda job: job.id),
-        "job_name": sight.named(owner, lambda job: job.spec.name),
+        "task_id": task_id,
+        "job_id": job_id,
+        "job_name": job_name,
         "used": _use(used) if used else None,
     }
 

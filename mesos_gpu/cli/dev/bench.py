@@ -13,6 +13,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.client import Client, ended
+from mesos_gpu.cli.dev.bench_access import access
 from mesos_gpu.cli.dev.bench_api import api
 from mesos_gpu.cli.dev.bench_isolation import isolation
 from mesos_gpu.cli.dev.bench_placement import placement
@@ -73,6 +74,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
     output.table(("FIGURE", "VALUE"), rows, empty="")
 
 
+bench.add_command(access)
 bench.add_command(api)
 bench.add_command(isolation)
 bench.add_command(volume)

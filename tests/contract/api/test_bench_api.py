@@ -1,4 +1,4 @@
-"""The benchmark of the API, small, with a scheduler of its own."""
+"""The benchmarks of the API, small, with a scheduler of their own."""
 
 import json
 
@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.dev import bench_api
+from mesos_gpu.cli.dev.bench_access import ROUTES
 
 
 def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +24,31 @@ def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None
     assert (len(mixed), sum(mixed)) == (7, 20), "twenty requests a second, of seven kinds"
     assert routes["create", "POST /v2/apps"]["times"] == 2
     assert routes["3 apps", "GET /v2/apps"]["p99_ms"] >= routes["3 apps", "GET /v2/apps"]["p50_ms"] > 0
+
+
+def test_bench_access_asks_every_route_with_every_proof() -> None:
+    few = ["--jobs", "100", "--apps", "50", "--rounds", "2"]
+    done = CliRunner().invoke(main, ["bench", "access", *few, "--json"])
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)
+    proofs = [
+        "none",
+        "token",
+        "htpasswd",
+        "oidc",
+        "token, few",
+        "none, socket",
+        "socket",
+        "none, TLS",
+        "certificate",
+    ]
+    assert [(row["route"], row["proof"]) for row in rows] == [
+        (route, proof) for route in ROUTES for proof in proofs
+    ]
+    sizes = {(row["route"], row["proof"]): row["kib"] for row in rows}
+    for route in ("GET /v1/jobs", "GET /v2/apps"):
+        assert sizes[route, "token"] == sizes[route, "none"], "who may see all sees what everybody did"
+        assert sizes[route, "token, few"] < sizes[route, "none"] / 5
+    for row in rows:
+        assert row["p50_ms"] > 0
+        assert (row["added_ms"] is None) == row["proof"].startswith("none")
