@@ -1,6 +1,7 @@
 """The `Driver` port on pymesos. The only door to it; what it mends is in `_pymesos_mended`."""
 
 import base64
+import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ __all__ = [
 #: Without the first, agents with GPUs are never offered; the last lets `roles` be a list.
 CAPABILITIES: Final = ("GPU_RESOURCES", "PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE")
 DEFAULT_TIMINGS: Final = Timings()
+logger = logging.getLogger(__name__)
 MOST_LISTED: Final = 1 << 30  # tasks; the master's own default is 100
 
 
@@ -310,7 +312,7 @@ class PymesosDriver:
         agents = self._driver.get("/master/slaves")["slaves"]
         tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]
         ours = [task for task in tasks if task["framework_id"] == framework_id]
-        return listed_from_json(ours, agents)
+        return listed_from_json(ours, agents, logger.error)
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""

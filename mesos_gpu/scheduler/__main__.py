@@ -5,7 +5,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.control import of_api
@@ -55,7 +56,7 @@ def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event |
         case pd.Disconnected():
             return ev.Disconnected()
         case pd.Offers():
-            return ev.OffersArrived(tuple(offer_from_json(offer, now) for offer in event.offers))
+            return ev.OffersArrived(tuple(_readable(event.offers, now)))
         case pd.Rescinded():
             return ev.OfferRescinded(OfferId(event.offer_id))
         case pd.Update():
@@ -64,6 +65,15 @@ def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event |
             return ev.AgentLost(AgentId(event.agent_id))
         case _:
             return None
+
+
+def _readable(offers: Sequence[Mapping[str, Any]], now: float) -> Iterator[Offer]:
+    """Offers of one message; one that cannot be read costs its own agent only."""
+    for offer in offers:
+        try:
+            yield offer_from_json(offer, now)
+        except ValueError as error:
+            logger.error("an offer is passed over: %s: %.500r", error, offer)
 
 
 class Sink:
@@ -85,7 +95,11 @@ class Sink:
                 )
             )
             return
-        translated = translate(event, self._now(), self._key)
+        try:
+            translated = translate(event, self._now(), self._key)
+        except Exception as error:  # Mesos would repeat it for ever: it is passed over
+            logger.exception("an event of Mesos is passed over: %s: %.500r", error, event)
+            return
         if translated is not None:
             self.daemon.put(translated)
 

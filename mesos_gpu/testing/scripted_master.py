@@ -27,12 +27,13 @@ class Stream:
     """Answer SUBSCRIBE with 200: SUBSCRIBED, then `events`, then what `send` brings.
 
     Args:
+        events: Bytes are sent as they are, as a record.
         heartbeat_s: What SUBSCRIBED promises.
         silent: Break that promise.
         then_end: Close the stream after `events`.
     """
 
-    events: tuple[Mapping[str, Any], ...] = ()
+    events: tuple[Mapping[str, Any] | bytes, ...] = ()
     heartbeat_s: float = 15.0
     silent: bool = False
     then_end: bool = False
@@ -211,7 +212,7 @@ class ScriptedMaster:
         with self._changed:
             self._sockets.discard(sock)
 
-    def pump(self, stream: Stream, write: Callable[[Mapping[str, Any]], None]) -> None:
+    def pump(self, stream: Stream, write: Callable[[Mapping[str, Any] | bytes], None]) -> None:
         """Write SUBSCRIBED and more events until there is an end."""
         subscribed = {
             "framework_id": {"value": FRAMEWORK_ID},
@@ -307,7 +308,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.master.pump(answer, self._event)
         self.wfile.write(b"0\r\n\r\n")
 
-    def _event(self, event: Mapping[str, Any]) -> None:
-        data = json.dumps(event).encode()
+    def _event(self, event: Mapping[str, Any] | bytes) -> None:
+        data = event if isinstance(event, bytes) else json.dumps(event).encode()
         record = b"%d\n%s" % (len(data), data)
         self.wfile.write(b"%x\r\n%s\r\n" % (len(record), record))

@@ -1,9 +1,12 @@
-"""JSON that somebody sent, within limits: what is beyond them costs no more than to see it. Pure."""
+"""JSON that somebody sent, within limits: what is beyond them costs no more than to see it. Pure.
+
+Executors import it, too: the standard library only.
+"""
 
 import json
-from typing import Any, Final
-
-import msgspec
+import math
+import re
+from typing import Any, Final, NoReturn
 
 MOST_DEPTH: Final = 64  # of objects and lists in each other
 MOST_VALUES: Final = 100_000  # of a document, however deep
@@ -12,7 +15,22 @@ MOST_KEY: Final = 4096  # characters of a field's name
 MOST_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
 MOST_DIGITS: Final = 100  # of an integer
 _LARGEST: Final = 10**MOST_DIGITS
+MOST_AMOUNT: Final = 1 << 53  # of whole numbers that hosts report: a float holds them exactly
 _Path = tuple["_Path", str | int] | None  # the way to a value, its end first
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair; it may be alone
+_LONE: Final = re.compile(r"[\ud800-\udfff]")  # what is left when pairs have become characters
+
+
+def parsed(text: str | bytes) -> Any:
+    """What another program of ours, an engine, a registry or a file says: of any size that was read, but nothing that
+    breaks who goes on with it. Half of a surrogate pair, which is no character, stands there as its escape.
+
+    Raises:
+        ValueError: It is no JSON (RFC 8259), nested too deeply, or has a number that is not finite.
+    """
+    text = text if isinstance(text, str) else text.decode()
+    value = _loaded(text)
+    return _loaded(_LONE.sub(_shown, json.dumps(value, ensure_ascii=False))) if _HALF.search(text) else value
 
 
 def decoded(body: bytes) -> Any:
@@ -21,15 +39,40 @@ def decoded(body: bytes) -> Any:
     Raises:
         ValueError: It is no JSON (RFC 8259), has a field twice, or is beyond a limit; the message says where.
     """
-    try:
-        # Stricter than json: NaN, lone surrogates and numbers that overflow are no JSON.
-        value = msgspec.json.decode(body)
-    except RecursionError:
-        raise ValueError(f"it is nested deeper than {MOST_DEPTH}") from None
+    text = body.decode()
+    value = _loaded(text, object_pairs_hook=_once, parse_int=_whole)
     _look_through(value)
-    if body.count(b'"') > 2:  # or there are no two fields
-        json.loads(body.decode(), object_pairs_hook=_once)
+    if _HALF.search(text) and _LONE.search(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("it has half of a surrogate pair, which is no character")
     return value
+
+
+def _loaded(text: str, **hooks: Any) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite, **hooks)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _shown(half: re.Match[str]) -> str:
+    return f"\\\\u{ord(half[0]):04x}"
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:40]} is out of range")
+    return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 1000:  # those take long to read; of others it is said where they are
+        raise ValueError(f"{digits[:40]}... is out of range")
+    return int(digits)
 
 
 def _look_through(value: Any) -> None:

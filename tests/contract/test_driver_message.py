@@ -1,14 +1,18 @@
-"""MESSAGE as Mesos' v1 API has it."""
+"""MESSAGE as Mesos' v1 API has it, and events that are none."""
+
+import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
-from mesos_gpu.testing.scripted_master import Inbox, ScriptedMaster
+from mesos_gpu.adapters.master import stream
+from mesos_gpu.testing.scripted_master import Inbox, ScriptedMaster, Stream
+
+FRAMEWORK = pd.FrameworkSettings("u", "n", ("*",), "", "h", 60.0)
 
 
 def test_a_message_says_agent_executor_and_data() -> None:
     with ScriptedMaster() as master:
         inbox = Inbox()
-        framework = pd.FrameworkSettings("u", "n", ("*",), "", "h", 60.0)
-        driver = pd.PymesosDriver(framework, master.address, inbox)
+        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
         driver.start()
         try:
             inbox.wait_for(pd.Registered)
@@ -17,3 +21,30 @@ def test_a_message_says_agent_executor_and_data() -> None:
             assert master.wait_for("MESSAGE").body["message"] == {**to, "data": "e30="}
         finally:
             driver.stop(teardown=False)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"\xff", b'{"timestamp":nan}', b"[]", b"[" * 200_000, b"", b"x" * 3000],
+    ids=["no UTF-8", "nan", "no object", "deep", "empty", "too long"],
+)
+def test_an_event_that_cannot_be_read_is_passed_over_and_the_rest_comes(
+    record: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To subscribe again would bring it again, for ever: whoever it is from would have stopped the whole cluster."""
+    if record.startswith(b"x"):
+        monkeypatch.setattr(stream, "MOST_RECORD", 2048)
+    status = {"task_id": {"value": "t"}, "state": "TASK_RUNNING"}
+    update = {"type": "UPDATE", "update": {"status": status}}
+    offers = {"type": "OFFERS", "offers": {"offers": [{"id": {"value": "o"}}]}}
+    with ScriptedMaster(then=Stream(events=(record, update, record, offers))) as master:
+        inbox = Inbox()
+        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
+        driver.start()
+        try:
+            inbox.wait_for(pd.Offers)
+            assert len(inbox.of(pd.Update)) == 1
+            assert len(master.of_type("SUBSCRIBE")) == 1
+        finally:
+            driver.stop(teardown=False)
+    assert [text for text in caplog.messages if "passed over" in text]

@@ -1,6 +1,7 @@
 """A subscription to the events of a Mesos master, over one socket that nobody waits for."""
 
 import json
+import logging
 import os
 import selectors
 import socket
@@ -15,7 +16,9 @@ from mesos_gpu.adapters.tls.trust import ENDED, PLAIN
 
 DEFAULT_MASTER_PORT: Final = 5050
 MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
+MOST_RECORD: Final = 256 << 20  # bytes of an event: offers of ten thousand agents have a tenth
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 REMEDIES: Final[Mapping[int, str]] = {
     401: "check principal and secret against the master's --credentials",
     403: "check the master's --acls, and that no other scheduler uses this framework id",
@@ -68,6 +71,7 @@ class EventStream:
         self._buffer = bytearray()
         self._connecting = True
         self._tls, self._greeting = tls, tls is not None
+        self._to_skip = 0  # bytes of a record that is too long
         self._waits_for = 0  # of a selector; what TLS waits for, whatever we want; 0: nothing
         self.stream_id: str | None = None
         self._socket = socket.socket(family, kind, protocol)
@@ -170,12 +174,40 @@ class EventStream:
 
     def _events(self) -> Iterator[dict[str, Any]]:
         """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
-        while (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
+        while not self._passed_over() and (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
+            if not self._buffer[:newline].isdigit():
+                raise StreamLost("the answer is not RecordIO")
             start, length = newline + 1, int(self._buffer[:newline])
+            if length > MOST_RECORD:
+                logger.error("Mesos sends an event of %d bytes: it is passed over", length)
+                self._to_skip = start + length
+                continue
             if len(self._buffer) < start + length:
                 return
             record = bytes(self._buffer[start : start + length])
             del self._buffer[: start + length]
-            yield json.loads(record)
-        if len(self._buffer) >= MOST_DIGITS:
+            if event := _event(record):
+                yield event
+        if not self._to_skip and len(self._buffer) >= MOST_DIGITS:
             raise StreamLost("the answer is not RecordIO")
+
+    def _passed_over(self) -> bool:
+        """Forget what is there of a record that is too long; whether more of it is to come."""
+        part = min(self._to_skip, len(self._buffer))
+        del self._buffer[:part]
+        self._to_skip -= part
+        return self._to_skip > 0
+
+
+def _event(record: bytes) -> dict[str, Any] | None:
+    """An event; None: it is none. That is no reason to leave the stream: what an executor or an agent said is in it,
+    and the master would say it again."""
+    try:
+        event = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        logger.error("an event of Mesos is not JSON, and is passed over: %s: %.500r", error, record[:500])
+        return None
+    if not isinstance(event, dict):
+        logger.error("an event of Mesos is no JSON object, and is passed over: %.500r", record[:500])
+        return None
+    return event

@@ -22,6 +22,7 @@ from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
 from mesos_gpu.wire.mesos import assignment, report
+from mesos_gpu.wire.mesos.sound import sound
 
 
 def on_status(turn: Turn, status: Status) -> None:
@@ -184,8 +185,8 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
         disbelieve(turn, status, f"the monitor of {node.hostname} is {node.monitor or 'none'}")
         return
     try:
-        inventory = report.decode(status.data)
-    except (ValueError, KeyError, TypeError) as error:
+        inventory = sound(report.decode(status.data))
+    except ValueError as error:
         known = tuple(_unknown(gpu, f"unreadable report: {error}", turn.now) for gpu in node.gpus)
         inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
     if why := _claims_of_others(turn, node, inventory):
@@ -220,8 +221,8 @@ def _outcome(status: Status) -> Outcome | None:
     if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
         return None
     try:
-        return assignment.decode_outcome(status.data)
-    except (ValueError, KeyError, TypeError):
+        return sound(assignment.decode_outcome(status.data))
+    except ValueError:
         return None  # another executor's data: the state alone decides
 
 

@@ -11,6 +11,7 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.nodes.driver import version_of
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.wire.body import parsed
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
 
@@ -28,10 +29,7 @@ def encode(value: Assignment | Outcome) -> bytes:
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except RecursionError as error:
-        raise ValueError(f"an {kind} that is nested too deeply") from error
+    value = parsed(data)
     if not isinstance(value, dict) or (value.pop("version", 0), value.pop("kind", "")) != (VERSION, kind):
         raise ValueError(f"not a version {VERSION} {kind}: {data[:80]!r}")
     return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}

@@ -4,7 +4,7 @@ Who may look at the master can read them: neither a command nor an environment i
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from mesos_gpu.model.shares.share import Share, guarantee
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tasks.unknown import AskedShare, Label, Listed
+from mesos_gpu.wire.mesos.sound import UNFIT, sound
 
 JOB: Final = "mesos_gpu.job"
 GPUS: Final = "mesos_gpu.gpus"
@@ -101,32 +102,48 @@ def share_fields(label: Label) -> dict[str, Any]:
 def label_of(labels: Mapping[str, str]) -> Label | None:
     """What a task's labels say of its launch; None: nothing that can be read."""
     try:
-        label = msgspec.json.decode(labels[LAUNCH], type=Label)
-    except (KeyError, msgspec.DecodeError):
+        label = sound(msgspec.json.decode(labels[LAUNCH], type=Label))
+        gpus = tuple(GpuId(gpu) for gpu in labels.get(GPUS, "").split(",") if gpu)
+    except (msgspec.DecodeError, *UNFIT):
         return None
-    gpus = tuple(GpuId(gpu) for gpu in labels.get(GPUS, "").split(",") if gpu)
     return replace(label, gpus=gpus) if labels.get(JOB) == label.job_id else None
 
 
-def listed_from_json(tasks: Iterable[Mapping[str, Any]], agents: Iterable[Mapping[str, Any]]) -> list[Listed]:
-    """The master's `/tasks` and `/slaves`; a task comes once, in its latest state there."""
-    hosts = {agent["id"]: agent for agent in agents}
+def listed_from_json(
+    tasks: Iterable[Mapping[str, Any]],
+    agents: Iterable[Mapping[str, Any]],
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Listed]:
+    """The master's `/tasks` and `/slaves`; a task comes once, in its latest state there. What cannot be read is
+    left out; `tell` hears of it."""
+    hosts = {agent["id"]: agent for agent in agents if _is_named(agent)}
     listed = {}
     for task in tasks:
-        labels = {label["key"]: label.get("value", "") for label in task.get("labels", ())}
-        agent = hosts.get(task["slave_id"], {})
-        place = _PID.fullmatch(agent.get("pid", ""))
-        resources = task.get("resources", {})
-        listed[task["id"]] = Listed(
-            task_id=TaskId(task["id"]),
-            agent_id=AgentId(task["slave_id"]),
-            state=task["state"],
-            name=task.get("name", ""),
-            hostname=agent.get("hostname", ""),
-            agent_url=f"http://{place[1]}" if place else "",
-            cpus=float(resources.get("cpus", 0.0)),
-            mem_mib=int(resources.get("mem", 0)),
-            label=label_of(labels),
-            labels={key: value for key, value in labels.items() if key not in _OURS},
-        )
+        try:
+            listed[task["id"]] = sound(_listed(task, hosts))
+        except UNFIT as error:
+            tell(f"a task that the master lists is passed over: {error!r}: {task!r:.500}")
     return list(listed.values())
+
+
+def _is_named(agent: Any) -> bool:
+    return isinstance(agent, dict) and isinstance(agent.get("id"), str)
+
+
+def _listed(task: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Listed:
+    labels = {label["key"]: label.get("value", "") for label in task.get("labels", ())}
+    agent = hosts.get(task["slave_id"], {})
+    place = _PID.fullmatch(agent.get("pid", ""))
+    resources = task.get("resources", {})
+    return Listed(
+        task_id=TaskId(task["id"]),
+        agent_id=AgentId(task["slave_id"]),
+        state=task["state"],
+        name=task.get("name", ""),
+        hostname=agent.get("hostname", ""),
+        agent_url=f"http://{place[1]}" if place else "",
+        cpus=float(resources.get("cpus", 0.0)),
+        mem_mib=int(resources.get("mem", 0)),
+        label=label_of(labels),
+        labels={key: value for key, value in labels.items() if key not in _OURS},
+    )

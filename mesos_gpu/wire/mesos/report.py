@@ -12,6 +12,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 
 VERSION = 1
 LONGEST_PROBLEM = 300  # characters
@@ -82,6 +83,8 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         got = value.get(name, default)
         if not isinstance(got, kind) or isinstance(got, bool):
             raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
+        if isinstance(got, int) and abs(got) >= MOST_AMOUNT:
+            raise ValueError(f"{name} must be below {MOST_AMOUNT}")
         return got
 
     numa, capability = value.get("numa_node"), value.get("compute_capability")
@@ -146,10 +149,7 @@ def decode(data: bytes) -> Inventory:
     Raises:
         ValueError: Not a report of this version.
     """
-    try:
-        return inventory_from_json(json.loads(data))
-    except RecursionError as error:
-        raise ValueError("a report that is nested too deeply") from error
+    return inventory_from_json(parsed(data))
 
 
 def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
@@ -160,6 +160,13 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
     """
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise ValueError(f"not a version {VERSION} monitor report: {str(value)[:80]}")
+    try:
+        return _inventory(value, shares=shares)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a report that lacks something, or has it of another type: {error!r}") from error
+
+
+def _inventory(value: dict[str, Any], *, shares: bool) -> Inventory:
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
     return Inventory(
         gpus=tuple(gpu_from_json({**gpu, **left_out}) for gpu in value["gpus"]),
@@ -200,4 +207,6 @@ def _use(value: Any) -> ShareUse:
 
 
 def _is_amount(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    return value is None or (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_AMOUNT
+    )

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 
 _AMOUNTS = ("number", "memory_mib", "memory_max_mib", "compute_milli")
 
@@ -55,8 +56,8 @@ def decode_answer(data: bytes) -> Resized | None:
 
 def _object(data: bytes) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
+        value = parsed(data)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -68,6 +69,6 @@ def _amounts(value: Any) -> dict[str, int]:
 
 
 def _amount(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST_AMOUNT:
         raise ValueError(f"{name} must be a whole number from 0, got {value!r}")
     return value

@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 from mesos_gpu.wire.digest import blake2b
 
 _SIZE: Final = 16  # bytes of a seal, and of a secret
@@ -43,7 +44,7 @@ def secret_for(key: bytes, task_id: str) -> str:
 def secret_in(data: bytes) -> str:
     """The secret in a TaskInfo.data, whatever else that is; "": there is none."""
     try:
-        secret = json.loads(data).get("secret", "")
+        secret = parsed(data).get("secret", "")
     except (ValueError, AttributeError):
         return ""
     return secret if isinstance(secret, str) else ""
@@ -58,16 +59,15 @@ def seal(secret: str, said: Said) -> bytes:
 def opened(data: bytes) -> tuple[str, int, bytes] | None:
     """Seal, number and body of a TaskStatus.data; None: it has no seal."""
     try:
-        value = json.loads(data)
-        if not isinstance(value, dict) or value.keys() != _FORM:
-            return None
-        fields = value["seal"], value["number"], value["body"]
-        if not (isinstance(fields[0], str) and type(fields[1]) is int and isinstance(fields[2], str)):
-            return None
-        fields[0].encode()  # JSON can say what is no text
-        return fields[0], fields[1], fields[2].encode()
-    except (ValueError, RecursionError):
+        value = parsed(data)
+    except ValueError:
         return None
+    if not isinstance(value, dict) or value.keys() != _FORM:
+        return None
+    mark, number, body = value["seal"], value["number"], value["body"]
+    if not (isinstance(mark, str) and type(number) is int and isinstance(body, str)):
+        return None
+    return (mark, number, body.encode()) if 0 <= number < MOST_AMOUNT else None
 
 
 def holds(sealed: str, secret: str, said: Said) -> bool:

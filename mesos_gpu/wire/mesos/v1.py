@@ -4,15 +4,19 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.jobs.constraint import scalar_text
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.wire.body import MOST_AMOUNT
 from mesos_gpu.wire.mesos import seal
+from mesos_gpu.wire.mesos.sound import UNFIT, sound
 
+MOST_MESSAGE: Final = 10_000  # characters of a status' message that are kept
+MOST_DATA: Final = 8 << 20  # bytes of its data, in base64; more is taken for none
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
 
@@ -64,7 +68,18 @@ def _agent_url(offer: Mapping[str, Any]) -> str:
 
 
 def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
-    """An Offer message; resources that cannot be used (other ranges, sets, revocable, volumes) are left out."""
+    """An Offer message; resources that cannot be used (other ranges, sets, revocable, volumes) are left out.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return sound(_offer(offer, now))
+    except UNFIT as error:
+        raise ValueError(f"an offer that cannot be read: {error!r}") from error
+
+
+def _offer(offer: Mapping[str, Any], now: float) -> Offer:
     resources = offer.get("resources", ())
     scalars = (_scalar(resource) for resource in resources)
     return Offer(
@@ -83,9 +98,23 @@ def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
 
 
 def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
-    """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds."""
-    agent = status.get("agent_id")
-    update = Status(
+    """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds. What an
+    executor has a say in (message, data, time) is left out where it is nothing.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        read = _unsealed(_status(status), key)
+        message = read.message[:MOST_MESSAGE].encode(errors="backslashreplace").decode()
+        return sound(replace(read, message=message))
+    except UNFIT as error:
+        raise ValueError(f"a status that cannot be read: {error!r}") from error
+
+
+def _status(status: Mapping[str, Any]) -> Status:
+    agent, data, at = status.get("agent_id"), status.get("data", ""), status.get("timestamp")
+    return Status(
         task_id=TaskId(status["task_id"]["value"]),
         state=status["state"],
         agent_id=AgentId(agent["value"]) if agent else None,
@@ -93,11 +122,10 @@ def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
         source=status.get("source", ""),
         message=status.get("message", ""),
         uuid=status.get("uuid"),
-        data=base64.b64decode(status.get("data", "")),
+        data=base64.b64decode(data) if len(data) <= MOST_DATA else b"",
         healthy=status.get("healthy"),
-        at=status.get("timestamp"),
+        at=float(at) if isinstance(at, int | float) and abs(at) < MOST_AMOUNT else None,
     )
-    return _unsealed(update, key)
 
 
 def _unsealed(update: Status, key: bytes) -> Status:
