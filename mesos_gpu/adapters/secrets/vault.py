@@ -168,8 +168,10 @@ def _asked(
         watch.start()
         try:
             connection.request("GET", path, headers=dict(headers))
-            response = connection.getresponse()
-            return response.status, response.read(_LARGEST_ANSWER + 1)
+            with (
+                connection.getresponse() as response
+            ):  # one that is not read to its end closes nothing by itself
+                return response.status, response.read(_LARGEST_ANSWER + 1)
         finally:
             watch.cancel()
     finally:

@@ -225,7 +225,7 @@ def test_a_token_that_others_may_read_is_not_used(scripted: Scripted, settings: 
     with pytest.raises(BadConfiguration, match="others may have read it"):
         Vault(settings).see()
     settings.token_file.unlink()
-    assert "cannot be read" in refused(settings).what
+    assert "cannot be used: No such file" in refused(settings).what
     assert scripted.asked == []
 
 
