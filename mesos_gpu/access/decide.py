@@ -311,7 +311,14 @@ def described(right: Right, subject: Subject | None) -> str:
     if right.scope is Scope.APP:
         return f"{right.name}:{subject.app}"
     if right.scope is Scope.NAME:
-        return f"{right.name}:{subject.name}"
+        where = (
+            f"for {subject.app}"
+            if subject.app
+            else f"in queue {subject.queue}"
+            if subject.queue
+            else "everywhere"
+        )
+        return f"{right.name}:{subject.name} {where}"
     if right.scope is Scope.TOKEN:
         return f"{right.name} for {subject.owner}"
     return f"{right.name} in queue {subject.queue}"

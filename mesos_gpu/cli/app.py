@@ -27,6 +27,7 @@ EXIT_CODES: Final = {
     "75": "a limit of the user or queue is reached: try again later",
     "76": "what answers is not a mesos-gpu scheduler, or cannot prove that it is",
     "77": "no name is proved, or it has not the right: mesos-gpu login",
+    "78": "a setting, an option or a file of one cannot be used as it is",
     "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
     "130": "interrupted; run: Ctrl-C has killed the job",

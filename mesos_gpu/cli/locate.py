@@ -13,7 +13,9 @@ from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
 UNIX: Final = "unix:"  # before the path of a socket
 SYSTEM_SOCKET: Final = Path("/run/mesos-gpu/api.sock")  # of a scheduler that is a service of this host
-REMEDY: Final = "start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL"
+REMEDY: Final = (
+    "start one with `mesos-gpu up`, or name one with --url, MESOS_GPU_URL or `mesos-gpu context use NAME`"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
             return value
         secret = secret_of(value)
         if isinstance(secret, str):
-            self.fail(f"a secret {secret}", param, ctx)
+            self.fail(secret, param, ctx)
         return secret
 
 

@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 const ENDED = new Set(["finished", "failed", "killed"]);
 const rows = new Map(); // job id to {version, row}: a row that is made anew loses a click on its button
 let filter = "all";
-let csrf = null, asked = false; // asked: whether it is known who looks
+let csrf = null, who = null; // who: looks; null: it is not known yet
 let statusShown = "";
 let appsShown = 0, rounds = 0;
 let nodesShown = "", most = 200, answeredAt = 0; // answeredAt: milliseconds since the epoch of the latest whole answer
@@ -25,7 +25,7 @@ async function api(path, options) {
   const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), headers, ...options });
   const body = await response.json();
   if (response.status === 401) location.assign("login");
-  if (!response.ok) throw new Error(body.error ? body.error.message : response.statusText);
+  if (!response.ok) throw Object.assign(new Error([body.error?.message ?? response.statusText, body.error?.remedy].filter(Boolean).join("; ")), { refused: true });
   return body;
 }
 
@@ -213,6 +213,17 @@ async function kill(job) {
   }
 }
 
+function fits(patterns, text) { // a * stands for anything
+  const words = (pattern) => pattern.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return patterns.some((pattern) => new RegExp(`^${words(pattern).join(".*")}$`, "s").test(text));
+}
+
+function may(right, job) { // whether a button is of use; the scheduler decides when it is pressed
+  if (who.proof === "open") return true;
+  return who.rights.some((held) => held.name === `job:${right}` && (!held.own || job.owner === who.name) && fits(held.queues, job.queue)) ||
+    (job.app !== null && who.rights.some((held) => held.name === (right === "kill" ? "app:write" : `app:${right}`)));
+}
+
 function action(label, act, job) {
   const button = make("button", "", label);
   button.type = "button";
@@ -239,8 +250,9 @@ function jobRow(job) {
   name.append(action(job.id, (each) => Promise.resolve(showDetails(each.id, about(each))), job));
   name.firstChild.className = "link";
   if (job.state === "pending") buttons.append(action("why", showWhy, job), " ");
-  if (job.launches) buttons.append(action("logs", showLogs, job), " ");
-  if (!ENDED.has(job.state)) buttons.append(action("kill", kill, job));
+  const shared = may("run", job); // a queue may show what its jobs print to those who run jobs in it
+  if (job.launches && (may("output", job) || shared)) buttons.append(action("logs", showLogs, job), " ");
+  if (!ENDED.has(job.state) && may("kill", job)) buttons.append(action("kill", kill, job));
   row.append(
     name,
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
@@ -311,8 +323,7 @@ async function showApps() {
 }
 
 async function showWho() { // who looks, and a way to be nobody again
-  const who = await api("/v1/whoami");
-  asked = true;
+  who = await api("/v1/whoami");
   csrf = who.csrf_token;
   if (!who.name && who.proof !== "open") location.assign("login");
   $("who").hidden = !who.name;
@@ -330,7 +341,7 @@ async function refresh() {
   const wanted = filter;
   const state = wanted === "all" ? "" : `&state=${wanted}`;
   try {
-    if (!asked) await showWho();
+    if (!who) await showWho();
     const [status, nodes, gpus, jobs] = await Promise.all(
       ["/v1/status", "/v1/nodes", "/v1/gpus", `/v1/jobs?order=activity&limit=${most}${state}`].map((path) => api(path)),
     );
@@ -345,7 +356,7 @@ async function refresh() {
     statusShown = "";
     const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : error.message;
     $("status").className = "bad";
-    $("status").textContent = `the scheduler does not answer: ${why}`;
+    $("status").textContent = error.refused ? why : `the scheduler does not answer: ${why}`;
   }
 }
 

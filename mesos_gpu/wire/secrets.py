@@ -68,4 +68,6 @@ def secret_of(text: str) -> tuple[str, dict[str, str | None]] | str:
     source, colon, file = path.partition(":")
     use = {"source": source, "file": file if colon else None}
     secret = _secret(name, use) if equals else f"must be {FORM}"
-    return secret if isinstance(secret, str) else (name, use)
+    if isinstance(secret, str):
+        return f"{name}: {secret}" if equals and ENV_NAME.fullmatch(name) else secret
+    return name, use

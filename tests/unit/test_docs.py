@@ -117,3 +117,23 @@ def test_each_reason_why_a_job_waits_is_explained_in_the_order_of_the_funnel() -
     table = text[text.index("| `reason` | the agent |") :].split("\n\n")[0]
     told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert told == [stage.value for stage in Stage]
+
+
+LINK = re.compile(r"\]\(([^)\s#]+\.md)?(?:#([^)\s]+))?\)")
+
+
+def heads_of(path: Path) -> set[str]:
+    """What links may name in a document, as forges make it of its headings."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.replace("`", "").lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, ROOT / "SECURITY.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", path.read_text()).replace("\n", " ")
+    for name, head in LINK.findall(text):
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), f"{name} is not there"
+        assert not head or head in heads_of(target), f"{target.name} has no heading #{head}"

@@ -37,7 +37,7 @@ class Directory:
         except OSError as error:
             is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
             what = "is a link or no directory" if is_link else error.strerror
-            raise _wrong(path, f"{what}") from error
+            raise (_wrong(path, f"{what}") if make else _unread(path, f"{what}")) from error
         if make:
             self._make_private()
 
@@ -139,6 +139,13 @@ def set_mark(fd: int, head: Head) -> None:
 def name_of(kind: str, number: int) -> str:
     """The name of a file."""
     return f"{kind}-{number:08}.jsonl"
+
+
+def _unread(path: Path, why: str) -> BadConfiguration:
+    return BadConfiguration(
+        f"there is no audit log to read in {path}: {why}",
+        remedy="name the directory of the scheduler's --audit-dir: mesos-gpu audit --verify --dir DIRECTORY",
+    )
 
 
 def _wrong(path: Path, why: str) -> BadConfiguration:

@@ -10,7 +10,7 @@ from typing import Final
 from mesos_gpu.access.chain import MOST_LINE, Flaw, Follower, Head
 from mesos_gpu.adapters.audit.directory import Directory, name_of
 from mesos_gpu.adapters.audit.search import KINDS
-from mesos_gpu.errors import Unavailable
+from mesos_gpu.errors import NotFound, Unavailable
 
 MOST_FLAWS: Final = 100  # that are told of a chain
 _BLOCK: Final = 1 << 20
@@ -35,11 +35,18 @@ def verify(path: Path) -> tuple[Verified, ...]:
 
     Raises:
         BadConfiguration: There is no such directory.
+        NotFound: It has no audit log: what is not there is not sound.
         Unavailable: Files go faster than they are opened.
         OSError: A file cannot be read.
     """
     with Directory(path, make=False) as directory:
-        return tuple(_verified(directory, kind) for kind in KINDS)
+        chains = tuple(_verified(directory, kind) for kind in KINDS)
+    if not any(chain.files or chain.flaws for chain in chains):
+        raise NotFound(
+            f"{path} has no audit log",
+            remedy="name the directory of the scheduler's --audit-dir; if it was there, its files were removed",
+        )
+    return chains
 
 
 def _verified(directory: Directory, kind: str) -> Verified:

@@ -65,7 +65,8 @@ class LoginHandlers:
         except ValueError:
             return self._page("the form has too many fields", 400)
         except Refusal as refusal:
-            return self._page(refusal.what, refusal.http_status, refusal.headers)
+            told = f"{refusal.what}: {refusal.remedy}" if refusal.http_status == 429 else refusal.what
+            return self._page(told, refusal.http_status, refusal.headers)
         return RedirectResponse("/", 303, headers)
 
     async def _log_in(self, request: Request, shown: Authorization) -> tuple[Caller, dict[str, str]]:

@@ -8,7 +8,7 @@ _BY = {
     Scope.JOB: "queue, owner",
     Scope.APP: "path, owner",
     Scope.TOKEN: "owner",
-    Scope.NAME: "path",
+    Scope.NAME: "path, and queue or app of what has it",
     Scope.VIEW: "nothing: any binding gives it",
     Scope.CLUSTER: "nothing: only bindings for all queues and all apps give it",
 }

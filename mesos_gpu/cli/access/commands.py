@@ -1,5 +1,6 @@
 """`mesos-gpu access`: who may do what."""
 
+import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -98,7 +99,7 @@ def apply(app: App, file: str, comment: str, yes: bool, force: bool, as_json: bo
             remedy="see what has changed (mesos-gpu access diff), and take it over; or leave `version` out of the file",
         )
     wanted = {**encode(given.document), "comment": comment}
-    _change(documents, latest, wanted, yes=yes, force=force, as_json=as_json)
+    _change(documents, latest, wanted, file, yes=yes, force=force, as_json=as_json)
 
 
 @click.command()
@@ -116,17 +117,30 @@ def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
 
     try:
         wanted, latest = encode(read_document(file).document), _documents(app).latest()
+        lines = list(difference(latest, wanted, file))
     except MesosGpuError as err:
         output.error(err)
         ctx.exit(_TROUBLE)
-    lines = list(difference(latest, wanted))
-    output.document({"version": latest["version"], "diff": lines}) if as_json else _print(lines)
+    if as_json:
+        output.document({"version": latest["version"], "diff": lines})
+    elif lines:
+        _print(lines)
+    else:
+        output.note(f"{file} says what version {latest['version']} says")
     ctx.exit(_DIFFERENT if lines else 0)
+
+
+def _right(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    if text in BY_NAME:
+        return text
+    near = difflib.get_close_matches(text, BY_NAME, n=3, cutoff=0.5)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    raise click.BadParameter(f"there is no right {text!r}; {meant}They are in: mesos-gpu access rights")
 
 
 @click.command()
 @click.argument("name")
-@click.argument("right", type=click.Choice([*BY_NAME]), metavar="RIGHT")
+@click.argument("right", callback=_right, metavar="RIGHT")
 @click.option("--group", "groups", multiple=True, help="One that the name is in; may be repeated.")
 @click.option("--queue", default="", help="Of the job that it is about.")
 @click.option("--app", "path", default="", metavar="PATH", help="The app that it is about.")
@@ -212,7 +226,7 @@ def rollback(app: App, version: int, yes: bool, force: bool, as_json: bool) -> N
     documents = _documents(app)
     latest, old = documents.latest(), documents.version(version)
     wanted = {**old, "version": latest["version"], "comment": f"as version {version}"}
-    _change(documents, latest, wanted, yes=yes, force=force, as_json=as_json)
+    _change(documents, latest, wanted, f"version {version}", yes=yes, force=force, as_json=as_json)
 
 
 @click.command()
@@ -241,6 +255,7 @@ def _change(
     documents: "Documents",
     latest: "Access",
     wanted: Mapping[str, Any],
+    source: str,
     *,
     yes: bool,
     force: bool,
@@ -253,7 +268,7 @@ def _change(
     """
     from mesos_gpu.cli.access.files import difference
 
-    lines = list(difference(latest, wanted))
+    lines = list(difference(latest, wanted, source))
     if not as_json:
         _print(lines)
     now = latest

@@ -76,7 +76,10 @@ def _without(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
     return {key: each for key, each in value.items() if defaults.get(key) != each}
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a unified diff of two documents, versions not counted; none: they say the same."""
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], source: str) -> Iterator[str]:
+    """The lines of a unified diff of two documents, versions not counted; none: they say the same.
+
+    `source`: where the new one is from.
+    """
     before, after = (to_yaml(each, with_version=False).splitlines() for each in (old, new))
-    yield from unified_diff(before, after, f"version {old['version']}", "the file", lineterm="")
+    yield from unified_diff(before, after, f"version {old['version']}", source, lineterm="")

@@ -41,7 +41,7 @@ def _lines(who: "WhoAmI") -> Iterator[str]:
         is_open = who["proof"] == "open"
         yield "anybody: this scheduler asks nobody who he is" if is_open else "nobody: nothing proves a name"
         if not is_open:
-            yield f"taken as a proof: {', '.join(who['proofs'])}"
+            yield f"taken as a proof: {', '.join(who['proofs'])}; see: mesos-gpu login --help"
         return
     yield f"{who['name']}, by {_PROOFS.get(who['proof'], who['proof'])}"
     if who["until"] is not None:
@@ -60,6 +60,10 @@ def _lines(who: "WhoAmI") -> Iterator[str]:
             ("apps", narrowing["apps"]),
         ):
             yield f"  {about}: {', '.join(names)}"
-    yield "may:" if who["rights"] else "may do nothing here: ask for a role (mesos-gpu access show)"
+    yield (
+        "may:"
+        if who["rights"]
+        else "may do nothing here: no binding names it; have an admin bind a role to it (mesos-gpu access apply)"
+    )
     for right in who["rights"]:
         yield f"  {right['name']:<16}{right['words']}"

@@ -123,7 +123,7 @@ def by_options() -> Iterator[None]:
     except Refused as error:
         error.problems = tuple(
             {
-                "path": _FLAGS.get(each["path"].removeprefix("/"), each["path"]),
+                "path": _flag(each["path"]),
                 "reason": _in_flags(each["reason"]),
             }
             for each in error.problems
@@ -134,6 +134,15 @@ def by_options() -> Iterator[None]:
 _FLAGS: Final = {field.key: field.option.flag for field in FIELDS if field.option is not None}
 #: Names of fields that are no words (GPUs are, gpus are not): what is said of a field may name others.
 _NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key or key == 'gpus')})\b")
+
+
+def _flag(path: str) -> str:
+    """The option that a place of the request is from, with what it has there: /volumes/0 is --volume, its first."""
+    field, slash, rest = path.removeprefix("/").partition("/")
+    flag = _FLAGS.get(field)
+    if flag is None:
+        return path
+    return f"{flag} {int(rest) + 1 if rest.isdecimal() else rest}" if slash else flag
 
 
 def _in_flags(reason: str) -> str:

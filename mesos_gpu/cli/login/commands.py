@@ -55,6 +55,9 @@ def login(
     if not ways["proofs"]:
         output.note(f"the scheduler at {reach.url} asks nobody for a name: there is nothing to log in to")
         return
+    if reach.socket is not None and "socket" in ways["proofs"] and not password:
+        output.note(f"{reach.url} is a Unix socket: it tells the scheduler your account, without a login")
+        return
     if ways["oidc"] and not password:
         _keep(reach, _at_issuer(reach, ways["oidc"], issuer_cacert))
     elif "password" in ways["proofs"]:
@@ -64,8 +67,12 @@ def login(
 
 
 def _no_way(reach: Reach, ways: "LoginWays") -> NotLoggedIn:
-    error = NotLoggedIn(f"the scheduler at {reach.url} takes {', '.join(ways['proofs'])}")
-    error.remedy = "pipe a token into: mesos-gpu login --with-token"
+    error = NotLoggedIn(
+        f"the scheduler at {reach.url} has no issuer and takes no passwords, but: {', '.join(ways['proofs'])}"
+    )
+    error.remedy = (
+        "keep a token: mesos-gpu login --with-token <FILE; who may make one: mesos-gpu token create"
+    )
     return error
 
 
@@ -137,7 +144,9 @@ def logout(app: App) -> None:
         output.note(f"you are not logged in to {reach.url}")
         return
     _end(replace(reach, token=kept[1].token), kept[1])
-    output.note(f"logged out of {reach.url}")
+    goes_on = not (kept[1].token_id or kept[1].issued)
+    more = "; the token is only forgotten here: mesos-gpu token revoke ends one" if goes_on else ""
+    output.note(f"logged out of {reach.url}{more}")
 
 
 def _end(reach: Reach, login: Login) -> None:

@@ -1,5 +1,6 @@
 """`mesos-gpu context`: schedulers by names of one's own."""
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -8,10 +9,12 @@ import msgspec
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, json_option, url_option
+from mesos_gpu.cli.locate import running
 from mesos_gpu.cli.reach import contexts as kept
 from mesos_gpu.cli.reach import logins, private
 from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.reach.origins import origin_of
+from mesos_gpu.cli.reach.reach import Choice
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Conflict
 
@@ -34,7 +37,7 @@ def context() -> None:
     """Schedulers by names of one's own.
 
     A context has a scheduler's address, whom to believe there, and a login of its own. --context NAME or
-    MESOS_GPU_CONTEXT uses one for a command; `context use` for all that follow.
+    MESOS_GPU_kept.CONTEXT uses one for a command; `context use` for all that follow.
     """
 
 
@@ -123,8 +126,11 @@ def remove(name: str) -> None:
         known = kept.load()
         known.find(name)
         each = {key: one for key, one in known.contexts.items() if key != name}
-        kept.save(Contexts("" if known.current == name else known.current, each))
+        current = "" if known.current == name else known.current
+        kept.save(Contexts(current, each))
         logins.drop(logins.key_of(name, ""))
+    left = "; no context is the current one now (mesos-gpu context use NAME)" if each and not current else ""
+    output.note(f"{name} and its login are forgotten{left}")
 
 
 @click.command()
@@ -137,6 +143,7 @@ def show(app: App, as_json: bool) -> None:
     facts = {
         "context": reach.context or None,
         "url": reach.url,
+        "by": _said_by(app.choice, reach.context),
         "cacert": _text(reach.cacert),
         "cert": _text(reach.cert),
         "key": _text(reach.key),
@@ -148,6 +155,16 @@ def show(app: App, as_json: bool) -> None:
         return
     until = output.stamp(login[1].until) if login else None
     output.pairs(list({**facts, "until": until}.items()))
+
+
+def _said_by(choice: Choice, context: str) -> str:
+    """What says where the scheduler is, for people. `context`: the one that it is of; "": of none."""
+    if context:
+        variable = f"{kept.CONTEXT}={context}" if os.environ.get(kept.CONTEXT) else "the current context"
+        return "--context" if choice.context else variable
+    if choice.url or os.environ.get("MESOS_GPU_URL"):
+        return "--url" if choice.url else "MESOS_GPU_URL"
+    return "the running `mesos-gpu up`" if running() else "the service of this host"
 
 
 def _text(path: Path | None) -> str | None:

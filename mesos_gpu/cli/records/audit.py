@@ -115,6 +115,8 @@ def _of_host(query: dict[str, Any], limit: int) -> "list[AuditEntry]":
     asked = Asked(**{**query, **({"result": Result(query["result"])} if "result" in query else {})})
     records: list[AuditEntry] = []
     cursor: str | None = None
+    if not _place(True, None).exists():
+        return records  # no command of root has made it yet
     with Directory(_place(True, None), make=False) as directory:
         while cursor != "" and len(records) < limit:
             page = search(directory, asked, limit=limit - len(records), cursor=cursor or "")

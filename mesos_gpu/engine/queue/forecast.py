@@ -5,6 +5,7 @@ from itertools import islice
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
+from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -115,6 +116,8 @@ class Forecast:
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
         limit = self._settings.queue_limits.get(job.spec.queue)
         made = estimate_of(job, reservation, limit_gpus=limit, now=self._now)
+        if made.at is not None and problem_of(self._state, self._settings, self._now, job):
+            return Estimate(None, "it waits for its secrets")
         there = backlog.alone(job, request_of(job, self._settings)) if reservation is None else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
         if first and (limit is None or not beyond_limit(job, limit)):

@@ -155,6 +155,10 @@ def test_a_document_that_nobody_could_change_again_needs_to_be_forced(rig: Acces
 def test_what_one_may_not_have_meant_is_said(rig: AccessRig) -> None:
     said = put(rig, ROOT, {"names": ["*"], "roles": ["admin"]}).json()["warnings"]
     assert said == ["bindings/0 lets everybody with a proved name change this document"]
+    locked = put(rig, ROOT, {"names": ["ann"], "roles": ["admin"], "queues": ["ml"]}).json()["warnings"]
+    assert locked == [
+        "nobody has the right access:write: only root on the scheduler's host can change it again"
+    ]
     open_to_all = put(rig, "anybody", BOSS).json()["warnings"]
     assert open_to_all == [
         "nobody is asked who they are: this document has no effect until the scheduler asks for proofs"

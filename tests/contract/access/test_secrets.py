@@ -45,7 +45,10 @@ def test_others_are_refused_and_told_the_right(rig: AccessRig, who: str, source:
     assert answer.status_code == 403
     (problem,) = answer.json()["error"]["problems"]
     path = source.partition("#")[0]
-    assert problem == {"path": "/secrets/TOKEN", "reason": f"{who} lacks the right secret:use:{path}"}
+    assert problem == {
+        "path": "/secrets/TOKEN",
+        "reason": f"{who} lacks the right secret:use:{path} in queue research",
+    }
     assert rig.call(who, "GET", "/v1/jobs").json()["jobs"] == []
 
 

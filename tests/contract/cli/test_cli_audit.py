@@ -124,6 +124,23 @@ def test_files_are_verified_and_a_change_shows(rig: Audited, tmp_path: Path) -> 
 def test_a_directory_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
     done = call("audit", "--verify", "--dir", str(tmp_path / "none"))
     assert (done.exit_code, "No such file" in done.output) == (78, True)
+    assert "--dir DIRECTORY" in done.output
+
+
+def test_what_is_not_there_is_not_sound(rig: Audited, tmp_path: Path) -> None:
+    """Somebody may have removed all of it, the marks too; or another directory was named."""
+    rig.submit()
+    for file in (tmp_path / "audit").iterdir():
+        file.unlink()
+    done = call("audit", "--verify")
+    assert (done.exit_code, "has no audit log" in done.output, "sound" in done.output) == (66, True, False)
+
+
+def test_a_host_where_root_has_done_nothing_has_no_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_HOST_AUDIT", str(tmp_path / "audit"))
+    assert json.loads(good("audit", "--host", "--json")) == []
 
 
 def test_a_job_and_a_card_say_who_changed_them(rig: Audited) -> None:

@@ -36,7 +36,7 @@ DOCUMENT = AccessDocument(
     bindings=(
         Binding(names=("root",), roles=("admin",)),
         Binding(names=("ann", "bob"), roles=("user",), queues=("default",)),
-        Binding(groups=("watchers",), roles=("viewer",)),
+        Binding(groups=("watchers",), names=("vic",), roles=("viewer",)),
     ),
 )
 

@@ -414,7 +414,9 @@ def test_contexts_are_listed_shown_and_removed(rig: LoginRig, store: TokenStore)
     shown = json.loads(call("context", "show", "--json").stdout)
     assert (shown["context"], shown["url"], shown["login"]) == ("lab", rig.url, "ann")
     assert "ann" in call("context", "show").stdout
-    assert call("context", "remove", "lab").exit_code == 0
+    assert shown["by"] == "the current context"
+    removed = call("context", "remove", "lab")
+    assert (removed.exit_code, "no context is the current one now" in removed.stderr) == (0, True)
     assert not logins.load()
     assert contexts.load().current == ""
     assert call("context", "use", "lab").exit_code == 66

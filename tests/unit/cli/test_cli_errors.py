@@ -77,7 +77,7 @@ def test_no_scheduler_is_one_line_and_a_remedy(rest: FakeRest, words: list[str])
     assert got.exit_code == 69
     assert got.stderr == (
         f"Error: the scheduler at {rest.url} does not answer (connection refused)\n"
-        "To fix: start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL\n"
+        "To fix: start one with `mesos-gpu up`, or name one with --url, MESOS_GPU_URL or `mesos-gpu context use NAME`\n"
     )
 
 

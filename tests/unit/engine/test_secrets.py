@@ -10,6 +10,7 @@ from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.testing.builders import World, every, offer, only, spec
@@ -80,6 +81,8 @@ def test_a_secret_that_cannot_be_read_holds_up_its_own_job_only(world: World) ->
     assert summary(world).startswith(
         "waits for its secrets: there is no secret team/a; tried once, again in 1 s"
     )
+    estimate = why_of(world.state, world.settings, world.now, world.job("j1")).estimate
+    assert estimate == Estimate(None, "it waits for its secrets")
     world.submit("j2")
     assert world.job("j2").state is JobState.STARTING
     assert world.job().launches == 0

@@ -174,6 +174,10 @@ def _warnings(rights: Rights, now: AccessDocument) -> list[str]:
         )
     elif not Rights(now, caller).may(ACCESS_WRITE):
         said.append(f"{caller.shown} may not change it again")
+    elif not giving.givers(now):
+        said.append(
+            "nobody has the right access:write: only root on the scheduler's host can change it again"
+        )
     return said
 
 
