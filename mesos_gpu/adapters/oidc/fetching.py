@@ -1,11 +1,13 @@
 """Requests to an issuer: verified, bounded in bytes and time, and never redirected."""
 
+import contextlib
 import ipaddress
-import time
+import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import requests
@@ -63,12 +65,11 @@ class Fetcher:
     def _send(
         self, verb: str, url: str, form: Mapping[str, str] | None, basic: tuple[str, str] | None = None
     ) -> Answer:
-        deadline = time.monotonic() + WHOLE_S
-        try:
-            with requests.Session() as session:
-                session.trust_env = not is_loopback(url)  # proxies
-                session.auth = _as_it_is  # else ~/.netrc is looked at
-                verify_by(session, self._context)
+        with _Clock(WHOLE_S) as clock, requests.Session() as session:
+            session.trust_env = not is_loopback(url)  # proxies
+            session.auth = _as_it_is  # else ~/.netrc is looked at
+            verify_by(session, self._context, clock.watch)
+            try:
                 with session.request(
                     verb,
                     url,
@@ -79,15 +80,59 @@ class Fetcher:
                     allow_redirects=False,
                     stream=True,
                 ) as response:
-                    return _answer(url, response, deadline)
-        except requests.RequestException as error:
-            raise IssuerError(
-                f"{url} does not answer ({type(error).__name__})",
-                remedy="see that the issuer runs, and that its certificate is of an authority that is believed",
-            ) from error
+                    answer = _answer(url, response)
+            except requests.RequestException as error:
+                why = _late() if clock.is_over else type(error).__name__
+                raise IssuerError(
+                    f"{url} does not answer ({why})",
+                    remedy="see that the issuer runs, and that its certificate is of an authority that is believed",
+                ) from error
+        if clock.is_over:  # what came ended when the connection was ended
+            raise IssuerError(f"{url} does not answer ({_late()})", remedy="look at the issuer")
+        return answer
 
 
-def _answer(url: str, response: requests.Response, deadline: float) -> Answer:
+class _Clock:
+    """Ends the connections of a request that takes too long: `requests` bounds each wait for bytes, not their sum."""
+
+    def __init__(self, most_s: float) -> None:
+        self._connections: list[socket.socket] = []
+        self._over = threading.Event()
+        self._timer = threading.Timer(most_s, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        for each in self._connections:
+            each.close()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def watch(self, connection: socket.socket) -> None:
+        """End it when the time is over; what TLS makes of it is the same connection."""
+        self._connections.append(connection.dup())
+        if self.is_over:
+            self._end()
+
+    def _end(self) -> None:
+        self._over.set()
+        for each in self._connections:
+            with contextlib.suppress(OSError):  # it has ended by itself
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _late() -> str:
+    return f"it takes longer than {WHOLE_S:g} s"
+
+
+def _answer(url: str, response: requests.Response) -> Answer:
     if response.is_redirect or response.is_permanent_redirect:
         raise IssuerError(
             f"{url} redirects to elsewhere: not followed", remedy="name the issuer's own address"
@@ -97,8 +142,6 @@ def _answer(url: str, response: requests.Response, deadline: float) -> Answer:
         body += chunk
         if len(body) > MOST_BYTES:
             raise IssuerError(f"{url} answers with more than {MOST_BYTES} bytes", remedy="look at the issuer")
-        if time.monotonic() > deadline:
-            raise IssuerError(f"{url} takes longer than {WHOLE_S:g} s", remedy="look at the issuer")
     return Answer(response.status_code, bytes(body))
 
 
