@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.body import decoded
 
 E = TypeVar("E", bound=Enum)
@@ -27,8 +28,14 @@ class Problem:
     reason: str
 
 
-class BadJson(ValueError):
-    """The body is no JSON object."""
+class BadJson(MesosGpuError):
+    """The body is no JSON object (EX_DATAERR)."""
+
+    exit_code, http_status = 65, 400
+
+    def __init__(self, what: str) -> None:
+        """Say what it is instead."""
+        super().__init__(what, remedy="send one JSON object")
 
 
 def object_of(body: bytes) -> dict[str, Any]:

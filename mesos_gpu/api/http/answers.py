@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain
 from types import GeneratorType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from mesos_gpu.api.http import note
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.checking import BadJson, Problem
 
+T = TypeVar("T")
 _CODES: Final = {
     404: "not-found",
     405: "method",
@@ -68,9 +69,15 @@ def invalid(*problems: Problem) -> Refusal:
     return Refusal(422, "invalid", "the request is not valid", remedy=remedy, problems=list(problems))
 
 
-def bad_json(error: BadJson) -> Refusal:
-    """A body that is not even JSON."""
-    return Refusal(400, "bad-json", str(error), remedy="send one JSON object")
+def valid(decoded: T | list[Problem]) -> T:
+    """What was decoded, if nothing was wrong with it.
+
+    Raises:
+        Refusal: 422 with all that was.
+    """
+    if isinstance(decoded, list):
+        raise invalid(*decoded)
+    return decoded
 
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -144,7 +151,7 @@ async def on_known(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return error_answer(error, request.scope["path"], error.headers)
     status = 503 if error.http_status == 500 else error.http_status  # the scheduler is stopping
-    code = _CODES.get(status, "failed")
+    code = "bad-json" if isinstance(error, BadJson) else _CODES.get(status, "failed")
     return error_answer(Refusal(status, code, error.what, remedy=error.remedy), request.scope["path"])
 
 

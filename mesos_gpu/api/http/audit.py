@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mesos_gpu.access.tokens import redacted
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.http.guard import RELAYED
 from mesos_gpu.api.http.note import REQUEST_ID, Note
 from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
@@ -28,7 +29,6 @@ from mesos_gpu.wire.plain import clean
 
 MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
 LONGEST_CLAIM: Final = 64
-_LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _READS: Final = ("/v1/plan/", "/v1/access/check")  # POST that changes nothing
 _REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
 _SHOWN: Final = ("by", "force", "restart", "scale", "wipe", "timeout_s")  # of a query
@@ -64,7 +64,7 @@ class Audit:
             await self._app(scope, receive, send)
             return
         about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
-        changes = scope["method"] not in _LOOKS and not scope["path"].startswith(_READS)
+        changes = scope["method"] not in SAFE and not scope["path"].startswith(_READS)
         seen, noted = _Seen(bytearray()), False
 
         async def read() -> Message:

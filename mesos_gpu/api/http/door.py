@@ -19,6 +19,7 @@ MOST_HEADERS: Final = 100
 MOST_LINE: Final = 1 << 14  # bytes of one header
 MOST_HEAD: Final = 1 << 16  # bytes of all of them, with the target
 VERSIONS: Final = ("1.0", "1.1")
+SAFE: Final = ("GET", "HEAD", "OPTIONS")  # methods that change nothing (RFC 9110, section 9.2.1)
 Headers = Sequence[tuple[bytes, bytes]]
 
 

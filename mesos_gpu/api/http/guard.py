@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.adapters.proofs.peers import local_peer_in
 from mesos_gpu.api.http.answers import Refusal, error_answer
-from mesos_gpu.api.http.door import MOST_QUERY, REFUSED, Reason, malformed, too_large
+from mesos_gpu.api.http.door import MOST_QUERY, REFUSED, SAFE, Reason, malformed, too_large
 
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -36,7 +36,6 @@ _PRIVATE: Final = {b"cache-control": b"no-store"}  # of all that does not say ot
 _TAKEN: Final = ("application/json", "application/merge-patch+json")  # a browser asks before it sends either
 _TOLD: Final = {400: Reason.JSON, 408: Reason.SLOW_BODY, 413: Reason.BODY}  # by who reads the body
 _FORM: Final = ("/login", "application/x-www-form-urlencoded")  # a browser says from which page it comes
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OTHERS: Final = ("cross-site", "same-site")  # Sec-Fetch-Site of pages that are not ours
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[a-zA-Z0-9._-]{1,253})(:[0-9]{1,5})?")
@@ -122,7 +121,7 @@ def csrf_problem(scope: Scope) -> Refusal | None:
     Programs send neither Origin nor Sec-Fetch-Site. A visitor may follow a link to our pages.
     """
     headers = Headers(scope=scope)
-    safe, origin, site = scope["method"] in _SAFE, headers.get("origin"), headers.get("sec-fetch-site")
+    safe, origin, site = scope["method"] in SAFE, headers.get("origin"), headers.get("sec-fetch-site")
     if site in _OTHERS and not (safe and headers.get("sec-fetch-mode") == "navigate"):
         what = f"a page that is {site} (Sec-Fetch-Site) may not do that here"
         return Refusal(403, "forbidden", what, remedy="use the dashboard, or no browser")
@@ -148,7 +147,7 @@ def _port_of(place: str, scheme: str) -> int:
 
 def _media_problem(scope: Scope) -> Refusal | None:
     headers = Headers(scope=scope)
-    if scope["method"] in _SAFE:
+    if scope["method"] in SAFE:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers

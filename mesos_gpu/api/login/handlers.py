@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.access.proofs import Authorization
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.login import whoami
 from mesos_gpu.api.login.page import login_page
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.access.caller import Caller, Proof
-from mesos_gpu.wire.checking import BadJson, Problem, object_of
+from mesos_gpu.wire.checking import Problem, object_of
 
 _FIELDS: Final = ("name", "password", "token")
 _MOST_FIELDS: Final = 8
@@ -35,11 +35,8 @@ class LoginHandlers:
 
     async def begin(self, request: Request) -> Response:
         """POST /v1/session: the body has name and password, or a token."""
-        try:
-            body = object_of(await body_of(request))
-        except BadJson as error:
-            raise bad_json(error) from error
-        caller, headers = await self._log_in(request, _credentials(body))
+        given = _credentials(object_of(await body_of(request)))
+        caller, headers = await self._log_in(request, given)
         return json_answer(
             {"name": caller.name, "until": caller.until}, 201, {**headers, "Location": "/v1/whoami"}
         )

@@ -18,6 +18,7 @@ from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.counts import HEADERS, SESSION, WRONG
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
@@ -31,7 +32,6 @@ ROUTES: Final[Mapping[str, Sequence[str]]] = {
     "openapi": ("/v1/openapi.json",),
     "metrics": ("/metrics", "/metrics/prometheus"),
 }
-_LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 #: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
 _PAGES: Final = ("/", "/login", "/login/oidc", "/login/oidc/callback", "/v1/session")
 _LOGINS: Final = (("POST", "/login"), ("POST", "/v1/session"))  # what they show is a proof itself
@@ -269,7 +269,7 @@ def _scheme(shown: Shown) -> str:
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:
-    if scope["method"] in _LOOKS or (scope["method"], scope["path"]) in _LOGINS:
+    if scope["method"] in SAFE or (scope["method"], scope["path"]) in _LOGINS:
         return
     sent = shown.headers.get(CSRF_HEADER, ())
     if len(sent) != 1 or not is_token_of(session, sent[0]):

@@ -15,9 +15,10 @@ from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT, NODE_SEE
 from mesos_gpu.api.admission import admit
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.guard import may_see_env
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
+from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
@@ -30,7 +31,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.checking import BadJson, Problem
+from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.jobs import decode
 
 T = TypeVar("T")
@@ -63,13 +64,11 @@ class Jobs:
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
         body = await body_of(request)
-        sight = Sight.of(request)  # what he may when all of the body is there
         spec = self._decoded(body)
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
             spec = self._decoded(body, await self._read(most_for_shares))
-        if isinstance(spec, list):
-            raise invalid(*spec)
-        spec = admit(sight.rights, spec, pooled=self._settings.has_user_pool)
+        sight = Sight.of(request)  # what he may when all of the body is there
+        spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
         job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
         note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
@@ -78,10 +77,7 @@ class Jobs:
     def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
         """What a body asks for; `most_mib`: as of `decode`."""
         permits, engine = self._settings.permits, self._settings.container_engine
-        try:
-            return decode(body, permits=permits, engine=engine, most_mib=most_mib or {})
-        except BadJson as error:
-            raise bad_json(error) from error
+        return decode(body, permits=permits, engine=engine, most_mib=most_mib or {})
 
     async def list(self, request: Request) -> Response:
         """GET /v1/jobs."""
@@ -89,15 +85,15 @@ class Jobs:
 
     async def show(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
-        sight, show_env = Sight.of(request), asked.SHOW_ENV.of(request)
-        if show_env and sight.rights.is_open:
+        show_env = asked.SHOW_ENV.of(request)
+        if show_env and rights_of(request).is_open:
             may_see_env(request)
-        job_id, version = await self._about(request, lambda _, job: (job.id, job.version))
+        job_id, version = await self._about(request, lambda _view, job, _sight: (job.id, job.version))
         seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
         if asked.AFTER_VERSION.name in request.query_params and version <= seen:
             await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
 
-        def shown(view: View, job: Job) -> shapes.Job:
+        def shown(view: View, job: Job, sight: Sight) -> shapes.Job:
             if show_env:
                 sight.require(JOB_ENV, job)
             return views.job(view, job, sight, show_env=show_env)
@@ -109,20 +105,21 @@ class Jobs:
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
-        wanted, sight = request.path_params["id"], Sight.of(request)
+        wanted = request.path_params["id"]
         job_id, ended = await self._about(
-            request, lambda view, job: _killed(view, sight.require(JOB_KILL, job), wanted)
+            request, lambda view, job, sight: _killed(view, sight.require(JOB_KILL, job), wanted)
         )
         note.about("job", job_id)
         job = await result_of(self._scheduler.kill(job_id))
+        sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
 
     async def tasks_of(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/tasks."""
-        sight = Sight.of(request)
         tasks = await self._about(
-            request, lambda view, job: [views.task(view, task, sight) for task in view.tasks_of(job.id)]
+            request,
+            lambda view, job, sight: [views.task(view, task, sight) for task in view.tasks_of(job.id)],
         )
         return json_answer({"tasks": tasks})
 
@@ -135,9 +132,9 @@ class Jobs:
         encoding = request.query_params.get("encoding", ENCODINGS[0])
         if encoding not in ENCODINGS:
             raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
-        wanted, sight = request.query_params.get("task_id"), Sight.of(request)
+        wanted = request.query_params.get("task_id")
 
-        def launched(view: View, job: Job) -> tuple[Task, str]:
+        def launched(view: View, job: Job, sight: Sight) -> tuple[Task, str]:
             sight.require(JOB_OUTPUT, job)
             named = wanted or launch_of(view, request.path_params["id"])
             return _launch(view, job.id, named), view.framework_id or ""
@@ -155,9 +152,8 @@ class Jobs:
 
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}."""
-        sight = Sight.of(request)
         return json_answer(
-            await self._about(request, lambda view, job: views.why(view, view.explain(job.id), sight))
+            await self._about(request, lambda view, job, sight: views.why(view, view.explain(job.id), sight))
         )
 
     async def queue(self, request: Request) -> Response:
@@ -174,10 +170,10 @@ class Jobs:
 
         return json_answer(await self._read(select))
 
-    async def _about(self, request: Request, fn: Callable[[View, Job], T]) -> T:
-        """Read something of the job that the path names."""
+    async def _about(self, request: Request, fn: Callable[[View, Job, Sight], T]) -> T:
+        """Read something of the job that the path names, as who asks sees it at this moment."""
         wanted, sight = request.path_params["id"], Sight.of(request)
-        return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees)))
+        return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees), sight))
 
     async def tasks(self, request: Request) -> Response:
         """GET /v1/tasks."""

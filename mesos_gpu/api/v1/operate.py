@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import invalid, json_answer, valid
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.metrics import metrics, snapshot
@@ -21,7 +21,6 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.node import GpuStatus
-from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.export import dropwizard, prometheus
 from mesos_gpu.wire.mesos import operations
 
@@ -157,12 +156,7 @@ def _by(request: Request) -> str:
 
 
 async def _asked(request: Request, *, deadline: bool) -> operations.Request:
-    try:
-        operation = operations.decode(await body_of(request), deadline=deadline)
-    except BadJson as error:
-        raise bad_json(error) from error
-    if isinstance(operation, list):
-        raise invalid(*operation)
+    operation = valid(operations.decode(await body_of(request), deadline=deadline))
     return replace(operation, by=_who(request, operation.by))
 
 

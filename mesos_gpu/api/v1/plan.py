@@ -6,7 +6,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import json_answer, valid
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
@@ -16,7 +16,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.policy.room import defrag
-from mesos_gpu.wire.checking import BadJson, object_of
+from mesos_gpu.wire.checking import object_of
 from mesos_gpu.wire.job_fields import HIDDEN
 from mesos_gpu.wire.jobs import spec_from_mapping
 
@@ -60,16 +60,10 @@ class Plans:
 
 
 def _spec(body: bytes) -> JobSpec:
-    try:
-        asked = object_of(body)
-    except BadJson as error:
-        raise bad_json(error) from error
+    asked = object_of(body)
     if not any(asked.get(key) is not None for key in ("command", "argv", "image")):
         asked["command"] = "true"  # what would run is of no account
-    spec = spec_from_mapping(asked)
-    if isinstance(spec, list):
-        raise invalid(*spec)
-    return spec
+    return valid(spec_from_mapping(asked))
 
 
 def _shown(problem: defrag.Problem, plan: Plan, hidden: Collection[str]) -> shapes.Plan:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mesos_gpu.access.rights import JOB_RESIZE
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, json_answer, valid
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
@@ -17,7 +17,6 @@ from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.resizes import decode
 
 _PENDING: Final = ("asked", "withdrawing")
@@ -39,23 +38,18 @@ class Resizes:
 
     async def resize(self, request: Request) -> Response:
         """PATCH /v1/jobs/{id}: 200 when its host has done it, 409 when it cannot, 202 while it has not answered."""
-        try:
-            patch = decode(await body_of(request))
-        except BadJson as error:
-            raise bad_json(error) from error
-        if isinstance(patch, list):
-            raise invalid(*patch)
+        patch = valid(decode(await body_of(request)))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         await result_of(self._scheduler.resize(job_id, patch, restart=restart))
-        return await self._answer(Sight.of(request), job_id, wait_s)
+        return await self._answer(request, job_id, wait_s)
 
     async def withdraw(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
         answered."""
         wait_s, job_id = asked.ANSWER_S.of(request), await self._job_id(request)
         await result_of(self._scheduler.withdraw_resize(job_id))
-        return await self._answer(Sight.of(request), job_id, wait_s)
+        return await self._answer(request, job_id, wait_s)
 
     async def _job_id(self, request: Request) -> JobId:
         """The job that the path names, which who asks may resize."""
@@ -67,8 +61,8 @@ class Resizes:
         note.about("job", job_id)
         return job_id
 
-    async def _answer(self, sight: Sight, job_id: JobId, wait_s: float) -> Response:
-        seen = await self._answered(sight, job_id, time.monotonic() + wait_s)
+    async def _answer(self, request: Request, job_id: JobId, wait_s: float) -> Response:
+        seen = await self._answered(request, job_id, time.monotonic() + wait_s)
         resize = seen.job["resize"]
         if seen.restarts or resize is None or resize["state"] in _PENDING:
             return json_answer(seen.job, 202)
@@ -76,26 +70,29 @@ class Resizes:
             raise _refusal(job_id, resize)
         return json_answer(seen.job)
 
-    async def _answered(self, sight: Sight, job_id: JobId, deadline: float) -> _Seen:
+    async def _answered(self, request: Request, job_id: JobId, deadline: float) -> _Seen:
         """The job when its host has answered, or at the deadline (`time.monotonic()`)."""
         while True:
-            seen = await self._look(sight, job_id)
+            seen = await self._look(request, job_id)
             resize, left_s = seen.job["resize"], deadline - time.monotonic()
             if seen.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
                 return seen
             await self._changes.wait(
-                job_id, seen.job["version"], left_s, lambda: self._version(sight, job_id)
+                job_id, seen.job["version"], left_s, lambda: self._version(request, job_id)
             )
 
-    async def _look(self, sight: Sight, job_id: JobId) -> _Seen:
+    async def _look(self, request: Request, job_id: JobId) -> _Seen:
+        """The job as who asks sees it at this moment."""
+        sight = Sight.of(request)
+
         def look(view: View) -> _Seen:
             job = job_of(view, job_id, sight.sees)
             return _Seen(views.job(view, job, sight), any(task.evicted for task in view.round_of(job)))
 
         return await result_of(self._scheduler.read(look))
 
-    async def _version(self, sight: Sight, job_id: JobId) -> int:
-        return (await self._look(sight, job_id)).job["version"]
+    async def _version(self, request: Request, job_id: JobId) -> int:
+        return (await self._look(request, job_id)).job["version"]
 
 
 def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access.decide import Subject
 from mesos_gpu.access.rights import APP_SEE, SERVICE_WRITE
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
@@ -23,7 +23,7 @@ from mesos_gpu.model.apps.split import Backend, TrafficSplit
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps import backends
 from mesos_gpu.wire import split
-from mesos_gpu.wire.checking import BadJson, Problem
+from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.export import haproxy, traefik
 
 T = TypeVar("T")
@@ -58,12 +58,7 @@ class ServiceHandlers:
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/services/{name}: as a whole."""
-        try:
-            wanted = split.decode(_name(request), await body_of(request))
-        except BadJson as error:
-            raise bad_json(error) from error
-        if not isinstance(wanted, TrafficSplit):
-            raise invalid(*wanted)
+        wanted = valid(split.decode(_name(request), await body_of(request)))
         sight = AppSight.of(request)
         unknown = await self._read(lambda view: _unknown(view, wanted, sight))
         if unknown:

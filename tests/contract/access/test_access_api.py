@@ -1,11 +1,13 @@
 """The document over REST: versions, conflicts, who may give what, and what it means for a name."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import requests
 
+from tests.conftest import wait_until
 from tests.contract.access.rig import ROOT, AccessRig
 
 BOSS = {"names": ["boss"], "roles": ["admin"]}
@@ -209,3 +211,20 @@ def test_all_rights_and_roles_are_listed_for_who_has_a_name(rig: AccessRig) -> N
     assert {"job:run", "access:write", "token:create"} <= {each["name"] for each in listed["rights"]}
     assert [role["name"] for role in listed["roles"]] == ["viewer", "user", "operator", "admin"]
     assert code_of(rig.call(None, "GET", "/v1/access/rights")) == (401, "unauthenticated")
+
+
+def test_who_waits_for_a_job_is_answered_by_what_he_may_when_it_changes(rig: AccessRig) -> None:
+    viewer = {"names": ["vera"], "roles": ["viewer"]}
+    rig.bind({"names": ["ann"], "roles": ["user"]}, viewer)
+    body = {"command": "echo hunter2", "env": {"TOKEN": "hunter2"}}
+    job = rig.call("ann", "POST", "/v1/jobs", json=body).json()
+    path = f"/v1/jobs/{job['id']}?show_env=true&after_version={job['version']}&timeout_s=60"
+    with ThreadPoolExecutor(1) as one:
+        waiting = one.submit(rig.call, "ann", "GET", path)
+        changes = rig.api.state.changes
+        wait_until("the request waits", lambda: bool(changes.waiting))
+        rig.bind({"names": ["ann"], "roles": ["viewer"]}, viewer)
+        rig.call(ROOT, "DELETE", f"/v1/jobs/{job['id']}")
+        answer = waiting.result(60)
+    assert answer.status_code == 403
+    assert "hunter2" not in answer.text

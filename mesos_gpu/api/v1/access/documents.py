@@ -11,7 +11,7 @@ from mesos_gpu.access.decide import Rights
 from mesos_gpu.access.rights import ACCESS_SEE, ACCESS_WRITE, RIGHTS
 from mesos_gpu.access.roles import BUILT_IN
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -20,7 +20,7 @@ from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument
 from mesos_gpu.wire.access import check, document
-from mesos_gpu.wire.checking import BadJson, Problem, object_of
+from mesos_gpu.wire.checking import Problem, object_of
 
 FORCE: Final = Flag("force")
 
@@ -54,7 +54,7 @@ class Documents:
     async def put(self, request: Request) -> Response:
         """PUT /v1/access: as a whole, by who has read the version that is the latest."""
         force, rights = FORCE.of(request), rights_of(request)
-        value = await _object(request)
+        value = object_of(await body_of(request))
         expected = _expected(request, value)
         wanted = document.decode({**value, "version": expected or 0})
         problems = wanted if isinstance(wanted, list) else []
@@ -74,10 +74,8 @@ class Documents:
 
     async def check(self, request: Request) -> Response:
         """POST /v1/access/check: whether a name may do something. What one may oneself, everybody may ask."""
+        asked = valid(check.decode(object_of(await body_of(request))))
         rights = rights_of(request)
-        asked = check.decode(await _object(request))
-        if isinstance(asked, list):
-            raise invalid(*asked)
         is_self = not asked.name or (asked.name == rights.caller.name and not asked.groups)
         if not is_self:
             require(rights, ACCESS_SEE)
@@ -102,13 +100,6 @@ class Documents:
                 "roles": [document.encode_role(role) for role in BUILT_IN.values()],
             }
         )
-
-
-async def _object(request: Request) -> dict[str, Any]:
-    try:
-        return object_of(await body_of(request))
-    except BadJson as error:
-        raise bad_json(error) from error
 
 
 def _expected(request: Request, value: dict[str, Any]) -> int | None:

@@ -14,7 +14,7 @@ from mesos_gpu.access.giving import has_everything, is_narrower
 from mesos_gpu.access.rights import parse
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, text_of
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -23,7 +23,7 @@ from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.wire.access import token as wire
 from mesos_gpu.wire.access.token import TokenRequest
-from mesos_gpu.wire.checking import BadJson, Problem, object_of
+from mesos_gpu.wire.checking import Problem, object_of
 
 FRESH_S: Final = 900.0  # a browser's session makes tokens so long: they outlive it
 
@@ -48,12 +48,7 @@ class TokenHandlers:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: the answer alone has what proves it."""
-        try:
-            asked = wire.decode(object_of(await body_of(request)), self._longest_s)
-        except BadJson as error:
-            raise bad_json(error) from error
-        if isinstance(asked, list):
-            raise invalid(*asked)
+        asked = valid(wire.decode(object_of(await body_of(request)), self._longest_s))
         wanted, until = _wanted(rights_of(request), asked)  # as they are when all of the body is there
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
