@@ -106,7 +106,7 @@ class Vault:
         except (OSError, http.client.HTTPException) as error:  # its text could have what was sent
             raise _away(f"cannot be reached: {type(error).__name__}") from None
         if status != 200:
-            raise _refusal(status, path)
+            raise _refusal(status, f"{path} of its store {settings.mount}")
         if len(body) > _LARGEST_ANSWER:
             raise _away("gave an answer that is too large")
         return body
@@ -184,13 +184,16 @@ def _cut(connected: socket.socket) -> None:
         connected.shutdown(socket.SHUT_RDWR)
 
 
-def _refusal(status: int, path: str) -> MesosGpuError:
+def _refusal(status: int, secret: str) -> MesosGpuError:
     if status == 404:
-        return NotFound(f"there is no secret {path} in Vault", remedy="write it, or name another")
+        return NotFound(
+            f"Vault has no secret {secret}",
+            remedy="write it, or name another; see --vault-mount and --vault-kv",
+        )
     if status == 403:
         return Unavailable(
-            f"Vault does not let the scheduler read the secret {path}",
-            remedy="see the policy of its token, and whether that has expired",
+            f"Vault refuses the scheduler the secret {secret}: its token has expired, or may not read there",
+            remedy="renew the token, or see its policy and --vault-mount",
         )
     if 300 <= status < 400:
         return _away("sends us elsewhere, where its token does not go")

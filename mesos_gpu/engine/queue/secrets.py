@@ -74,7 +74,8 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
         if not known.problem:
             return f"secret {source} is being read"
         tries = f"tried {known.failures} times" if known.failures > 1 else "tried once"
-        return f"{known.problem}; {tries}, again in {max(known.next_at - now, 0.0):.0f} s"
+        named = known.problem if source.partition("#")[0] in known.problem else f"{source}: {known.problem}"
+        return f"{named}; {tries}, again in {max(known.next_at - now, 0.0):.0f} s"
     return ""
 
 

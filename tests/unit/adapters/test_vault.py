@@ -5,8 +5,9 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +17,13 @@ from mesos_gpu.adapters.secrets import vault as vault_module
 from mesos_gpu.adapters.secrets.vault import Vault, VaultSettings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.secret import LARGEST_SECRET
-
-TOKEN, VALUE = "hvs.aSecretTokenOfVault", "hf_theValue"
-
-
-@dataclass
-class Scripted:
-    """A Vault. `answer` makes status and body of a path; `asked`: path, token and namespace of each request."""
-
-    port: int = 0
-    asked: list[tuple[str, str, str]] = field(default_factory=list)
-    answer: Callable[[str], tuple[int, bytes]] = lambda _: (404, b'{"errors":[]}')
-    redirect: str = ""
-    drips: bool = False
-
-
-def handler_of(scripted: Scripted) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            token, namespace = (
-                self.headers.get("X-Vault-Token", ""),
-                self.headers.get("X-Vault-Namespace", ""),
-            )
-            scripted.asked.append((self.path, token, namespace))
-            status, body = scripted.answer(self.path) if token == TOKEN else (403, b'{"errors":["denied"]}')
-            if scripted.redirect:
-                status = 307
-            self.send_response(status)
-            if scripted.redirect:
-                self.send_header("Location", scripted.redirect)
-            if scripted.drips:
-                self.end_headers()
-                while True:
-                    self.wfile.write(b" ")
-                    time.sleep(0.05)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except OSError:  # who asked has gone
-                self.close_connection = True
-
-    return Handler
+from tests.vaults import DELETED, NO_MOUNT, TOKEN, VALUE, Scripted, handler_of, keeps, serving
 
 
 @pytest.fixture
 def scripted() -> Iterator[Scripted]:
-    scripted = Scripted()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler_of(scripted)) as server:
-        server.daemon_threads = True
-        scripted.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(Scripted()) as scripted:
         yield scripted
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -89,9 +34,8 @@ def settings(scripted: Scripted, tmp_path: Path) -> VaultSettings:
     return VaultSettings(f"http://127.0.0.1:{scripted.port}", file)
 
 
-def keeps(data: dict[str, Any], *, version: int = 2) -> Callable[[str], tuple[int, bytes]]:
-    body = {"data": {"data": data, "metadata": {"version": 3}} if version == 2 else data}
-    return lambda path: (200, json.dumps(body).encode()) if path.endswith("/team/hf") else (404, b"{}")
+def told(answer: tuple[int, bytes], _path: str) -> tuple[int, bytes]:
+    return answer
 
 
 def refused(settings: VaultSettings, source: str = "team/hf") -> MesosGpuError:
@@ -128,8 +72,9 @@ def test_what_is_not_there(scripted: Scripted, settings: VaultSettings) -> None:
     scripted.answer = keeps({"value": VALUE})
     assert isinstance(refused(settings, "team/other"), NotFound)
     assert "no field token" in refused(settings, "team/hf#token").what
-    scripted.answer = lambda _: (404, b'{"data":{"data":null,"metadata":{"deletion_time":"2026-01-01"}}}')
-    assert isinstance(refused(settings), NotFound)
+    for answer in (DELETED, NO_MOUNT):
+        scripted.answer = partial(told, answer)
+        assert "Vault has no secret team/hf of its store secret" in refused(settings).what
     scripted.answer = lambda _: (200, b'{"data":{"data":null}}')
     assert isinstance(refused(settings), NotFound)
 
@@ -145,7 +90,7 @@ def test_nothing_is_read_elsewhere(scripted: Scripted, settings: VaultSettings, 
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (403, "does not let"),
+        (403, "refuses the scheduler the secret team/hf of its store secret"),
         (503, "sealed"),
         (500, "answered 500"),
         (429, "answered 429"),
@@ -206,7 +151,7 @@ def test_a_token_that_is_renewed_holds_at_once(scripted: Scripted, settings: Vau
     scripted.answer = keeps({"value": VALUE})
     store = Vault(settings)
     settings.token_file.write_text("hvs.old")
-    with pytest.raises(Unavailable, match="does not let"):
+    with pytest.raises(Unavailable, match="refuses the scheduler"):
         store.read("team/hf")
     settings.token_file.write_text(TOKEN)
     assert store.read("team/hf") == VALUE.encode()
