@@ -216,6 +216,10 @@ class Rights:
         shown = " or ".join(dict.fromkeys(givers[:3])) if givers else "root on the scheduler's host"
         return f"ask {shown} to bind a role that gives it (mesos-gpu access apply)"
 
+    def queues(self, right: Right) -> tuple[str, ...]:
+        """Queues and patterns of them that a right for jobs is given in, to the caller's own."""
+        return tuple(dict.fromkeys(queue for grant in self._grants.get(right, ()) for queue in grant.queues))
+
     def limits(self, right: Right, subject: Subject) -> Limits:
         """What a job or an app that is `subject` may ask for, by the roles that give `right` for it."""
         return (

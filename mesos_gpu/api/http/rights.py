@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import Right
+from mesos_gpu.access.rights import JOB_RUN, Right
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.model.access.caller import Caller
@@ -91,6 +91,8 @@ def put(scope: Scope, now: Callable[[], Rights]) -> None:
 def refusal(rights: Rights, right: Right, subject: Subject | None = None) -> Refusal:
     """What somebody is told who may not: 401 without a name, else 403."""
     what, remedy = rights.missing(right, subject), rights.who_can_give()
+    if right is JOB_RUN and subject is not None and (queues := rights.queues(right)):
+        remedy = f"name another queue ({', '.join(queues)}); or {remedy}"
     if rights.caller.is_proved:
         return Refusal(403, "forbidden", what, remedy=remedy)
     return Refusal(401, "unauthenticated", what, remedy=remedy)

@@ -265,7 +265,9 @@ _BY_HEADER: Final = (Proof.TOKEN, Proof.PASSWORD, Proof.OIDC)
 def _scheme(shown: Shown) -> str:
     """What an Authorization header is of, without what may be a secret."""
     scheme = shown.authorization.scheme if shown.authorization else ""
-    return f"a proof by {scheme}" if scheme in ("basic", "bearer", "digest", "negotiate") else "such a proof"
+    if scheme == "bearer":
+        return "a bearer token that is none of this scheduler's (mgpu_ID_SECRET)"
+    return f"a proof by {scheme}" if scheme in ("basic", "digest", "negotiate") else "such a proof"
 
 
 def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:

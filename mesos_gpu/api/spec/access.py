@@ -240,6 +240,7 @@ class TokenMade(TypedDict):
 
     secret: str
     token: Token
+    warnings: list[str]
 
 
 _EXAMPLE: Final = {

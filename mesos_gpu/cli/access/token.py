@@ -87,6 +87,8 @@ def create(
     shown = made["token"]
     until = output.stamp(shown["expires_at"])
     output.note(f"token {shown['id']} proves {shown['name']} until {until}; it is not shown again")
+    for warning in made["warnings"]:
+        output.note(warning)
 
 
 @click.command("list")

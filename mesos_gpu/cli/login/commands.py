@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.reach import logins, private
@@ -48,7 +49,7 @@ def login(
     reach = app.reach(shows=False)
     check_secrecy(reach)
     if with_token or token_file:
-        text = token_file.read_text("utf-8", "replace") if token_file else sys.stdin.read(_MOST_TOKEN)
+        text = read_secret(token_file, "token") if token_file else sys.stdin.read(_MOST_TOKEN)
         _keep(reach, Login(origin_of(reach.url), _line(text)))
         return
     ways = _call(reach, "GET", "/v1/login", dict)
@@ -108,10 +109,17 @@ def _keep(reach: Reach, login: Login) -> None:
 
 
 def _by_password(reach: Reach) -> Login:
+    from mesos_gpu.cli.client import Refused
+
     name = click.prompt("Name", err=True)
     secret = click.prompt("Password", hide_input=True, err=True)
     body = {"comment": f"mesos-gpu login on {socket.gethostname()}"[:200]}
-    made = _call(reach, "POST", "/v1/tokens", dict, body=body, password=(name, secret))
+    try:
+        made = _call(reach, "POST", "/v1/tokens", dict, body=body, password=(name, secret))
+    except Refused as error:
+        if error.http_status == 401:
+            error.remedy = "try again"
+        raise
     return Login(origin_of(reach.url), made["secret"], token_id=made["token"]["id"])
 
 

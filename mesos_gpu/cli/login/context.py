@@ -37,7 +37,7 @@ def context() -> None:
     """Schedulers by names of one's own.
 
     A context has a scheduler's address, whom to believe there, and a login of its own. --context NAME or
-    MESOS_GPU_kept.CONTEXT uses one for a command; `context use` for all that follow.
+    MESOS_GPU_CONTEXT uses one for a command; `context use` for all that follow.
     """
 
 

@@ -32,12 +32,18 @@ def kinds(options: Options) -> tuple[Proof, ...]:
     """Which proofs are taken, in their order; (): nobody is asked who he is.
 
     Raises:
-        BadConfiguration: --auth names one that another option has to set up.
+        BadConfiguration: --auth names one that another option has to set up, or leaves out one that is set up.
     """
     there, given = _is_set_up(options), options.authentication
     if given.auth is None:
         asked = any(there.values()) or given.socket is not None
         return tuple(each for each in proofs.ORDER if asked and there.get(each, True))
+    for kind in (Proof.PASSWORD, Proof.OIDC):  # certificates and proxies are of use without being proofs
+        if there[kind] and kind not in given.auth:
+            raise BadConfiguration(
+                f"{_NEEDS[kind]} is for nothing: --auth leaves {kind.value} out",
+                remedy=f"add {kind.value} to --auth, or leave {_NEEDS[kind]} out",
+            )
     for kind in given.auth:
         if not there.get(kind, True):
             raise BadConfiguration(

@@ -110,7 +110,9 @@ def test_its_owner_and_an_operator_may_end_it(rig: Rig) -> None:
 
 
 def test_a_queue_that_is_not_ones_own_is_refused(rig: Rig) -> None:
-    assert refused(rig.submit("carl")) == (403, "carl lacks the right job:run in queue research")
+    answer = rig.submit("carl")
+    assert refused(answer) == (403, "carl lacks the right job:run in queue research")
+    assert answer.json()["error"]["remedy"].startswith("name another queue (")
     assert refused(rig.submit("vera")) == (403, "vera lacks the right job:run")
 
 

@@ -228,6 +228,7 @@ def test_a_token_without_a_name_is_refused_with_what_the_operator_can_do(
     """Issuers may give what the scope `profile` asks for at `userinfo` alone."""
     issuer.person = {"sub": "0001"}
     (tmp_path / "token").write_text(issuer.token())
+    (tmp_path / "token").chmod(0o600)
     refused = call("login", "--url", rig.url, "--token-file", str(tmp_path / "token"))
     assert refused.exit_code == 77
     assert "no name in its claim preferred_username" in refused.stderr
@@ -254,6 +255,9 @@ def test_a_token_can_be_kept(rig: LoginRig, store: TokenStore, tmp_path: Path) -
     assert call("ps", "--url", rig.url).exit_code == 0
     file = tmp_path / "token"
     file.write_text(store.make("ann"))
+    file.chmod(0o644)
+    assert "others may have" in call("login", "--token-file", str(file), "--url", rig.url).stderr
+    file.chmod(0o600)
     assert "as ann" in call("login", "--token-file", str(file), "--url", rig.url).stderr
     assert logins.load()[origin_of(rig.url)].name == "ann"
     assert call("login", "--with-token", "--url", rig.url, stdin="mgpu_wrong\n").exit_code == 77

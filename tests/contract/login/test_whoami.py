@@ -67,7 +67,10 @@ def test_by_a_token_one_is_whom_it_proves(rig: LoginRig, store: TokenStore, tmp_
 
 def test_nobody_is_told_what_is_taken(rig: LoginRig) -> None:
     done = said("whoami", "--url", rig.url)
-    assert done.output == "nobody: nothing proves a name\ntaken as a proof: token, socket\n"
+    assert (
+        done.output
+        == "nobody: nothing proves a name\ntaken as a proof: token, socket; see: mesos-gpu login --help\n"
+    )
     refused = said("ps", "--url", rig.url)
     assert refused.exit_code == 77
     assert "To fix: log in" in refused.output

@@ -50,7 +50,6 @@ class Scheduler:
     [
         ({}, ()),
         ({"auth": ()}, ()),
-        ({"auth": (), "htpasswd": FILE}, ()),
         ({"htpasswd": FILE}, (T, P, S)),
         ({"trusted_proxies": NEAR}, (T, X, S)),
         ({"socket": FILE}, (T, S)),
@@ -73,6 +72,14 @@ def test_what_is_not_set_up_cannot_be_asked_for(kind: Proof, missing: str) -> No
     with pytest.raises(BadConfiguration) as error:
         kinds(options(auth=(T, kind)))
     assert f"nothing without {missing}" in error.value.what
+
+
+@pytest.mark.parametrize("auth", [(), (T,)])
+def test_passwords_that_nobody_would_be_asked_for_are_refused(auth: tuple[Proof, ...]) -> None:
+    """Who names the file wants them: with --auth none everybody could do everything instead."""
+    with pytest.raises(BadConfiguration) as error:
+        kinds(options(auth=auth, htpasswd=FILE))
+    assert error.value.what == "--htpasswd is for nothing: --auth leaves password out"
 
 
 def test_where_nobody_is_asked_there_is_no_socket_unless_it_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.access.caller import Narrowing
+from mesos_gpu.model.access.caller import Caller, Narrowing, Proof
+from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.wire.access import token as wire
 from mesos_gpu.wire.access.token import TokenRequest
@@ -56,7 +57,9 @@ class TokenHandlers:
         note.about("token", made.id)
         note.about("name", made.name)
         headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
-        return json_answer({"secret": text_of(made.id, secret), "token": wire.encode(made)}, 201, headers)
+        warnings = [] if rights_of(request).is_open else _warnings(self._scheduler.access, made)
+        body = {"secret": text_of(made.id, secret), "token": wire.encode(made), "warnings": warnings}
+        return json_answer(body, 201, headers)
 
     async def show(self, request: Request) -> Response:
         """GET /v1/tokens/{id}."""
@@ -79,6 +82,14 @@ class TokenHandlers:
         if token is None or not (rights.may(r.TOKEN_SEE, about) or rights.may(r.TOKEN_REVOKE, about)):
             raise NotFound(f"there is no token {id}", remedy="list them with: mesos-gpu token list")
         return token
+
+
+def _warnings(document: AccessDocument, token: Token) -> list[str]:
+    """What follows from a token that somebody may not have meant: root has its rights by the socket alone."""
+    if Rights(document, Caller(token.name, frozenset(token.groups), Proof.TOKEN)).held():
+        return []
+    what = f"{token.name} may do nothing with it: no binding names {token.name} or its groups"
+    return [f"{what}; bind a role to it (mesos-gpu access apply)"]
 
 
 def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
