@@ -4,6 +4,7 @@ A token is `mgpu_ID_SECRET`. The secret is 32 bytes of chance, so a fast salted 
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
@@ -48,6 +49,14 @@ def is_proved(token: Token | None, secret: str, now: float) -> bool:
     salt, digest = (token.salt, token.digest) if token else ("", _NO_DIGEST)
     right = compare_digest(digest_of(salt, secret), digest)
     return right and token is not None and bool(token.digest) and now < token.expires_at
+
+
+def ended_with(kept: Mapping[str, Token], ids: Iterable[str]) -> list[str]:
+    """The ids of tokens that end when these do: those that were made with them, too."""
+    ended = list(dict.fromkeys(ids))
+    for id in ended:  # grows meanwhile
+        ended += [each.id for each in kept.values() if each.made_with == id and each.id not in ended]
+    return ended
 
 
 def caller_of(token: Token, address: str) -> Caller:

@@ -35,7 +35,7 @@ class System:
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""
         settings = self._settings
-        how = secured(settings.tls, open_to_all=settings.open_to_all)
+        how = secured(settings.tls, settings.who, open_to_all=settings.open_to_all)
         return json_answer(
             await result_of(
                 self._scheduler.read(

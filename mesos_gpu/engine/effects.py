@@ -46,6 +46,7 @@ class LaunchTask:
     env: Mapping[str, str] = field(default_factory=dict)  # beside the job's own: a member's place in its gang
     hosts: tuple[str, ...] = ()  # of all members, by rank; empty: it is not of a gang
     app_version: float | None = None  # of its job
+    owner: str = ""  # of its job
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.access.first import begin_with, read_first
+from mesos_gpu.scheduler.access.restored import without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.exposure import Exposure, exposed
@@ -122,7 +123,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
     store = SqliteStore(options.state, accept_older=options.accept_older_state)
-    saved, key = store.load(), store.key()
+    trail = AuditLog(options.audit.settings(options.state), version=__version__)
+    saved, key = without_revoked(store.load(), store, trail), store.key()
     secrets = options.secrets.store()
     webui_url = options.webui_url or f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     framework = _framework(options, webui_url, saved.framework_id, credential)
@@ -137,7 +139,6 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
-    trail = AuditLog(options.audit.settings(options.state), version=__version__)
     app = create_app(
         daemon,
         ApiSettings(

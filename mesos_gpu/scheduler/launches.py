@@ -145,7 +145,9 @@ def _assignment(
 def _labels(launch: LaunchTask, spec: JobSpec, settings: Settings) -> dict[str, str]:
     task = launch.task
     number = launch_of(JobId(str(task.job_id)), task.id)
-    return launch_labels(task, number, spec, settings.default_user, launch.app_version)
+    return launch_labels(
+        task, number, spec, settings.default_user, app_version=launch.app_version, owner=launch.owner
+    )
 
 
 def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What others may read of the engine's state. Nothing is decided here: what takes thought is asked of the engine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
@@ -222,9 +222,9 @@ class StateView:
     def _forecast(self) -> Forecast:
         return Forecast(self._state, self._settings, self._now)
 
-    def waiting(self, most: int) -> Sequence[Waiting]:
-        """The first `most` pending jobs, in the order in which they are tried."""
-        return self._forecast().waiting(most)
+    def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:
+        """The first `most` pending jobs that somebody sees, in the order in which they are tried."""
+        return self._forecast().waiting(most, sees)
 
     def queues(self) -> Sequence[QueueUse]:
         """Every queue that has a limit or a pending job."""

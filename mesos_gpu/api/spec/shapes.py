@@ -383,6 +383,7 @@ class Secured(TypedDict):
         bool, says(description="other machines reach it, and nobody has to prove who he is")
     ]
     tls: Tls | None
+    issuer_problem: Annotated[str, says(description="why keys of the issuer could not be read")] | None
 
 
 class Status(Counted, Secured):

@@ -162,9 +162,7 @@ class Jobs:
 
         def select(view: View) -> shapes.Queue:
             return {
-                "jobs": [
-                    views.waiting(view, each, sight) for each in view.waiting(most) if sight.sees(each.job)
-                ],
+                "jobs": [views.waiting(view, each, sight) for each in view.waiting(most, sight.sees)],
                 "queues": [views.queue(use) for use in view.queues()],
             }
 

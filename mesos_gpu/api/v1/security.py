@@ -1,12 +1,20 @@
 """What keeps others from the interface, for who looks at its status."""
 
+from mesos_gpu.adapters.oidc.tokens import OidcTokens
 from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.model.access.caller import Proof
 
 
-def secured(tls: ReloadedTls | None, *, open_to_all: bool) -> shapes.Secured:
+def secured(tls: ReloadedTls | None, who: Who | None, *, open_to_all: bool) -> shapes.Secured:
     """How the interface is reached; `open_to_all`: from other machines, by anybody."""
-    return {"open_to_all": open_to_all, "tls": None if tls is None else _tls(tls)}
+    issuer = who.provers.get(Proof.OIDC) if who else None
+    return {
+        "open_to_all": open_to_all,
+        "tls": None if tls is None else _tls(tls),
+        "issuer_problem": (issuer.issuer.problem or None) if isinstance(issuer, OidcTokens) else None,
+    }
 
 
 def _tls(tls: ReloadedTls) -> shapes.Tls:

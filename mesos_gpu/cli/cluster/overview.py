@@ -217,6 +217,8 @@ def status(app: App, as_json: bool) -> None:
         output.note("whoever reaches it over the network can do EVERYTHING: there is no authentication")
     if summary["tls"] and summary["tls"]["problem"]:
         output.note(f"TLS: {summary['tls']['problem']}")
+    if summary["issuer_problem"]:
+        output.note(f"logins at the issuer may fail: {summary['issuer_problem']}")
     if summary["unsaved"]:
         output.note(summary["unsaved"])
     if summary["tasks_unknown"]:

@@ -10,7 +10,7 @@ from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 ANSWER_S: Final = 5.0
-_SCHEDULER, _TLS = "scheduler", "tls"
+_SCHEDULER, _TLS, _LOGIN = "scheduler", "tls", "login"
 
 
 def of_scheduler(reach: Reach) -> list[Finding]:
@@ -31,6 +31,9 @@ def of_status(reach: Reach, status: Status) -> list[Finding]:
             "start it with --tls-client-ca, or another proof of who calls; or on loopback, behind a proxy"
         )
         findings[0] = Finding(_SCHEDULER, Level.WARN, text, remedy)
+    if status["issuer_problem"]:
+        remedy = "look at the issuer, and whether the scheduler's host reaches it; docs/security.md"
+        findings.append(Finding(_LOGIN, Level.WARN, status["issuer_problem"], remedy))
     tls = status["tls"]
     if tls is None:
         if not reach.keeps_secrets:

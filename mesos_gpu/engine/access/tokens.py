@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
+from mesos_gpu.access.tokens import ended_with
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound, TooMuch
@@ -49,10 +50,7 @@ def on_token_revoked(turn: Turn, event: ev.TokenRevoked) -> None:
     kept = turn.state.tokens
     if event.id not in kept:
         raise NotFound(f"there is no token {event.id}", remedy="list them with: mesos-gpu token list")
-    ended = [event.id]
-    for id in ended:  # grows meanwhile
-        ended += [each.id for each in kept.values() if each.made_with == id]
-    for id in ended:
+    for id in ended_with(kept, [event.id]):
         turn.drop(Token, id)
 
 

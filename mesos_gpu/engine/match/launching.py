@@ -77,7 +77,9 @@ def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launch
     hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
     for take, task in zip(takes, tasks, strict=True):
         carved = remains.carved(take)
-        item = LaunchTask(task, job.spec, carved.task, carved.executor, app_version=job.app_version)
+        item = LaunchTask(
+            task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner
+        )
         env = _env(job, task, take, tasks)
         item = replace(item, ports=take.ports, env=env, hosts=hosts)
         launches.fill(take, *opened.get(take, ()), item)

@@ -1,7 +1,8 @@
 """The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import islice
+from typing import Final
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
@@ -17,6 +18,8 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, beyond_limit, estimate_of, gpus_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+
+_MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
 
 
 def offered_of(state: State) -> Offered:
@@ -37,10 +40,11 @@ class Forecast:
         self._backlog = Backlog(state, settings, now, offered_of(state), reading=True)
         self.jobs = self._backlog.jobs()
 
-    def waiting(self, most: int) -> list[Waiting]:
-        """The first `most` pending jobs, in order."""
+    def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
+        """The first `most` pending jobs that somebody sees, in order."""
         kept = {reservation.job_id: _kept(reservation) for reservation in self.before(None)}
-        estimates = self._estimates(most)
+        seen = list(islice(((i, job) for i, job in enumerate(self.jobs) if sees(job)), most))
+        estimates = self._estimates(min(seen[-1][0] + 1 if seen else 0, _MOST_ESTIMATED))
         step_s = self._settings.aging_step_s
         return [
             Waiting(
@@ -50,9 +54,9 @@ class Forecast:
                     job.spec.priority, self._now - in_line_since(job), step_s
                 ),
                 kept=kept.get(job.id),
-                estimate=estimates[job.id],
+                estimate=estimates.get(job.id) or Estimate(None, f"{i} jobs stand before it"),
             )
-            for i, job in enumerate(islice(self.jobs, most))
+            for i, job in seen
         ]
 
     def before(self, job_id: JobId | None) -> list[Reservation]:

@@ -291,6 +291,7 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
         spec=spec,
         submitted_at=label.launched_at or turn.now,
         sequence=turn.state.next_sequence,
+        owner=label.owner,
         adopted=True,
     )
     catalog = turn.state.catalog

@@ -36,6 +36,7 @@ class Label:
     app_version: float | None = None
     user: str | None = None
     queue: str = "default"
+    owner: str = ""  # the proved name of who asked for it; "": nobody's, or an older scheduler launched it
     kill_grace_s: float = 5.0
     sealed: bool = False  # whether its executor is believed by its seal only
     share: Share | None = None  # of each of its GPUs, when it was launched; None: all of them

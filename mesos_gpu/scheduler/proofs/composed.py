@@ -49,6 +49,12 @@ def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
             "--trusted-proxy has an address of this host: each process here, also a task, can claim any name; a proxy "
             "on this host should connect to the Unix socket (--trusted-proxy user:NAME)"
         )
+    if Proof.OIDC in order and len(order) > 1 and not options.oidc.oidc_name_prefix:
+        logger.warning(
+            "whom the issuer calls like somebody of another proof (%s) is the same here: where its users may choose "
+            "their names, or it is another's, give --oidc-name-prefix, and --oidc-groups-prefix",
+            ", ".join(kind.value for kind in order if kind is not Proof.OIDC),
+        )
     provers = [make[kind]() for kind in order]
     return Who(provers, order, guesses=guesses, proxies=proxies, open_routes=given.open_routes)
 

@@ -57,7 +57,13 @@ def _share_labels(gpus: Sequence[GpuId], share: Share) -> dict[str, str]:
 
 
 def launch_labels(
-    task: Task, launch: int, spec: JobSpec, default_user: str | None, app_version: float | None
+    task: Task,
+    launch: int,
+    spec: JobSpec,
+    default_user: str | None,
+    *,
+    app_version: float | None = None,
+    owner: str = "",
 ) -> dict[str, str]:
     """The labels of a job's so many-th launch; all of them always, so that labels of its job cannot stand for ours."""
     label = Label(
@@ -73,6 +79,7 @@ def launch_labels(
         app_version=app_version,
         user=spec.user or default_user,
         queue=spec.queue,
+        owner=owner,
         kill_grace_s=spec.kill_grace_s,
         sealed=task.sealed,
         share=task.share,

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine import events as ev
+from mesos_gpu.testing.builders import offer
+from mesos_gpu.wire.mesos.labels import label_of
 from tests.contract.access.named import Rig
 from tests.contract.access.test_apps import APP, app_of, create, settle
 
@@ -136,3 +139,19 @@ def test_of_a_service_those_apps_are_shown_that_are_seen(rig: Rig) -> None:
     settle(rig)
     assert "/shop" not in rig.call("ann", "GET", "/v1/services/both").text
     assert rig.call("boss", "GET", "/v1/services/both").json()["asked"]["apps"] == split["apps"]
+
+
+def test_the_list_of_what_waits_has_as_many_as_are_asked_for_and_seen(rig: Rig) -> None:
+    for _ in range(3):
+        assert rig.submit("boss", queue="other", priority=9).status_code == 201
+    mine = [rig.submit("ann").json()["id"] for _ in range(3)]
+    shown = rig.call("ann", "GET", "/v1/queue?limit=2").json()["jobs"]
+    assert [each["id"] for each in shown] == mine[:2]
+
+
+def test_a_launch_says_whose_it_is_so_that_it_can_be_taken_up_as_his(rig: Rig) -> None:
+    rig.submit("ann", cpus=0.1, mem_mib=32)
+    rig.daemon.put(ev.OffersArrived((offer("o1", "a1"),)))
+    _offers, infos, *_rest = rig.driver.wait_for("accept")
+    labels = [{each["key"]: each["value"] for each in info["labels"]["labels"]} for info in infos]
+    assert "ann" in [label.owner for each in labels if (label := label_of(each))]

@@ -50,7 +50,8 @@ class Rig:
     def __init__(self) -> None:
         store = RecordingStore()
         self.clock = FakeClock()
-        self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), self.clock, Settings("e", "m"))
+        self.driver = FakeDriver()
+        self.daemon = knowing(DOCUMENT)(store, store.load(), self.driver, self.clock, Settings("e", "m"))
         permits = Permits(control_access={"lb": (Control.API,)})
         self.server = serve(
             create_app(self.daemon, ApiSettings("http://w", "1", identify=by_name, permits=permits)),

@@ -137,6 +137,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "isolation_off": ["n"],
         "control_ports_off": ["n"],
         "open_to_all": True,
+        "issuer_problem": "https://id.example answers 502",
         "tls": {
             "subject": "CN=n",
             "names": ["n"],
@@ -152,6 +153,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
     assert "the control ports are OPEN to tasks on n:" in call("status").stderr
     assert "whoever reaches it over the network can do EVERYTHING" in call("status").stderr
     assert "TLS: server.pem: the certificate expires in 3.0 days" in call("status").stderr
+    assert "logins at the issuer may fail: https://id.example answers 502" in call("status").stderr
     text = call("status").stdout
     assert "master     http://m (NOT CONNECTED)\n" in text
     assert "jobs       2 pending\n" in text

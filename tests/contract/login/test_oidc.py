@@ -254,13 +254,14 @@ def test_without_the_issuer_known_keys_go_on_for_a_while_and_no_longer(
     clock.ahead_s += 5 * 3600
     assert rig.call("GET", "/v1/status", good).status_code == 200
     wait_until("the try has failed", lambda: bool(prover.issuer.problem))
+    assert "answers 500" in rig.call("GET", "/v1/status", good).json()["issuer_problem"]
     assert "does not have" in refusal(rig, issuer.token(header={"kid": "new"}))
     clock.ahead_s += 3601
     assert refusal(rig, good) == "the issuer's keys cannot be had now"
     issuer.broken.clear()
     clock.ahead_s += 31
     assert rig.call("GET", "/v1/status", good).status_code == 200
-    assert prover.issuer.problem == ""
+    assert rig.call("GET", "/v1/status", good).json()["issuer_problem"] is None
     assert rig.who.guesses.wait_s("127.0.0.1", "", time.time()) == 0
 
 

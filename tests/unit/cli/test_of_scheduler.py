@@ -14,7 +14,7 @@ HERE, AWAY, SAFE = "http://127.0.0.1:1", "http://gpu.example.com", "https://gpu.
 
 
 def said(url: str, open_to_all: bool, tls: dict[str, Any] | None) -> list[tuple[Level, str]]:
-    status = cast(Status, {"open_to_all": open_to_all, "tls": tls})
+    status = cast(Status, {"open_to_all": open_to_all, "tls": tls, "issuer_problem": None})
     return [(finding.level, finding.text) for finding in of_status(Reach(url), status)]
 
 
@@ -45,3 +45,11 @@ def test_what_is_said_of_a_status(
 def test_one_that_does_not_answer_is_told_of() -> None:
     (finding,) = of_scheduler(Reach("http://127.0.0.1:1"))
     assert (finding.level, "does not answer" in finding.text) == (Level.WARN, True)
+
+
+def test_trouble_of_the_issuer_is_a_finding() -> None:
+    status = cast(
+        Status, {"open_to_all": False, "tls": TLS, "issuer_problem": "https://id.example answers 502"}
+    )
+    findings = of_status(Reach(SAFE), status)
+    assert [(each.check, each.level) for each in findings if "502" in each.text] == [("login", Level.WARN)]

@@ -97,12 +97,13 @@ def test_one_that_only_a_status_speaks_of_is_none(world: World) -> None:
 
 
 def test_adopted_it_is_a_job_that_ends_as_any_other(world: World) -> None:
-    world.feed(ev.TasksListed((listed(user="ann", queue="q"),)))
+    world.feed(ev.TasksListed((listed(user="ann", queue="q", owner="ann@example.org"),)))
     world.feed(ev.UnknownAdopted(TaskId("old.1")))
     job = world.job("old")
     assert (job.state, job.task_id, job.launches, job.started_at) == (JobState.RUNNING, "old.1", 1, 900.0)
     assert (job.spec.name, job.spec.cpus, job.spec.mem_mib, job.spec.gpus) == ("train", 2.0, 512, 1)
     assert (job.spec.user, job.spec.queue, job.spec.labels) == ("ann", "q", {"team": "vision"})
+    assert job.owner == "ann@example.org"
     assert world.state.unknown == {}
     world.status("old.1", "TASK_FINISHED")
     assert world.job("old").state is JobState.FINISHED

@@ -1,0 +1,89 @@
+"""What goes on, and what does not, when somebody's rights end while he uses them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import requests
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.testing.builders import offer
+from tests.conftest import wait_until
+from tests.contract.access.rig import CALLER, AccessRig
+
+BOSS = {"names": ["boss"], "roles": ["admin"]}
+ANN = {"names": ["ann"], "roles": ["user"], "queues": ["research"], "apps": ["/research/*"]}
+JOB = {"command": "true", "queue": "research", "user": "ann", "cpus": 0.1, "mem_mib": 32}
+APP = {"id": "/research/web", "cmd": "sleep 9", "cpus": 0.1, "mem": 32, "instances": 1, "portDefinitions": []}
+
+
+@pytest.fixture
+def rig() -> Iterator[AccessRig]:
+    rig = AccessRig()
+    rig.bind(BOSS, ANN)
+    yield rig
+    rig.close()
+
+
+def launched(rig: AccessRig, path: str) -> None:
+    """Wait until there is a task at a path, as the admin sees it, with offers meanwhile."""
+
+    def look() -> bool:
+        rig.clock.time += 1.0
+        rig.daemon.put(ev.OffersArrived((offer(f"o{rig.clock.time}", "a1"),)))
+        return bool(rig.call("boss", "GET", path).json()["tasks"])
+
+    wait_until(f"a task at {path}", look)
+
+
+def test_what_was_admitted_starts_and_its_owner_may_do_nothing_with_it(rig: AccessRig) -> None:
+    job = rig.call("ann", "POST", "/v1/jobs", json=JOB).json()["id"]
+    assert rig.call("ann", "POST", "/v2/apps", json=APP).status_code == 201
+    rig.bind(BOSS)
+    launched(rig, f"/v1/jobs/{job}/tasks")
+    launched(rig, "/v2/apps/research/web/tasks")
+    for verb, path in (
+        ("GET", f"/v1/jobs/{job}"),
+        ("DELETE", f"/v1/jobs/{job}"),
+        ("GET", f"/v1/jobs/{job}/logs"),
+        ("POST", "/v1/jobs"),
+        ("GET", "/v2/apps/research/web"),
+        ("PUT", "/v2/apps/research/web"),
+        ("DELETE", "/v2/apps/research/web"),
+    ):
+        body = JOB if verb == "POST" else {"instances": 9} if verb == "PUT" else None
+        assert rig.call("ann", verb, path, json=body).status_code == 403, path
+    owners = [each["owner"] for each in rig.call("boss", "GET", "/v1/jobs").json()["jobs"]]
+    assert owners == ["ann", "ann"]
+    assert rig.call("boss", "DELETE", f"/v1/jobs/{job}").status_code == 202
+
+
+def test_a_stream_that_goes_on_tells_nothing_more(rig: AccessRig) -> None:
+    with listening(rig, "ann") as of_ann, listening(rig, "boss") as of_boss:
+        rig.bind(BOSS)
+        rig.call("boss", "POST", "/v2/apps", json={**APP, "id": "/research/hidden", "instances": 0})
+        until(of_boss, "/research/hidden")  # what goes to all is worked out at once
+        rig.bind(BOSS, ANN)
+        rig.call("boss", "POST", "/v2/apps", json={**APP, "id": "/research/seen", "instances": 0})
+        assert "/research/hidden" not in until(of_ann, "/research/seen")
+
+
+@contextmanager
+def listening(rig: AccessRig, name: str) -> Iterator[Iterator[bytes]]:
+    """Lines of events, as somebody hears them."""
+    headers = {CALLER: json.dumps({"name": name}), "Accept": "text/event-stream"}
+    with requests.get(rig.server.url + "/v2/events", headers=headers, stream=True, timeout=60) as heard:
+        lines = heard.iter_lines()
+        next(lines)
+        yield lines
+
+
+def until(lines: Iterator[bytes], word: str) -> str:
+    """What is said up to a word."""
+    said = ""
+    for line in lines:
+        said += line.decode()
+        if word in said:
+            return said
+    raise AssertionError(f"no {word} in {said}")
