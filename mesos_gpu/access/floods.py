@@ -4,12 +4,12 @@ An origin is a proved name, or the address of who has none. Of all addresses tog
 addresses, or of names, that is full counts further ones together.
 """
 
-import ipaddress
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from mesos_gpu.access.rate import network_of
 from mesos_gpu.model.access.record import AuditRecord, Result
 
 MINUTE_S: Final = 60.0
@@ -89,10 +89,4 @@ def origin_of(record: AuditRecord) -> str:
     if record.proved:
         return f"name {record.who}"
     host = record.address.rpartition(":")[0] or record.address
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        return str(address.ipv4_mapped or ipaddress.ip_network((int(address) >> 64 << 64, 64)))
-    return str(address)
+    return network_of(host.strip("[]"))

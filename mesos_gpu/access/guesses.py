@@ -5,13 +5,13 @@ whatever address, but not as long, or somebody else could keep its owner out. Wh
 not wait there for what others do with the name.
 """
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from mesos_gpu.access.proofs import MOST_NAME
+from mesos_gpu.access.rate import network_of
 
 FREE: Final = 5  # wrong ones without a wait: people mistype
 FIRST_S: Final = 1.0
@@ -78,14 +78,14 @@ class Guesses:
 
     def wait_s(self, address: str, name: str, now: float) -> float:
         """How long a further guess has to wait; 0: it may be looked at."""
-        address, name = _network(address), name[:MOST_NAME]
+        address, name = network_of(address), name[:MOST_NAME]
         if self._was_right(address, name, now):
             return 0.0
         return max(self._addresses.wait_s(address, now), self._names.wait_s(name, now) if name else 0.0)
 
     def wrong(self, address: str, name: str, now: float) -> float:
         """Count a wrong one; how long the next one has to wait."""
-        address, name = _network(address), name[:MOST_NAME]
+        address, name = network_of(address), name[:MOST_NAME]
         self._addresses.add(address, now)
         if name:
             self._names.add(name, now)
@@ -96,7 +96,7 @@ class Guesses:
     def right(self, address: str, name: str, now: float) -> None:
         """Remember that it was right; what was wrong before is forgotten for the name, and not for the address: one
         that has a name of its own could clear itself by it, again and again."""
-        key = _network(address), name[:MOST_NAME]
+        key = network_of(address), name[:MOST_NAME]
         self._names.forget(key[1])
         self._right.pop(key, None)
         self._right[key] = now
@@ -110,16 +110,3 @@ class Guesses:
     def _was_right(self, address: str, name: str, now: float) -> bool:
         at = self._right.get((address, name))
         return at is not None and now - at < KNOWN_S
-
-
-def _network(address: str) -> str:
-    """The key of an address: for IPv6 its network of 64 bits, for one host has all addresses of that."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address[:MOST_NAME]
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))

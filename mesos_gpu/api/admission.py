@@ -6,7 +6,7 @@ from posixpath import normpath
 
 from mesos_gpu.access.decide import Rights, Subject, unix_user_of
 from mesos_gpu.access.patterns import any_fits
-from mesos_gpu.access.rights import APP_CONTROL, APP_WRITE, JOB_CONTROL, JOB_RUN, SECRET_USE
+from mesos_gpu.access.rights import APP_WRITE, JOB_CONTROL, JOB_RUN, SECRET_USE
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.model.access.document import EVERYTHING, Limits
@@ -18,8 +18,7 @@ def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
     """What of a request the roles of who asks do not allow. `subject`: the job, or the app whose instance it is."""
     if rights.is_open:
         return []
-    of_app = bool(subject.app)
-    limits = rights.limits(APP_WRITE if of_app else JOB_RUN, subject)
+    limits = _limits(rights, subject)
     said = [
         *_of_user(rights, spec, limits),
         *_of_image(spec, limits),
@@ -27,9 +26,13 @@ def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
         *_of_priority(spec, limits),
         *_of_secrets(rights, spec, subject),
     ]
-    if spec.control_access and not rights.may(APP_CONTROL if of_app else JOB_CONTROL, subject):
+    if spec.control_access and not rights.may(JOB_CONTROL, subject):
         said.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
     return said
+
+
+def _limits(rights: Rights, subject: Subject) -> Limits:
+    return rights.limits(APP_WRITE if subject.app else JOB_RUN, subject)
 
 
 def _of_user(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
@@ -109,8 +112,7 @@ def with_own_user(rights: Rights, spec: JobSpec, subject: Subject) -> tuple[JobS
     own = unix_user_of(rights.document, rights.caller.name)
     if own is not None:
         return replace(spec, user=own), []
-    limits = rights.limits(APP_WRITE if subject.app else JOB_RUN, subject)
-    if EVERYTHING in limits.users:
+    if EVERYTHING in _limits(rights, subject).users:
         return spec, []
     name = rights.caller.name
     what = f"{name} has no Unix user; name one, or have it written below unix_users (mesos-gpu access apply)"

@@ -14,48 +14,18 @@ from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.routes import v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
-from mesos_gpu.api.system import System
-from mesos_gpu.api.v1.access.documents import Documents
-from mesos_gpu.api.v1.access.tokens import TokenHandlers
-from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
-from mesos_gpu.api.v1.operate import Operate
-from mesos_gpu.api.v1.plan import Plans
-from mesos_gpu.api.v1.resizes import Resizes
-from mesos_gpu.api.v1.services import ServiceHandlers
-from mesos_gpu.api.v1.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError
 
 
 def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
-    jobs, operate, plans = Jobs(scheduler, settings), Operate(scheduler), Plans(scheduler)
-    resizes = Resizes(scheduler, jobs.changes)
-    services, events, unknown = ServiceHandlers(scheduler), Events(scheduler), UnknownTasks(scheduler)
+    jobs, events = Jobs(scheduler, settings), Events(scheduler)
     app = Starlette(
         routes=[
-            *v1_routes(
-                jobs,
-                System(scheduler, settings),
-                operate,
-                plans,
-                resizes,
-                Documents(scheduler),
-                TokenHandlers(scheduler, settings.longest_token_s),
-                services,
-                unknown,
-                AuditHandlers(scheduler, settings.audit),
-            ),
+            *v1_routes(scheduler, settings, jobs),
             *login_routes(settings.who),
-            *routes(
-                scheduler,
-                events,
-                service_ports=settings.service_ports,
-                permits=settings.permits,
-                webui_url=settings.webui_url,
-                version=settings.version,
-                pooled=settings.has_user_pool,
-            ),
+            *routes(scheduler, events, settings),
         ],
         middleware=[
             Middleware(Audit, trail=settings.audit),

@@ -29,6 +29,8 @@ from mesos_gpu.access.rights import (
     TOKEN_SEE,
 )
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import Documents
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
@@ -41,19 +43,21 @@ from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
 
-def v1_routes(
-    jobs: Jobs,
-    system: System,
-    operate: Operate,
-    plans: Plans,
-    resizes: Resizes,
-    access: Documents,
-    tokens: TokenHandlers,
-    services: ServiceHandlers,
-    unknown: UnknownTasks,
-    audit: AuditHandlers,
-) -> list[Route]:
+def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
     """All of them."""
+    operate, audit = Operate(scheduler), AuditHandlers(scheduler, settings.audit)
+    tokens = TokenHandlers(scheduler, settings.longest_token_s)
+    return [
+        *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
+        *_of_nodes(operate, audit),
+        *_of_services(ServiceHandlers(scheduler)),
+        *_of_tasks(jobs, UnknownTasks(scheduler)),
+        *_of_access(Documents(scheduler), tokens, audit),
+        *_of_the_scheduler(System(scheduler, settings), operate),
+    ]
+
+
+def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/jobs", GET=judged(JOB_SEE, jobs.list), POST=judged(JOB_RUN, jobs.submit)),
         route(
@@ -70,6 +74,11 @@ def v1_routes(
         route("/v1/queue", GET=needs(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+    ]
+
+
+def _of_nodes(operate: Operate, audit: AuditHandlers) -> list[Route]:
+    return [
         route("/v1/gpus", GET=needs(GPU_SEE, operate.gpus)),
         route("/v1/gpus/{id}", GET=needs(GPU_SEE, operate.gpu)),
         route(
@@ -85,6 +94,11 @@ def v1_routes(
             POST=needs(NODE_DRAIN, operate.drain_node),
             DELETE=needs(NODE_DRAIN, operate.undrain_node),
         ),
+    ]
+
+
+def _of_services(services: ServiceHandlers) -> list[Route]:
+    return [
         route("/v1/services", GET=needs(SERVICE_SEE, services.list)),
         route(
             "/v1/services/{name}",
@@ -92,10 +106,20 @@ def v1_routes(
             PUT=judged(SERVICE_WRITE, services.put),
             DELETE=judged(SERVICE_WRITE, services.delete),
         ),
+    ]
+
+
+def _of_tasks(jobs: Jobs, unknown: UnknownTasks) -> list[Route]:
+    return [
         route("/v1/tasks", GET=judged(JOB_SEE, jobs.tasks)),
         route("/v1/tasks/unknown", GET=needs(TASK_SEE, unknown.list)),
         route("/v1/tasks/unknown/{id}", DELETE=needs(TASK_WRITE, unknown.kill)),
         route("/v1/tasks/unknown/{id}/adopt", POST=needs(TASK_WRITE, unknown.adopt)),
+    ]
+
+
+def _of_access(access: Documents, tokens: TokenHandlers, audit: AuditHandlers) -> list[Route]:
+    return [
         route("/v1/audit", GET=needs(AUDIT_SEE, audit.list)),
         route("/v1/access", GET=needs(ACCESS_SEE, access.show), PUT=needs(ACCESS_WRITE, access.put)),
         route("/v1/access/versions", GET=needs(ACCESS_SEE, access.versions)),
@@ -108,6 +132,11 @@ def v1_routes(
             GET=judged(TOKEN_SEE, tokens.show),
             DELETE=judged(TOKEN_REVOKE, tokens.revoke),
         ),
+    ]
+
+
+def _of_the_scheduler(system: System, operate: Operate) -> list[Route]:
+    return [
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
         route("/v1/health", GET=free(system.health)),
         route("/v1/openapi.json", GET=free(system.openapi)),

@@ -213,12 +213,6 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     ForgetSecrets,
 )
 #: All effects but those on the store.
-DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = (
-    *get_args(Call),
-    Publish,
-    Disbelieve,
-    ReadSecrets,
-    ForgetSecrets,
-)
+DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = tuple(kind for kind in get_args(Effect) if kind is not Save)
 see_complete("engine.effects.ORDER", ORDER, (*SAVES, *DONE_OUTSIDE))
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

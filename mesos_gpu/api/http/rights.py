@@ -135,9 +135,14 @@ def route(path: str, **verbs: Ruled[Handler]) -> Route:
         check(ruled.rule, rights_of(request))
         return await ruled.handler(request)
 
-    made = Route(path, serve, methods=list(verbs))
-    made.rules = {verb: ruled.rule for verb, ruled in verbs.items()}  # type: ignore[attr-defined]
-    return made
+    rules = {verb: ruled.rule for verb, ruled in verbs.items()}
+    return with_rules(Route(path, serve, methods=list(verbs)), rules)
+
+
+def with_rules(route: Route, rules: Mapping[str, Rule]) -> Route:
+    """A route that tells `rules_of` its rules, by verb."""
+    route.rules = rules  # type: ignore[attr-defined]
+    return route
 
 
 def rules_of(route: object) -> Mapping[str, Rule]:

@@ -20,6 +20,7 @@ from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
 from mesos_gpu.api.marathon.rights.consent import Consent
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
@@ -28,7 +29,6 @@ from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import JobSpec
-from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
 from mesos_gpu.policy.apps.workload import unsupported
@@ -50,20 +50,10 @@ _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 class Core:
     """The scheduler, as the routes use it."""
 
-    def __init__(
-        self,
-        scheduler: SchedulerApi,
-        events: Events,
-        *,
-        permits: Permits,
-        service_ports: range,
-        pooled: bool = False,
-    ) -> None:
-        """`permits`: what apps may ask for; `service_ports`: those that they get; `pooled`: whether tasks that name
-        no user get one each on their host."""
-        self.scheduler, self.events = scheduler, events
-        self._permits, self._service_ports, self._pooled = permits, service_ports, pooled
-        self.allowed = Allowed(secrets=permits.secrets)  # in definitions
+    def __init__(self, scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> None:
+        """Serve a scheduler."""
+        self.scheduler, self.events, self._settings = scheduler, events, settings
+        self.allowed = Allowed(secrets=settings.permits.secrets)  # in definitions
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -88,7 +78,7 @@ class Core:
         for _ in range(_ATTEMPTS):
             seen, under_way, splits = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
-            may = Consent(rights_of(request), pooled=self._pooled, splits=splits)
+            may = Consent(rights_of(request), pooled=self._settings.has_user_pool, splits=splits)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
             wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
             change = self.scheduler.change_apps(
@@ -112,7 +102,7 @@ class Core:
         wanted = target(seen)
         _refuse_too_many(wanted)
         kept = (port for each in under_way for app in each.plan.changed_from for port in app.service_ports)
-        given = service_ports_given(seen, wanted, self._service_ports, kept=kept)
+        given = service_ports_given(seen, wanted, self._settings.service_ports, kept=kept)
         return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
 
     def _over(self, root: Group) -> Deployment:
@@ -141,7 +131,7 @@ class Core:
         """
         seen, under_way, splits = await self._seen()
         rights = rights_of(request)
-        may, sight = Consent(rights, pooled=self._pooled, splits=splits), AppSight(rights)
+        may, sight = Consent(rights, pooled=self._settings.has_user_pool, splits=splits), AppSight(rights)
 
         def foreseen() -> tuple[Json, Json]:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
@@ -178,7 +168,7 @@ class Core:
                 yield Detail(f"{place}/{OF_APPS[name].replace('.', '/')}", (why,))
 
     def _unfit(self, place: str, app: App) -> Iterable[Detail]:
-        for each in unsupported(app, gpu_options(app), permits=self._permits):
+        for each in unsupported(app, gpu_options(app), permits=self._settings.permits):
             field, dot, label = each.field.partition("labels.")
             path = f"labels/{label}" if dot and not field else each.field.replace(".", "/")
             yield Detail(f"{place}/{path}", (each.why,))

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from mesos_gpu.access.rights import APP_SEE, APP_WRITE
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.rights import Rule, Ruled, check, free, judged, named, rights_of
+from mesos_gpu.api.http.rights import Rule, Ruled, check, free, judged, named, rights_of, with_rules
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
@@ -21,8 +21,8 @@ from mesos_gpu.api.marathon.queue import Queue
 from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.jobs.permits import Permits
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Ruled[Handler]]  # by method
@@ -41,19 +41,10 @@ _KINDS: Final = {
 _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
 
 
-def routes(
-    scheduler: SchedulerApi,
-    events: Events,
-    *,
-    permits: Permits,
-    service_ports: range,
-    webui_url: str,
-    version: str,
-    pooled: bool = False,
-) -> list[Route]:
+def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(scheduler, events, permits=permits, service_ports=service_ports, pooled=pooled)
-    system, tasks = System(core, webui_url=webui_url, version=version), Tasks(core)
+    core = Core(scheduler, events, settings)
+    system, tasks = System(core, settings), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], named(system.pods))
     table = [
@@ -84,13 +75,10 @@ def routes(
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
         *_below("/v2", {}),
     ]
-    return [_made(path, _led(serve, webui_url), rules) for path, serve, rules in table]
-
-
-def _made(path: str, serve: Serve, rules: Mapping[str, Rule]) -> Route:
-    made = Route(path, serve, methods=_METHODS)
-    made.rules = rules  # type: ignore[attr-defined]
-    return made
+    return [
+        with_rules(Route(path, _led(serve, settings.webui_url), methods=_METHODS), rules)
+        for path, serve, rules in table
+    ]
 
 
 def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:

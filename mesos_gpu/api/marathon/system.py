@@ -10,14 +10,15 @@ from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.settings import ApiSettings
 
 
 class System:
     """The routes' functions."""
 
-    def __init__(self, core: Core, *, webui_url: str, version: str) -> None:
-        """Arguments are ours: where people see us, and the program's version."""
-        self._core, self._webui_url, self._version = core, webui_url, version
+    def __init__(self, core: Core, settings: ApiSettings) -> None:
+        """Serve a scheduler."""
+        self._core, self._webui_url, self._version = core, settings.webui_url, settings.version
 
     async def ping(self, request: Request, _place: Place) -> Response:
         """GET /ping: clients that ask for JSON compare the answer with a JSON string."""

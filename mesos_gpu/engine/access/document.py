@@ -19,15 +19,20 @@ def on_access_changed(turn: Turn, event: ev.AccessChanged) -> None:
     """
     state, latest = turn.state, turn.state.access
     if event.expected_version != latest.version:
-        raise Conflict(
-            f"the document is at version {latest.version}, and version {event.expected_version} was read",
-            remedy="read it again (mesos-gpu access show), change that, and apply it",
-        )
+        raise stale(latest, event.expected_version)
     if _rules_of(event.document) == _rules_of(latest):
         return
     turn.put(replace(event.document, version=latest.version + 1, at=turn.now))
     for version in sorted(state.access_versions)[:-MOST_VERSIONS]:
         turn.drop(AccessDocument, version)
+
+
+def stale(latest: AccessDocument, read: int) -> Conflict:
+    """What is told who has read an earlier version than the latest."""
+    return Conflict(
+        f"the document is at version {latest.version}, and version {read} was read",
+        remedy="read it again (mesos-gpu access show), change that, and apply it",
+    )
 
 
 def _rules_of(document: AccessDocument) -> AccessDocument:

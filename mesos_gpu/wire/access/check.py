@@ -32,9 +32,7 @@ class Question:
 def decode(value: Mapping[str, Any]) -> Question | list[Problem]:
     """A question, or all that is wrong with it."""
     check = Check(value, KNOWN)
-    name = fields.line(check, "name", fields.LONGEST_NAME)
-    if name and (why := fields.name_problem(name)):
-        check.problem("name", why)
+    name = fields.name(check)
     groups = fields.texts(check, "groups", fields.MOST_PATTERNS, fields.name_problem)
     right = BY_NAME.get(value["right"]) if isinstance(value.get("right"), str) else None
     if right is None:

@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from mesos_gpu.access.proofs import MOST_NAME
 from mesos_gpu.access.rights import parse
 from mesos_gpu.model.access.document import ALL_APPS, EVERYTHING
 from mesos_gpu.wire.checking import Check, show
 
-LONGEST_NAME: Final = 256  # characters of a name or group that a proof may give
+LONGEST_NAME: Final = MOST_NAME
 LONGEST_PATTERN: Final = 256
 LONGEST_COMMENT: Final = 1000
 MOST_PATTERNS: Final = 100  # of one field
@@ -112,6 +113,14 @@ def line(check: Check, key: str, most: int) -> str:
     if not isinstance(given, str) or len(given) > most or not given.isprintable():
         check.problem(key, f"must be one line of at most {most} printable characters, got {show(given)}")
         return ""
+    return given
+
+
+def name(check: Check) -> str:
+    """The field `name`, somebody's; without it: ""."""
+    given = line(check, "name", LONGEST_NAME)
+    if given and (why := name_problem(given)):
+        check.problem("name", why)
     return given
 
 

@@ -39,9 +39,7 @@ class TokenRequest:
 def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Problem]:
     """A request, or all that is wrong with it. `longest_s`: that a token may live."""
     check = Check(value, KNOWN)
-    name = fields.line(check, "name", fields.LONGEST_NAME)
-    if name and (why := fields.name_problem(name)):
-        check.problem("name", why)
+    name = fields.name(check)
     groups = fields.texts(check, "groups", MOST_GROUPS, fields.name_problem)
     narrowing = Narrowing(
         fields.rights(check, default=(EVERYTHING,)), fields.queues(check), fields.apps(check)

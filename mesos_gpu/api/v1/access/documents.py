@@ -16,7 +16,8 @@ from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.v1.access.checks import answer
-from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.engine.access.document import stale
+from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument
 from mesos_gpu.wire.access import check, document
@@ -65,7 +66,7 @@ class Documents:
             raise invalid(*problems)
         latest = self._scheduler.access
         if expected != latest.version or (not rights.is_open and rights.document is not latest):
-            raise _changed(latest.version, expected)
+            raise stale(latest, expected)
         _check_reach(rights, latest, wanted, force=force)
         by = rights.caller.name
         now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))
@@ -117,13 +118,6 @@ def _expected(request: Request, value: dict[str, Any]) -> int | None:
     if given is not None and given != int(digits):
         raise invalid(Problem("/version", f"is another than that of If-Match, {digits}"))
     return int(digits)
-
-
-def _changed(latest: int, expected: int) -> Conflict:
-    return Conflict(
-        f"the document is at version {latest}, and version {expected} was read",
-        remedy="read it again (mesos-gpu access show), change that, and apply it",
-    )
 
 
 def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, force: bool) -> None:
