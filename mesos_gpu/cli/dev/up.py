@@ -233,6 +233,10 @@ def _say_where(stack: Stack, *, with_page: bool) -> None:
     output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
     if stack.secure:
         output.line(f"name and secret for Mesos     {stack.secure.operator}")
+        if os.geteuid() != 0:
+            output.note(
+                "without root, tasks run as you, and can read these secrets: --secure keeps others out alone"
+            )
     output.line(f"simulated GPUs                {stack.inventory(1).parent}")
     output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
     sys.stdout.flush()

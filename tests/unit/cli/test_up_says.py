@@ -1,0 +1,21 @@
+"""What `mesos-gpu up` says of the cluster that it has started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.dev import up
+from mesos_gpu.local.stack import NodeSpec, Stack
+
+
+@pytest.mark.parametrize(("uid", "says"), [(0, False), (1001, True)])
+def test_without_root_a_secure_one_says_that_tasks_can_read_its_secrets(
+    uid: int, says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = Stack(tmp_path / "up", [NodeSpec(0)], secure=True)
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    up._say_where(stack, with_page=True)
+    told = capsys.readouterr()
+    assert str(stack.secure and stack.secure.operator) in told.out
+    assert ("without root, tasks run as you, and can read these secrets" in told.err) is says
