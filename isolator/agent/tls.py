@@ -11,7 +11,6 @@ from typing import Any, Final
 from mesos_gpu.adapters.tls.variables import CACERT, CERT, KEY, NAME, TLS
 
 _OFF: Final = ("", "0", "false", "off", "no")
-_OTHER_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ class AgentTls:
         """
         import ssl
 
+        from mesos_gpu.adapters.tls.trust import OTHER_NAME
+
         context, doubt = self._context(), None
         for name in [self.name] if self.name else [host, socket.gethostname()]:
             plain = socket.create_connection((host, port), timeout_s)
@@ -50,7 +51,7 @@ class AgentTls:
             except ssl.SSLCertVerificationError as error:
                 doubt = error
                 plain.close()
-                if error.verify_code not in _OTHER_NAME:
+                if error.verify_code not in OTHER_NAME:
                     break
             except OSError:
                 plain.close()

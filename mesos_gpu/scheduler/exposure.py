@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from mesos_gpu.api.http.guard import is_loopback_address
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.addresses import is_loopback_address
 from mesos_gpu.scheduler.options.options import Options
 from mesos_gpu.scheduler.proofs.kinds import kinds
 

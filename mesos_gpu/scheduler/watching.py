@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.addresses import is_loopback_host
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import Readiness
@@ -15,7 +16,7 @@ from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.policy.apps.outward import Outward, Way, innermost
-from mesos_gpu.scheduler.checks import Checks, Names, Subject, is_address
+from mesos_gpu.scheduler.checks import Checks, Names, Subject
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
 
@@ -60,7 +61,7 @@ class Watching:
             frozenset(control.port for control in known),
             frozenset((innermost(ip_address(each.address)), each.port) for each in self._own if each.address),
             frozenset(each.port for each in self._own),
-            _is_loopback(urlsplit(state.master_url).hostname or ""),
+            is_loopback_host(urlsplit(state.master_url).hostname or ""),
         )
 
     def _compare(self, subjects: dict[TaskId, Subject], candidates: dict[TaskId, Candidate]) -> None:
@@ -89,11 +90,6 @@ class Watching:
 
     def _answered(self, task: str, readiness: Readiness) -> None:
         self._put(ev.ReadinessFound(TaskId(task), readiness))
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether it is an address of this host alone, or the name that every host has for itself."""
-    return host == "localhost" or (is_address(host) and innermost(ip_address(host)).is_loopback)
 
 
 def _running(state: State) -> Iterator[tuple[Job, Task, App]]:

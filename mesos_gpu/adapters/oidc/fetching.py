@@ -1,7 +1,6 @@
 """Requests to an issuer: verified, bounded in bytes and time, and never redirected."""
 
 import contextlib
-import ipaddress
 import socket
 import threading
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ import requests
 from mesos_gpu.adapters.tls.session import verify_by
 from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.model.addresses import is_loopback_host
 
 MOST_BYTES: Final = 1 << 20  # of an answer
 CONNECT_S: Final = 3.0
@@ -66,7 +66,7 @@ class Fetcher:
         self, verb: str, url: str, form: Mapping[str, str] | None, basic: tuple[str, str] | None = None
     ) -> Answer:
         with _Clock(WHOLE_S) as clock, requests.Session() as session:
-            session.trust_env = not is_loopback(url)  # proxies
+            session.trust_env = not is_loopback_host(urlsplit(url).hostname or "")  # proxies
             session.auth = _as_it_is  # else ~/.netrc is looked at
             verify_by(session, self._context, clock.watch)
             try:
@@ -145,15 +145,6 @@ def _answer(url: str, response: requests.Response) -> Answer:
     return Answer(response.status_code, bytes(body))
 
 
-def is_loopback(url: str) -> bool:
-    """Whether an address is of this host alone: written as a number, or `localhost`."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def check_url(url: str, what: str) -> str:
     """Take an address of an issuer: by https, or on this host.
 
@@ -167,7 +158,7 @@ def check_url(url: str, what: str) -> str:
         good, parts = False, urlsplit("")
     if not good or not url.isprintable() or " " in url:
         raise BadConfiguration(f"{what}: {url!r} is not an address", remedy="as https://id.example.org")
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(url)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(parts.hostname or "")):
         raise BadConfiguration(f"{what}: {url} could be read and changed on the way", remedy="use https://")
     return url
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from mesos_gpu.access.proofs import may_be_name
 from mesos_gpu.adapters.files import private
+from mesos_gpu.adapters.files.stamp import stamp_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.words import counted
 
@@ -35,7 +36,7 @@ class Htpasswd:
             BadConfiguration: It cannot be read, others may change it, or lines of it cannot be used: all are named.
         """
         self._path, self._clock, self._looked_at = path, clock, clock()
-        self._stamp = _stamp(path)
+        self._stamp = stamp_of(path)
         self._lines, wrong = _read(path)
         if wrong:
             what = f"{path}: {counted(len(wrong), 'line')} cannot be used: {'; '.join(wrong[:20])}"
@@ -49,7 +50,7 @@ class Htpasswd:
         now = self._clock()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
-            stamp = _stamp(self._path)
+            stamp = stamp_of(self._path)
             if stamp != self._stamp:
                 self._stamp = stamp
                 self._reload()
@@ -123,13 +124,3 @@ def _text(path: Path) -> str:
     if len(text) > _MOST_BYTES:
         raise BadConfiguration(f"{path} is larger than {_MOST_BYTES} bytes", remedy="name another file")
     return text
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    try:
-        status = path.stat()
-    except OSError:
-        return ()
-    return (
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode
-    )  # fmt: skip

@@ -1,26 +1,24 @@
 """The kernel's word for who connects to a Unix socket: an account of this host, and its groups."""
 
 import asyncio
-import grp
 import logging
 import os
-import pwd
 import time
 from collections.abc import Container
 from typing import Final
 
 from mesos_gpu.access.proofs import may_be_name
+from mesos_gpu.adapters.accounts import account_of_uid
 from mesos_gpu.adapters.proofs.peers import LocalPeer, local_peer_in
 from mesos_gpu.adapters.proofs.prover import Shown
 from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.model.access.caller import Caller, Proof
+from mesos_gpu.model.jobs.users import Account
 
 FRESH_S: Final = 30.0  # that an account is not looked up again
 MOST_KEPT: Final = 1000
 logger = logging.getLogger("mesos_gpu.login")
-
-_Account = tuple[str, frozenset[str]]  # its name and groups
 
 
 class LocalCallers:
@@ -33,7 +31,7 @@ class LocalCallers:
         """`proxies`: who connects as one of these users speaks for others; `pool`: uids that only tasks have."""
         self._proxies, self._pool = proxies or Proxies(), pool
         self._log = SparseLog(logger, "connections without a name")
-        self._accounts: dict[int, tuple[float, _Account | None]] = {}
+        self._accounts: dict[int, tuple[float, Account | None]] = {}
 
     async def identify(self, shown: Shown) -> Caller | None:
         """Do as `Prover` says."""
@@ -45,12 +43,12 @@ class LocalCallers:
             self._log.warn("process %d of uid %d has no name by the socket: %s", peer.pid, peer.uid, refused)
             return None
         account = await self._account_of(peer)
-        if account is None or not may_be_name(account[0]):
+        if account is None or not may_be_name(account.name):
             self._log.warn("uid %d has no name by the socket: there is no such account", peer.uid)
             return None
         return Caller(
-            name=account[0],
-            groups=account[1],
+            name=account.name,
+            groups=account.groups,
             proof=Proof.SOCKET,
             local_admin=peer.uid in (0, os.geteuid()),
             proof_id=f"uid {peer.uid}",
@@ -60,26 +58,12 @@ class LocalCallers:
         """Do as `Prover` says: a connection's process is the same to its end."""
         return caller.proof is Proof.SOCKET
 
-    async def _account_of(self, peer: LocalPeer) -> _Account | None:
+    async def _account_of(self, peer: LocalPeer) -> Account | None:
         at, account = self._accounts.get(peer.uid, (-FRESH_S, None))
         now = time.monotonic()
         if now - at >= FRESH_S:
-            account = await asyncio.to_thread(_look_up, peer.uid)  # which may ask a directory server
+            account = await asyncio.to_thread(account_of_uid, peer.uid)  # which may ask a directory server
             if len(self._accounts) >= MOST_KEPT:
                 self._accounts.clear()
             self._accounts[peer.uid] = (now, account)
         return account
-
-
-def _look_up(uid: int) -> _Account | None:
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return None
-    groups = set()
-    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid):
-        try:
-            groups.add(grp.getgrgid(gid).gr_name)
-        except KeyError:
-            continue  # a group without a name is in no binding
-    return entry.pw_name, frozenset(groups)

@@ -23,6 +23,7 @@ import msgspec
 
 from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.addresses import is_loopback_host
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
 FIELD: Final = "value"  # of a source that names none
@@ -54,10 +55,9 @@ class Vault:
     def see(self) -> None:
         """See that what is set can work, as `SecretStore.see` says. Vault may come later."""
         parts = urlsplit(self._settings.url)
-        loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if not _is_address(parts):
             raise _wrong("--vault-url must be https://HOST[:PORT]", "name Vault's address alone")
-        if parts.scheme == "http" and not loopback:
+        if parts.scheme == "http" and not is_loopback_host(parts.hostname or ""):
             raise _wrong("--vault-url is not https, so others could read its answers", "use https")
         for option, text in (("mount", self._settings.mount), ("namespace", self._settings.namespace)):
             if (option == "mount" or text) and not _PART.fullmatch(text):

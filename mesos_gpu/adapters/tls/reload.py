@@ -5,7 +5,6 @@ nothing: what was loaded before stays, and the trouble is said once, and kept fo
 """
 
 import logging
-import os
 import ssl
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.adapters.files.stamp import Stamp, stamp_of
 from mesos_gpu.adapters.tls.server import Facts, TlsFiles, load
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 
@@ -20,7 +20,7 @@ LOOK_S: Final = 2.0
 WARN_S: Final = 14 * 86400.0  # before an end
 logger = logging.getLogger("mesos_gpu.tls")
 
-_Stamp = tuple[tuple[int, ...] | None, ...]
+_Stamps = tuple[Stamp | None, ...]  # in the order of `TlsFiles.paths`
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ReloadedTls:
         """
         self.files = files
         self._look_s, self._now = look_s, now
-        self._handled = self._seen = _stamp(files)
+        self._handled = self._seen = _stamps(files)
         self._loaded, self._loaded_at = load(files), now()
         self._wrong = ""
         self._clients_changed: Callable[[], None] = lambda: None
@@ -102,13 +102,13 @@ class ReloadedTls:
         alone would not do. `at_once`: somebody says that all is written.
         """
         with self._lock:
-            stamp = _stamp(self.files)
+            stamp = _stamps(self.files)
             if stamp == self._handled:
                 return False
             rested, self._seen = stamp == self._seen, stamp
             return self._take(stamp) if rested or at_once else False
 
-    def _take(self, stamp: _Stamp) -> bool:
+    def _take(self, stamp: _Stamps) -> bool:
         try:
             loaded = load(self.files)
             if loaded.facts.not_after <= self._now() < self._loaded.facts.not_after:
@@ -120,7 +120,7 @@ class ReloadedTls:
             self._wrong = f"new TLS files are not used, the earlier ones are: {error.what}"
             logger.error("%s; to fix: %s", self._wrong, error.remedy)
             return False
-        if _stamp(self.files) != stamp:
+        if _stamps(self.files) != stamp:
             return False  # they were written meanwhile: the next look takes them
         clients = _of_clients(self.files, stamp) != _of_clients(self.files, self._handled)
         self._loaded, self._loaded_at, self._handled, self._wrong = loaded, self._now(), stamp, ""
@@ -143,20 +143,10 @@ class ReloadedTls:
         return ""
 
 
-def _stamp(files: TlsFiles) -> _Stamp:
-    return tuple(_identity(os.fspath(path)) for path in files.paths)
+def _stamps(files: TlsFiles) -> _Stamps:
+    return tuple(map(stamp_of, files.paths))
 
 
-def _identity(path: str) -> tuple[int, ...] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return (
-        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-    )  # fmt: skip
-
-
-def _of_clients(files: TlsFiles, stamp: _Stamp) -> _Stamp:
+def _of_clients(files: TlsFiles, stamp: _Stamps) -> _Stamps:
     own = (files.certificate, files.key)
     return tuple(each for path, each in zip(files.paths, stamp, strict=True) if path not in own)

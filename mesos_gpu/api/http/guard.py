@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mesos_gpu.adapters.proofs.peers import local_peer_in
 from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.door import MOST_QUERY, REFUSED, SAFE, Reason, malformed, too_large
+from mesos_gpu.model.addresses import is_loopback_address, is_loopback_host
 
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -181,7 +182,7 @@ def _is_loopback(scope: Scope) -> bool:
 
 
 def _is_local_name(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost") or is_loopback_address(name)
+    return name.endswith(".localhost") or is_loopback_host(name)
 
 
 def _plain(name: str) -> str:
@@ -194,13 +195,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback_address(text: str) -> bool:
-    """Whether it is an address, and only this machine has it."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

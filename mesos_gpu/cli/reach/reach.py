@@ -1,6 +1,5 @@
 """Where the scheduler is, whom to believe there, and what to show: of options, contexts, variables, a running `up`."""
 
-import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.cli.locate import UNIX, find_url, normal_url, running
 from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.addresses import is_loopback_host
 
 TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
 INSECURE = "MESOS_GPU_INSECURE_HTTP_TOKEN"
@@ -74,10 +74,7 @@ class Reach:
     @property
     def is_here(self) -> bool:
         """Whether it is on this machine: no proxy is between."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback_host(self.host)
 
     @property
     def keeps_secrets(self) -> bool:

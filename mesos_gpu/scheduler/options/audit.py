@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from mesos_gpu.adapters.audit.log import AuditSettings, OnFull
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Section
 
 
@@ -32,7 +33,7 @@ AUDIT: Final = Section(
     (
         click.option(
             "--audit-dir",
-            type=click.Path(path_type=Path, file_okay=False),
+            type=parse.DIRECTORY,
             envvar="MESOS_GPU_AUDIT",
             show_default="audit, beside the state",
             help="Directory of the record of who changed what and what was refused, for `mesos-gpu audit`.",

@@ -15,9 +15,9 @@ from mesos_gpu.adapters.proofs.certificates import CertName
 from mesos_gpu.adapters.proofs.proxies import USER_HEADER, Proxies
 from mesos_gpu.api.login.who import ROUTES
 from mesos_gpu.model.access.caller import Proof
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Section
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _USER: Final = "user:"
 
 
@@ -96,7 +96,7 @@ AUTHENTICATION: Final = Section(
         ),
         click.option(
             "--htpasswd",
-            type=_FILE,
+            type=parse.FILE,
             help="File of names and bcrypt hashes, as `htpasswd -B -C 12` writes it; changes are taken at once.",
         ),
         click.option(
@@ -138,7 +138,7 @@ AUTHENTICATION: Final = Section(
         ),
         click.option(
             "--socket",
-            type=_FILE,
+            type=parse.FILE,
             help="Unix socket on which the kernel says who asks; default: run/api.sock beside --state.",
         ),
         click.option(

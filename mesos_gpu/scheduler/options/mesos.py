@@ -1,7 +1,5 @@
 """The Mesos that is served."""
 
-from pathlib import Path
-
 import click
 
 from mesos_gpu.scheduler.options import parse
@@ -24,12 +22,10 @@ OPTIONS: Decorators = (
         help="Seconds that Mesos keeps the tasks while no scheduler is there.",
     ),
     click.option("--principal", help="Mesos principal."),
-    click.option(
-        "--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret."
-    ),
+    click.option("--secret-file", type=parse.FILE, help="File with its secret."),
     click.option(
         "--mesos-credentials",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=parse.FILE,
         metavar="FILE",
         help="File with principal and secret, readable to its owner only, for agents that ask for them to read "
         "logs, and for the master unless --principal is given.",

@@ -8,9 +8,8 @@ import click
 
 from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Decorators, Section
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +50,15 @@ _OPTIONS: Decorators = (
     ),
     click.option(
         "--mesos-cacert",
-        type=_FILE,
+        type=parse.FILE,
         envvar="MESOS_GPU_MESOS_CACERT",
         help="PEM file of the authorities that their certificates may come from; default: those of this host.",
     ),
     click.option(
         "--mesos-cert",
-        type=_FILE,
+        type=parse.FILE,
         help="PEM file of the certificate to show them (LIBPROCESS_SSL_REQUIRE_CLIENT_CERT).",
     ),
-    click.option("--mesos-key", type=_FILE, help="PEM file of its key, if it is not in the same one."),
+    click.option("--mesos-key", type=parse.FILE, help="PEM file of its key, if it is not in the same one."),
 )
 MESOS_TLS = Section(MesosTlsOptions, _OPTIONS)

@@ -3,6 +3,8 @@
 import os
 import pwd
 import re
+from pathlib import Path
+from typing import Final
 
 import click
 
@@ -12,6 +14,9 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import parse_pool
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
+
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 
 def queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -10,13 +9,13 @@ from mesos_gpu.adapters.secrets.directory import SecretDirectory
 from mesos_gpu.adapters.secrets.vault import Vault, VaultSettings
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.ports import SecretStore
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Decorators, Section
 
-_FILE: Any = click.Path(path_type=Path, dir_okay=False)
 OPTIONS: Decorators = (
     click.option(
         "--secrets-dir",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=parse.DIRECTORY,
         envvar="MESOS_GPU_SECRETS_DIR",
         help="Directory with the values of jobs' secrets, a file each; mode 0700, of this user.",
     ),
@@ -28,7 +27,7 @@ OPTIONS: Decorators = (
     ),
     click.option(
         "--vault-token-file",
-        type=_FILE,
+        type=parse.FILE,
         envvar="MESOS_GPU_VAULT_TOKEN_FILE",
         help="File with Vault's token, readable to its owner only; read for each request.",
     ),
@@ -48,7 +47,7 @@ OPTIONS: Decorators = (
         help="Version of that store.",
     ),
     click.option("--vault-namespace", default="", metavar="PATH", help="Namespace of Vault Enterprise."),
-    click.option("--vault-cacert", type=_FILE, help="PEM file of the authority of Vault's certificate."),
+    click.option("--vault-cacert", type=parse.FILE, help="PEM file of the authority of Vault's certificate."),
 )
 
 

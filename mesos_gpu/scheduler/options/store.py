@@ -1,15 +1,14 @@
 """What is kept."""
 
-from pathlib import Path
-
 import click
 
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Decorators
 
 OPTIONS: Decorators = (
     click.option(
         "--state",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=parse.FILE,
         required=True,
         envvar="MESOS_GPU_STATE",
         help="File that keeps jobs and the framework id across restarts.",
@@ -21,7 +20,7 @@ OPTIONS: Decorators = (
     ),
     click.option(
         "--access-file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=parse.FILE,
         envvar="MESOS_GPU_ACCESS_FILE",
         help="Who may do what where nobody has said it yet, as `mesos-gpu access show` prints it; later changes win.",
     ),
@@ -36,7 +35,7 @@ OPTIONS: Decorators = (
     ),
     click.option(
         "--journal",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=parse.DIRECTORY,
         envvar="MESOS_GPU_JOURNAL",
         help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.",
     ),

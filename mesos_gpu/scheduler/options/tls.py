@@ -8,9 +8,8 @@ import click
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Section
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +58,20 @@ TLS = Section(
     (
         click.option(
             "--tls-cert",
-            type=_FILE,
+            type=parse.FILE,
             envvar="MESOS_GPU_TLS_CERT",
             help="PEM file of the REST interface's certificate, and of those between it and the root: https is spoken, "
             "and nothing else. A new file is taken without a restart, also at SIGHUP.",
         ),
         click.option(
             "--tls-key",
-            type=_FILE,
+            type=parse.FILE,
             envvar="MESOS_GPU_TLS_KEY",
             help="PEM file of its key, without a password, that others cannot read.",
         ),
         click.option(
             "--tls-client-ca",
-            type=_FILE,
+            type=parse.FILE,
             help="PEM file of the authorities that clients' certificates must come from.",
         ),
         click.option(
@@ -83,7 +82,7 @@ TLS = Section(
         ),
         click.option(
             "--tls-crl",
-            type=_FILE,
+            type=parse.FILE,
             help="PEM file of certificates that are revoked, a list of each authority; when it is out of date, all are "
             "refused.",
         ),

@@ -14,9 +14,8 @@ from mesos_gpu.adapters.oidc.client import SCOPES, Client, Shows
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer
 from mesos_gpu.adapters.oidc.tokens import OidcTokens
+from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Section
-
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-client-secret-file",
-            type=_FILE,
+            type=parse.FILE,
             help="File (0600) with the secret of that client, for logins by a browser; default: it is a public client.",
         ),
         click.option(
@@ -141,7 +140,7 @@ OIDC: Final = Section(
         ),
         click.option(
             "--oidc-cacert",
-            type=_FILE,
+            type=parse.FILE,
             help="PEM file of authorities that the issuer's certificate may come from; default: those of this host.",
         ),
         click.option(
