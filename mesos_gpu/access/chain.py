@@ -7,42 +7,30 @@ hash: the writer began anew there.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Final
 
 import msgspec
 
-from mesos_gpu.model.access.record import NO_PROOF, NOBODY, AuditRecord, Result
+from mesos_gpu.model.access.record import AuditRecord
 
 GENESIS: Final = "0" * 64  # what the first line of a chain carries
 NO_RECORD: Final = "is no record, nor what a crash left of one"
 MOST_LINE: Final = 32 << 10  # bytes of a line: of bounded texts, each character twelve bytes at most
 
 
-class _Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+class _Place(msgspec.Struct, omit_defaults=True):
+    """What a line says beside its record."""
+
     seq: int
     prev: str
-    at: float
-    what: str
-    result: Result
-    who: str = NOBODY
-    proof: str = NO_PROOF
-    proved: bool = False
-    address: str = ""
-    relayed: str = ""
-    right: str = ""
-    on: tuple[str, ...] = ()
-    status: int = 0
-    reason: str = ""
-    request: str = ""
-    detail: str = ""
-    count: int = 1
     torn: bool = False
     gone: int = 0
 
 
-_FIELDS: Final = tuple(AuditRecord.__dataclass_fields__)
-_lines: Final = msgspec.json.Decoder(_Line)
+_DEFAULTS: Final = tuple((each.name, each.default) for each in fields(AuditRecord))
+_places: Final = msgspec.json.Decoder(_Place)
+_records: Final = msgspec.json.Decoder(AuditRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +67,20 @@ def digest(line: bytes) -> str:
 
 def encode(entry: Entry) -> bytes:
     """A line without its end: ASCII without control characters, `MOST_LINE` bytes at most."""
-    record = entry.record.bounded()
-    value = _Line(
-        seq=entry.seq,
-        prev=entry.prev,
-        torn=entry.torn,
-        gone=entry.gone,
-        **{name: getattr(record, name) for name in _FIELDS},
-    )
-    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":"))
+    record, place = entry.record.bounded(), _Place(entry.seq, entry.prev, entry.torn, entry.gone)
+    told = {name: value for name, default in _DEFAULTS if (value := getattr(record, name)) != default}
+    value = msgspec.to_builtins(place) | told | {"result": record.result.value}
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("\x7f", "\\u007f").encode()
 
 
 def decode(line: bytes) -> Entry | None:
     """An entry; None: the line is none, as one that was torn."""
     try:
-        value = _lines.decode(line)
+        place, record = _places.decode(line), _records.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    fields: dict[str, Any] = {name: getattr(value, name) for name in _FIELDS}
-    return Entry(value.seq, value.prev, AuditRecord(**fields), value.torn, value.gone)
+    return Entry(place.seq, place.prev, record, place.torn, place.gone)
 
 
 @dataclass(slots=True)

@@ -4,10 +4,9 @@ The figures are in docs/reference/rest.md; operators' settings are in `mesos_gpu
 """
 
 import threading
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import httptools
 
@@ -20,6 +19,7 @@ MOST_LINE: Final = 1 << 14  # bytes of one header
 MOST_HEAD: Final = 1 << 16  # bytes of all of them, with the target
 VERSIONS: Final = ("1.0", "1.1")
 SAFE: Final = ("GET", "HEAD", "OPTIONS")  # methods that change nothing (RFC 9110, section 9.2.1)
+K = TypeVar("K", bound=Hashable)
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -43,26 +43,26 @@ class Reason(Enum):
     SLOW_READER = "slow-reader"
 
 
-class Counts:
-    """How often each reason was given, since the process began. For all threads."""
+class Counts(Generic[K]):
+    """How often each of several things has happened since the process began. For all threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Iterable[K]) -> None:
         """All are zero."""
         self._lock = threading.Lock()
-        self._counts: Counter[Reason] = Counter()
+        self._counts = dict.fromkeys(keys, 0)
 
-    def count(self, reason: Reason) -> None:
+    def count(self, key: K) -> None:
         """Count one."""
         with self._lock:
-            self._counts[reason] += 1
+            self._counts[key] += 1
 
-    def read(self) -> Mapping[Reason, int]:
-        """Every reason and its count, also if it is zero."""
+    def read(self) -> Mapping[K, int]:
+        """Every key and its count, also if it is zero."""
         with self._lock:
-            return {reason: self._counts[reason] for reason in Reason}
+            return dict(self._counts)
 
 
-REFUSED: Final = Counts()
+REFUSED: Final = Counts(Reason)
 
 
 def too_large(name: str, size: float, most: int, unit: str, *, status: int = 431) -> Refusal:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
@@ -68,7 +67,6 @@ class Who:
         }
         self.guesses = Guesses() if guesses is None else guesses
         self.sessions = Sessions(self._backs)
-        self.wrong: Counter[str] = Counter()  # by kind
         self._log = SparseLog(logger, "wrong proofs")
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self.proxies, self._now = proxies or Proxies(), now
@@ -213,7 +211,6 @@ class Who:
         client = scope.get("client")
         address = shown.address if shown else str(client[0]) if client else ""
         note.claimed(wrong.claimed, kind)
-        self.wrong[kind] += 1
         WRONG.count(kind)
         retry_s = wrong.retry_s
         if wrong.guessed and not retry_s:

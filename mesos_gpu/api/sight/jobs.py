@@ -86,9 +86,7 @@ class Sight:
 
     def _veiled(self, jobs: Mapping[JobId, Job], word: str) -> str:
         id = word
-        while (
-            id not in jobs and "." in id
-        ):  # of a task: .LAUNCH, or .LAUNCH.RANK, is behind the id of its job
+        while id not in jobs and "." in id:  # a task's id is its job's with .LAUNCH or .LAUNCH.RANK
             id = id.rpartition(".")[0]
         job = jobs.get(JobId(id))
         return word if job is None or self.sees(job) else HIDDEN
