@@ -30,6 +30,7 @@ from mesos_gpu.wire.plain import clean
 MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
 LONGEST_CLAIM: Final = 64
 _READS: Final = ("/v1/plan/", "/v1/access/check")  # POST that changes nothing
+_BEGINS: Final = ("/login/oidc/callback",)  # GET, as an issuer leads a browser there, and a session begins
 _REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
 _SHOWN: Final = ("by", "force", "restart", "scale", "wipe", "timeout_s")  # of a query
 _NO_ROOM: Final = 507
@@ -64,7 +65,9 @@ class Audit:
             await self._app(scope, receive, send)
             return
         about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
-        changes = scope["method"] not in SAFE and not scope["path"].startswith(_READS)
+        changes = scope["path"] in _BEGINS or (
+            scope["method"] not in SAFE and not scope["path"].startswith(_READS)
+        )
         seen, noted = _Seen(bytearray()), False
 
         async def read() -> Message:

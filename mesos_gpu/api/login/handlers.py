@@ -58,9 +58,10 @@ class LoginHandlers:
         text = (await body_of(request)).decode("utf-8", "replace")
         try:
             given = dict(parse_qsl(text, max_num_fields=_MOST_FIELDS))
-            _caller, headers = await self._log_in(request, _credentials(given))
         except ValueError:
             return self._page("the form has too many fields", 400)
+        try:
+            _caller, headers = await self._log_in(request, _credentials(given))
         except Refusal as refusal:
             told = f"{refusal.what}: {refusal.remedy}" if refusal.http_status == 429 else refusal.what
             return self._page(told, refusal.http_status, refusal.headers)

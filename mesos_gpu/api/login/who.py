@@ -99,6 +99,7 @@ class Who:
         """
         self.guesses.right(shown.address, caller.name, shown.now)
         self.log_out(scope)
+        note.about("name", caller.name)
         cookie, session = self.sessions.begin(caller, shown.now)
         told = cookies.given(scope, shown, self.proxies, cookie, session.until() - shown.now)
         return caller_by(session, shown.address), dict(told)

@@ -54,6 +54,13 @@ def test_a_wrong_password_is_on_record_by_the_name_that_it_claims(kept: Kept) ->
     assert "Tr0ub4dor" not in kept.text()
 
 
+def test_who_logs_in_is_on_record(kept: Kept) -> None:
+    body = {"name": "ann", "password": "secret"}
+    assert kept.rig.call("POST", "/v1/session", json=body).status_code == 201
+    record = kept.last()
+    assert (record.what, record.status, record.on) == ("POST /v1/session", 201, ("name:ann",))
+
+
 def test_tokens_are_on_record_by_their_ids(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     token = kept.tokens.make("bob")

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import requests
 
+from mesos_gpu.access.asked import Asked
 from mesos_gpu.access.claims import Rules
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
 from mesos_gpu.adapters.oidc.client import Client
 from mesos_gpu.adapters.oidc.fetching import Fetcher
 from mesos_gpu.adapters.oidc.issuer import Issuer
@@ -26,11 +29,18 @@ def issuer(request: pytest.FixtureRequest) -> Iterator[OidcIssuer]:
 
 
 @pytest.fixture
-def rig(issuer: OidcIssuer) -> Iterator[LoginRig]:
+def trail(tmp_path: Path) -> Iterator[AuditLog]:
+    trail = AuditLog(AuditSettings(tmp_path / "audit"))
+    yield trail
+    trail.close()
+
+
+@pytest.fixture
+def rig(issuer: OidcIssuer, trail: AuditLog) -> Iterator[LoginRig]:
     # The command line's tokens are for another audience; a browser's are for the client itself.
     rules = Rules(issuer.url, frozenset({"api"}))
     prover = OidcTokens(Issuer(issuer.url, Fetcher()), rules, Client(CLIENT, issuer.secret))
-    rig = LoginRig([TokenStore().prover(), prover])
+    rig = LoginRig([TokenStore().prover(), prover], audit=trail)
     yield rig
     rig.close()
 
@@ -72,6 +82,13 @@ class Browser:
 
 def whoami(rig: LoginRig, answer: requests.Response) -> dict[str, Any]:
     return dict(rig.call("GET", "/v1/whoami", headers=header(cookies_of(answer))).json())
+
+
+def test_who_logs_in_at_the_issuer_is_on_record(rig: LoginRig, trail: AuditLog) -> None:
+    name = whoami(rig, Browser(rig).back())["name"]
+    (_, record), *_ = trail.search(Asked(), limit=1, cursor="").records
+    assert (record.what, record.status) == ("GET /login/oidc/callback", 200)
+    assert record.on == (f"name:{name}",)
 
 
 def test_a_browser_logs_in_at_the_issuer(rig: LoginRig) -> None:
