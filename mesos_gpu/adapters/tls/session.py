@@ -55,6 +55,8 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error and what led to it, the outermost first."""
     while error is not None:
         yield error
+        # urllib3 names an error of TLS that it wraps there alone.
+        yield from (each for each in error.args if isinstance(each, ssl.SSLError))
         error = error.__cause__ or error.__context__
 
 

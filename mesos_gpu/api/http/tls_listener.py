@@ -1,7 +1,8 @@
 """Connections that begin with a TLS handshake: each has a time for it, and holds no place of those that are served.
 
-asyncio's own server gives a handshake 60 s and bounds neither their number nor what waits in them. And it can answer
-who speaks plain HTTP with nothing but the end of the connection.
+asyncio's own server gives a handshake 60 s and bounds neither their number nor what waits in them. It can answer who
+speaks plain HTTP with nothing but the end of the connection, and so it does who is refused by TLS: the alert that says
+why is made, and dropped.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 from mesos_gpu.api.http.bounds import say
 
@@ -91,27 +92,33 @@ class TlsListener:
             async with asyncio.timeout(HANDSHAKE_S):
                 first = await self._first_byte(connection)
                 if first == _HANDSHAKE:
-                    self._hand_on()
-                    await self._loop.connect_accepted_socket(
-                        self._protocol,
-                        connection,
-                        ssl=self._context(),
-                        ssl_handshake_timeout=HANDSHAKE_S,
-                        ssl_shutdown_timeout=CLOSE_S,
-                    )
+                    await self._shake_hands(connection, address)
                 elif first:
-                    await self._refuse(connection)
-        except ssl.SSLError as error:
-            why = getattr(error, "verify_message", "") or error.reason or "no TLS that is taken here"
-            say(f"a TLS handshake from {address} failed: {why}")
+                    await self._part(connection, _ANSWER)
         except (OSError, TimeoutError) as error:
             logger.debug("no TLS handshake with %s: %r", address, error)
 
-    def _hand_on(self) -> None:
-        """What asyncio closes from here on."""
+    async def _shake_hands(self, connection: socket.socket, address: str) -> None:
+        keeps, own = _Keeps(self._context()), self._hand_on(connection)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=cast(ssl.SSLContext, keeps),
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=CLOSE_S,
+            )
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or error.reason or "no TLS that is taken here"
+            say(f"a TLS handshake from {address} failed: {why}")
+            await self._part(own, keeps.words())
+
+    def _hand_on(self, connection: socket.socket) -> socket.socket:
+        """Asyncio closes it from here on; another descriptor of it is ours, to say why it ends."""
         task = asyncio.current_task()
-        if task is not None:
-            del self._held[task]
+        assert task is not None
+        self._held[task] = connection.dup()
+        return self._held[task]
 
     async def _first_byte(self, connection: socket.socket) -> bytes:
         """What the client begins with; it stays in the socket. b"": it has gone."""
@@ -125,13 +132,50 @@ class TlsListener:
             finally:
                 self._loop.remove_reader(connection)
 
-    async def _refuse(self, connection: socket.socket) -> None:
-        """Answer a request without TLS. What it still sends is read, or the reset would overtake the answer."""
-        await self._loop.sock_sendall(connection, _ANSWER)
+    async def _part(self, connection: socket.socket, words: bytes) -> None:
+        """Say why, and end. What the client still sends is read, or the reset would overtake the words."""
+        await self._loop.sock_sendall(connection, words)
         connection.shutdown(socket.SHUT_WR)
         for _ in range(64):
             if not await self._loop.sock_recv(connection, 65536):
                 break
+
+
+class _Shaken(ssl.SSLObject):
+    """A handshake that keeps its last words: asyncio throws away what is not sent when one fails."""
+
+    outgoing: ssl.MemoryBIO
+    words = b""
+
+    def do_handshake(self) -> None:
+        """Do as `ssl.SSLObject`."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            self.words = self.outgoing.read()
+            raise
+
+
+class _Keeps:
+    """A context, as far as asyncio asks for one, that knows the handshake that was made of it."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._made: _Shaken | None = None
+        context.sslobject_class = _Shaken
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **more: Any) -> ssl.SSLObject:
+        """Do as `ssl.SSLContext.wrap_bio`."""
+        made = self._context.wrap_bio(incoming, outgoing, **more)
+        assert isinstance(made, _Shaken)
+        self._made, made.outgoing = made, outgoing
+        return made
+
+    def words(self) -> bytes:
+        """The alert, if the handshake has failed."""
+        return self._made.words if self._made else b""
 
 
 def _set(future: "asyncio.Future[None]") -> None:

@@ -12,6 +12,14 @@ from mesos_gpu.errors import MesosGpuError
 _NOT_YET, _EXPIRED = 9, 10
 _UNKNOWN: Final = frozenset({2, 7, 18, 19, 20, 21})
 _OLD: Final = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PROTOCOL_VERSION")
+#: What the other side thinks of our certificate, by how OpenSSL's words for its alerts end (RFC 8446, section 6).
+_ALERTS: Final = {
+    "ALERT_CERTIFICATE_REQUIRED": "asks for a certificate, and none was shown",
+    "ALERT_CERTIFICATE_EXPIRED": "does not take the certificate that was shown: it has expired",
+    "ALERT_CERTIFICATE_REVOKED": "does not take the certificate that was shown: it is revoked",
+    "ALERT_UNKNOWN_CA": "does not take the certificate that was shown: it is of another authority",
+}
+_SHOW: Final = "show a good one with --cert and --key (or MESOS_GPU_CERT, MESOS_GPU_KEY)"
 CLOSED_REMEDY: Final = (
     "where the scheduler asks for certificates, show one with --cert and --key (or MESOS_GPU_CERT, MESOS_GPU_KEY); "
     "one that was shown may be revoked, expired, or of another authority: the scheduler's log says which"
@@ -65,4 +73,7 @@ def _not_spoken(reach: Reach, reason: str) -> NotProved:
             f"what answers at {reach.url} speaks no TLS of this decade ({reason})",
             remedy="TLS 1.2 or later is spoken here: mend what stands in between",
         )
+    for end, why in _ALERTS.items():
+        if reason.endswith(end):
+            return NotProved(f"the scheduler at {reach.url} {why}", remedy=_SHOW)
     return NotProved(f"no TLS with {reach.url}: {reason}", remedy=CLOSED_REMEDY)

@@ -309,6 +309,39 @@ def test_whom_the_authority_does_not_know_is_refused(
     assert [peer.common_names for peer in rig.peers if peer] == [("alice",)]
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_who_is_refused_is_told_why(
+    ca: Authority, tmp_path: Path, start: Callable[..., TlsRig], version: ssl.TLSVersion
+) -> None:
+    """By the alert, which OpenSSL's clients and curl show."""
+    bob = ca.client("bob")
+    rig = start(mutual(ca, Clients.REQUIRED, ca.crl(bob)))
+    (tmp_path / "other").mkdir()
+    none = "CERTIFICATE_REQUIRED" if version is ssl.TLSVersion.TLSv1_3 else "HANDSHAKE_FAILURE"
+    whom = {
+        "CERTIFICATE_REVOKED": bob,
+        "CERTIFICATE_EXPIRED": ca.client("late", life=-DAY),
+        "UNKNOWN_CA": Authority(tmp_path / "other", "Other CA").client("alice"),
+        none: None,
+    }
+    for alert, who in whom.items():
+        context = client_context(Trust(ca.cert, who.cert, who.key) if who else Trust(ca.cert))
+        context.minimum_version = context.maximum_version = version
+        with pytest.raises(ssl.SSLError, match=f"_ALERT_{alert}"):
+            greet(rig, context)
+    assert asked(rig, ca, ca.client("alice")) == 200
+
+
+def greet(rig: TlsRig, context: ssl.SSLContext) -> None:
+    """With TLS 1.3 a client has begun to send when it is refused."""
+    with (
+        socket.create_connection(("127.0.0.1", rig.server.port), timeout=30) as connection,
+        context.wrap_socket(connection, server_hostname="localhost") as wrapped,
+    ):
+        wrapped.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wrapped.recv(1)
+
+
 def test_who_is_revoked_is_refused_and_so_is_everybody_once_the_list_is_old(
     ca: Authority,
     start: Callable[..., TlsRig],

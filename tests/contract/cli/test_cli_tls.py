@@ -100,11 +100,12 @@ def test_a_certificate_is_shown_where_one_is_asked_for(
     rig = start(TlsFiles(own.cert, own.key, ca.cert, Clients.REQUIRED, ca.crl(bob)))
     monkeypatch.setenv("MESOS_GPU_CACERT", str(ca.cert))
     got = call("--url", rig.url, "ps")
-    assert got.exit_code == 69
-    assert "show one with --cert and --key" in got.stderr
+    assert got.exit_code == 76
+    assert "asks for a certificate, and none was shown" in got.stderr
+    assert "--cert and --key" in got.stderr
     assert call("--url", rig.url, "--cert", str(alice.cert), "--key", str(alice.key), "ps").exit_code == 0
     got = call("--url", rig.url, "--cert", str(bob.cert), "--key", str(bob.key), "ps")
-    assert (got.exit_code, "may be revoked" in got.stderr) == (69, True)
+    assert (got.exit_code, "the certificate that was shown: it is revoked" in got.stderr) == (76, True)
     monkeypatch.setenv("MESOS_GPU_CERT", str(alice.cert))
     monkeypatch.setenv("MESOS_GPU_KEY", str(alice.key))
     got = call("--url", rig.url, "run", "--detach", "true")
