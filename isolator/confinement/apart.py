@@ -1,7 +1,8 @@
 """What keeps a task from the other tasks of its user: a domain of Landlock, and a filter of system calls.
 
 MESOS_GPU_TASK_FILTER on the agent: `auto`, if it is not set: ways to other processes are filtered where neither
-Landlock nor Yama keeps tasks apart; `strict`: always; `off`: neither domain nor filter.
+Landlock nor Yama keeps tasks apart; `strict`: always, and COMMAND checks signal no task, not even their own; `off`:
+neither domain nor filter.
 Sources: landlock(7), seccomp(2), the kernel's Documentation/userspace-api/landlock.rst ("Ptrace restrictions").
 """
 

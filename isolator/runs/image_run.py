@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import Sandbox
 from isolator.host.user_pool import has_account
 from isolator.runs.environment import image_environment
 from isolator.runs.gang import HOSTFILE_IN_IMAGE, hostfile_in
@@ -22,6 +23,7 @@ from volumes.keys import default_path
 from volumes.store import Store
 
 SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
+RUNS: Final = "runs"  # in an executor's directory, slave/paths.hpp
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
         raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
     give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
+    if user.pw_uid == 0:
+        _close_to_others(launch.sandbox)
     binds = _mounts(launch, user, by_agent)
     given = _identities(binds)
     paths: Mapping[str, str] = {}
@@ -142,6 +146,15 @@ def _identities(binds: tuple[tuple[str, str, bool], ...]) -> tuple[tuple[int, in
     from isolator.runs.host_paths import identity_of
 
     return tuple(identity_of(source) for source, _, _ in binds)
+
+
+def _close_to_others(sandbox: str) -> None:
+    """Root of an image owns its sandbox, which is on the host: set-user-ID programs of root that it leaves there are
+    for nobody to execute. The agent's directory above holds the runs of this executor only."""
+    above = os.path.dirname(os.path.realpath(sandbox))
+    if os.path.basename(above) == RUNS:
+        with Sandbox(above) as runs:
+            runs.shut()
 
 
 def volume(launch: Launch, inventory: Inventory) -> Path:

@@ -30,6 +30,7 @@ def _become(
     capabilities: int,
     no_new_privileges: bool,
     domain: bool,
+    signals: bool,
     program: bytes,
 ) -> None:
     """Become the command, in order: cgroups while their files can be seen, then the task's view, rights last but
@@ -51,9 +52,7 @@ def _become(
     os.fchdir(directory)
     _drop(libc, user, capabilities, no_new_privileges)
     if domain:
-        apart_sys.enter_domain(
-            signals=False
-        )  # the task's own domain cannot be entered; it may signal the task
+        apart_sys.enter_domain(signals=signals)
     if program:
         apart_sys.install(program)
     if forks:

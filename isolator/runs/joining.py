@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from isolator.confinement.apart import Apart, apart_of
+from isolator.confinement.apart import FILTER, Apart, apart_of
 from isolator.runs import joined
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
@@ -39,6 +39,7 @@ class _Order:
     capabilities: int  # the most that it may ever have
     no_new_privileges: bool
     domain: bool
+    signals: bool  # whether it signals nobody but its own children
     program: bytes
 
 
@@ -88,6 +89,7 @@ class Place:
             capabilities=int(status["CapBnd"], 16),
             no_new_privileges=bound,
             domain=apart.domain,
+            signals=os.environ.get(FILTER) == "strict",  # the task's own domain cannot be entered
             program=apart.program,
         )
 

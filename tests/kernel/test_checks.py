@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.executor import checks as checks_module
 from isolator.executor.checks import Checker
 from isolator.host.processes import descendants
@@ -161,6 +162,18 @@ def test_a_long_output_does_not_stop_it_and_its_end_is_kept(start: Start, watch:
 def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
     task = start("sleep", "60")
     assert said(watch(command("kill -9 $$"), pid=task.pid).first()) == "signal 9"
+
+
+@pytest.mark.parametrize("how", ["auto", "strict"])
+def test_whom_a_check_may_signal(
+    start: Start, watch: Begin, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """With `strict` its own children only, where the kernel can (Linux 6.12). Its task gains no privileges."""
+    monkeypatch.setenv("MESOS_GPU_TASK_FILTER", how)
+    task = start("setpriv", "--no-new-privs", "sleep", "60")
+    wait_until("it is bound", lambda: "NoNewPrivs:\t1" in Path(f"/proc/{task.pid}/status").read_text())
+    health = watch(command(f"sleep 9 & kill $! && kill -0 {task.pid}"), pid=task.pid).first()
+    assert health.healthy is not (how == "strict" and landlock_abi() >= SCOPES_SINCE), said(health)
 
 
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:

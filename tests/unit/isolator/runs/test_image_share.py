@@ -1,5 +1,7 @@
 """What an image with a share of a card needs before its command begins."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,18 @@ def test_a_share_whose_limits_are_set_at_the_gate_needs_one(tmp_path: Path) -> N
     with pytest.raises(NotStarted, match="has no gate, at which the limits of its share") as refused:
         prepare(without_gate(tmp_path, given, strict=False), ImageConfig(), Inventory())
     assert refused.value.outcome == Outcome(infrastructure=True, refused_gpus=(GpuId("GPU-a"),))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only it runs images as root")
+@pytest.mark.parametrize(("user", "mode"), [("root", 0o700), ("nobody", 0o755)])
+def test_the_sandbox_of_an_images_root_is_closed_to_others(tmp_path: Path, user: str, mode: int) -> None:
+    """Set-user-ID programs that it leaves there are on the host, and root's."""
+    runs = tmp_path / "runs"
+    sandbox = runs / "c1"
+    sandbox.mkdir(parents=True)
+    runs.chmod(0o755)
+    enclosure = Enclosure("c1", isolated=True, cgroup=None, devices=(), extra=(), gpu_major=195)
+    own = {"MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "image"}
+    plan = Assignment("train", 1, command="true", image="cuda:1", user=user)
+    prepare(Launch(plan, "train.1", own, enclosure), ImageConfig(), Inventory())
+    assert stat.S_IMODE(runs.stat().st_mode) == mode
