@@ -129,7 +129,7 @@ def _why(queued: _Queued, sight: Sight, view: View, *, offers: bool) -> _Refusal
     if first is None or first.id not in view.jobs:
         return _Refusals()
     why = view.explain(first.id, past_offers=True)
-    why = replace(why, summary=sight.veiled(view.jobs, why.summary))
+    why = replace(why, summary=sight.veiled(view, why.summary))
     return _Refusals(why, tuple(view.unused_offers) if offers else ())
 
 

@@ -1,19 +1,21 @@
 """What somebody may see of jobs: those that may not be seen are not there, of others some fields are hidden."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import JOB_READ, JOB_SEE, Right
+from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, TASK_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.access.caller import ANYBODY
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.job_fields import HIDDEN
 
 #: Fields of a job that all see who see the job; each other one is hidden from who may not read it.
@@ -74,22 +76,36 @@ class Sight:
             return None
         return word(job) if self.sees(job) else HIDDEN
 
-    def veiled(self, jobs: Mapping[JobId, Job], said: Any) -> Any:
-        """A text, or a JSON value with texts, without the ids of jobs that it does not see."""
+    def sees_task(self, jobs: Mapping[JobId, Job], task: Task) -> bool:
+        """Whether a task is there: a job's as the job; one that is held because nothing is known of it to who sees such
+        tasks, or all jobs; others to who sees nodes."""
+        job = jobs.get(task.job_id) if task.job_id else None
+        if job is not None:
+            return self.sees(job)
+        return JOB_SEE in self._always or self.rights.may(TASK_SEE if task.unknown else NODE_SEE)
+
+    def veiled(self, view: View, said: Any) -> Any:
+        """A text, or a JSON value with texts, without the ids of jobs and tasks that it does not see."""
         if JOB_SEE in self._always:
             return said
-        if isinstance(said, dict):
-            return {key: self.veiled(jobs, each) for key, each in said.items()}
-        if isinstance(said, list):
-            return [self.veiled(jobs, each) for each in said]
-        return _WORD.sub(lambda word: self._veiled(jobs, word[0]), said) if isinstance(said, str) else said
+        held = () if self.rights.may(TASK_SEE) else view.unknown
+        return self._veiled(view.jobs, {task.job_id or task.id for task in held}, said)
 
-    def _veiled(self, jobs: Mapping[JobId, Job], word: str) -> str:
+    def _veiled(self, jobs: Mapping[JobId, Job], held: Collection[str], said: Any) -> Any:
+        if isinstance(said, dict):
+            return {key: self._veiled(jobs, held, each) for key, each in said.items()}
+        if isinstance(said, list):
+            return [self._veiled(jobs, held, each) for each in said]
+        return (
+            _WORD.sub(lambda word: self._word(jobs, held, word[0]), said) if isinstance(said, str) else said
+        )
+
+    def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:
         id = word
-        while id not in jobs and "." in id:  # a task's id is its job's with .LAUNCH or .LAUNCH.RANK
+        while "." in id and id not in jobs and id not in held:  # a task's: its job's with .LAUNCH or .LAUNCH.RANK
             id = id.rpartition(".")[0]
         job = jobs.get(JobId(id))
-        return word if job is None or self.sees(job) else HIDDEN
+        return HIDDEN if (id in held if job is None else not self.sees(job)) else word
 
     def shown(self, job: Job) -> Job:
         """A job without what is hidden: its fields are then as if they had not been asked for."""

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT, NODE_SEE
+from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT
 from mesos_gpu.api.admission import admit
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
@@ -179,15 +179,9 @@ class Jobs:
 
         def select(view: View) -> Sequence[shapes.Task]:
             live = (task for task in view.tasks.values() if not task.ended)
-            return [views.task(view, task, sight) for task in live if _is_seen(view, task, sight)]
+            return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
         return json_answer({"tasks": await self._read(select)})
-
-
-def _is_seen(view: View, task: Task, sight: Sight) -> bool:
-    """Whether a task is shown: a job's to who sees the job, others to who sees nodes."""
-    job = view.jobs.get(task.job_id) if task.job_id else None
-    return sight.sees(job) if job else sight.rights.may(NODE_SEE)
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:

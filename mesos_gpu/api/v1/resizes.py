@@ -16,6 +16,7 @@ from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.wire.resizes import decode
 
@@ -41,7 +42,12 @@ class Resizes:
         patch = valid(decode(await body_of(request)))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
-        await result_of(self._scheduler.resize(job_id, patch, restart=restart))
+        try:
+            await result_of(self._scheduler.resize(job_id, patch, restart=restart))
+        except Conflict as error:  # it may name a job that waits
+            sight, said = Sight.of(request), [error.what, error.remedy]
+            what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
+            raise Conflict(what, remedy=remedy) from error
         return await self._answer(request, job_id, wait_s)
 
     async def withdraw(self, request: Request) -> Response:

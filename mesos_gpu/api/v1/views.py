@@ -62,7 +62,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "infrastructure_failures": job.infrastructure_failures,
         "kill_requested": job.kill_requested,
         "exit_code": job.exit_code,
-        "message": sight.veiled(view.jobs, job.message),
+        "message": sight.veiled(view, job.message),
         "task_id": job.task_id,
         "task_ids": [task.id for task in tasks],
         "hostname": tasks[0].hostname if tasks else None,
@@ -173,7 +173,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "launched_at": task.launched_at,
         "started_at": task.started_at,
         "ended_at": task.ended_at,
-        "message": sight.veiled(view.jobs, task.message) if owner is None or sight.reads(owner) else HIDDEN,
+        "message": sight.veiled(view, task.message) if owner is None or sight.reads(owner) else HIDDEN,
     }
 
 
@@ -200,7 +200,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
         "pci_bus_id": gpu.pci_bus_id,
         "numa_node": gpu.numa_node,
         "health": status.health.value,
-        "reason": sight.veiled(view.jobs, status.reason),
+        "reason": sight.veiled(view, status.reason),
         "since": status.since or None,
         "node_health": gpu.health.value,
         "node_reason": gpu.reason,
@@ -221,7 +221,7 @@ def _names(view: View, task: Task, sight: Sight) -> tuple[str, str | None, str |
     """A task's id, its job's and the job's name, for who may see the job."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     if owner is None:
-        return task.id, None, None
+        return task.id if sight.sees_task(view.jobs, task) else HIDDEN, None, None
     return (task.id, owner.id, owner.spec.name) if sight.sees(owner) else (HIDDEN, HIDDEN, HIDDEN)
 
 
@@ -256,7 +256,7 @@ def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
 def gpu_with_history(view: View, status: GpuStatus, sight: Sight) -> shapes.GpuWithHistory:
     """A GPU as `sight` sees it with its history, oldest first."""
     history = [transition(change) for change in status.card.changes] if status.card else []
-    return {**gpu(view, status, sight), "history": sight.veiled(view.jobs, history)}
+    return {**gpu(view, status, sight), "history": sight.veiled(view, history)}
 
 
 def transition(change: Transition) -> shapes.Transition:
@@ -364,7 +364,7 @@ def why(view: View, why: Why, sight: Sight) -> shapes.Why:
         "nearest": {"hostname": nearest.hostname, "missing": nearest.missing} if nearest else None,
         "estimate": estimate(why.estimate) if why.estimate else None,
     }
-    return cast("shapes.Why", sight.veiled(view.jobs, shown))
+    return cast("shapes.Why", sight.veiled(view, shown))
 
 
 def estimate(estimate: Estimate) -> shapes.Estimate:
@@ -390,7 +390,7 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
         "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
         if kept
         else None,
-        "estimate": sight.veiled(view.jobs, estimate(waiting.estimate)),
+        "estimate": sight.veiled(view, estimate(waiting.estimate)),
     }
 
 

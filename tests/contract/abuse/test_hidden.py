@@ -1,13 +1,19 @@
 """What is hidden is not told by errors either; and what a load balancer gives to one is not taken by another."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.unknown import Label, Listed
 from mesos_gpu.testing.builders import offer
 from mesos_gpu.wire.mesos.labels import label_of
+from tests.conftest import wait_until
 from tests.contract.access.named import Rig
 from tests.contract.access.test_apps import APP, app_of, create, settle
 
@@ -155,3 +161,35 @@ def test_a_launch_says_whose_it_is_so_that_it_can_be_taken_up_as_his(rig: Rig) -
     _offers, infos, *_rest = rig.driver.wait_for("accept")
     labels = [{each["key"]: each["value"] for each in info["labels"]["labels"]} for info in infos]
     assert "ann" in [label.owner for each in labels if (label := label_of(each))]
+
+
+def test_a_task_that_is_held_is_named_to_who_may_see_such(rig: Rig) -> None:
+    rig.node()
+    label = Label(JobId("topsecret-1"), (GpuId("g0"),), owner="boss", queue="other")
+    task = Listed(
+        TaskId("topsecret-1.1"), AgentId("a1"), "TASK_RUNNING", "train", "h1", "http://h1:5051", label=label
+    )
+    rig.daemon.put(ev.TasksListed((task,)))
+    wait_until("it is held", lambda: rig.call("otto", "GET", "/v1/tasks/unknown").json()["tasks"])
+    mine = rig.submit("ann", gpus=1).json()["id"]
+    paths = ("/v1/tasks", "/v1/gpus", "/v1/gpus/g0", f"/v1/why/{mine}", "/v1/queue")
+    told = {path: "topsecret" in rig.call("otto", "GET", path).text for path in paths}
+    assert told == dict.fromkeys(paths, True) | {"/v1/queue": False}
+    for path in paths:
+        assert "topsecret" not in rig.call("ann", "GET", path).text, path
+
+
+def test_why_a_job_is_not_resized_names_no_job_that_is_hidden(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, others = (
+        rig.submit(who, queue=queue).json()["id"] for who, queue in (("ann", "research"), ("boss", "other"))
+    )
+    refused: Future[Job] = Future()
+    refused.set_exception(
+        Conflict(f"job {mine} cannot be resized: job {others} waits", remedy=f"wait for {others}")
+    )
+    monkeypatch.setattr(rig.daemon, "resize", lambda *_, **__: refused)
+    answer = rig.call("ann", "PATCH", f"/v1/jobs/{mine}", json={"gpu_compute_pct": 50})
+    assert answer.status_code == 409
+    assert (mine in answer.text, others in answer.text) == (True, False)
