@@ -34,6 +34,7 @@ from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
 MOST_LISTENERS: Final = 500
+MOST_OF_NAME: Final = 100  # of a proved name, so that nobody keeps the others from listening
 MOST_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
 QUIET_S: Final = 10.0  # then a line is sent: proxies and clients give up on what says nothing
 _MOST_AT_ONCE: Final = 200  # events that are printed before they are handed on
@@ -117,8 +118,18 @@ class Events:
         query = request.query_params
         rights = rights_of(request)
         caller = None if rights.is_open else rights.caller
+        if caller and self._count_of(caller.name) >= MOST_OF_NAME:
+            raise Refused(
+                429,
+                f"{caller.name} has {MOST_OF_NAME} listeners already",
+                remedy="end some",
+                headers={"Retry-After": "10"},
+            )
         wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") != "full", caller)
         return _Stream(self, _Listener(wish, client_of(request)))
+
+    def _count_of(self, name: str) -> int:
+        return sum(each.wish.caller is not None and each.wish.caller.name == name for each in self._listeners)
 
     @property
     def heard(self) -> bool:

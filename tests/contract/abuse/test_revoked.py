@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import requests
 
+from mesos_gpu.api.marathon import events
 from mesos_gpu.engine import events as ev
 from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
@@ -74,6 +75,7 @@ def listening(rig: AccessRig, name: str) -> Iterator[Iterator[bytes]]:
     """Lines of events, as somebody hears them."""
     headers = {CALLER: json.dumps({"name": name}), "Accept": "text/event-stream"}
     with requests.get(rig.server.url + "/v2/events", headers=headers, stream=True, timeout=60) as heard:
+        assert heard.status_code == 200, heard.status_code
         lines = heard.iter_lines()
         next(lines)
         yield lines
@@ -87,3 +89,13 @@ def until(lines: Iterator[bytes], word: str) -> str:
         if word in said:
             return said
     raise AssertionError(f"no {word} in {said}")
+
+
+def test_one_name_does_not_keep_others_from_listening(rig: AccessRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_OF_NAME", 3)
+    with ExitStack() as many:
+        for _ in range(3):
+            many.enter_context(listening(rig, "ann"))
+        with pytest.raises(AssertionError, match="429"):
+            many.enter_context(listening(rig, "ann"))
+        many.enter_context(listening(rig, "boss"))
