@@ -102,7 +102,9 @@ class Sight:
 
     def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:
         id = word
-        while "." in id and id not in jobs and id not in held:  # a task's: its job's with .LAUNCH or .LAUNCH.RANK
+        while (
+            "." in id and id not in jobs and id not in held
+        ):  # a task's: its job's with .LAUNCH or .LAUNCH.RANK
             id = id.rpartition(".")[0]
         job = jobs.get(JobId(id))
         return HIDDEN if (id in held if job is None else not self.sees(job)) else word
