@@ -8,9 +8,8 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _FS_MAKE_BLOCK = 1 << 11  # device rules deny it as well; something must be named
-_FS_REFER = (
-    1 << 13
-)  # to move files between directories: in a domain that names anything it is denied unless allowed
+#: To move files between directories; a domain that handles any right of files denies it, unless a rule allows it.
+_FS_REFER = 1 << 13
 REFER_SINCE = 2  # ABI, of Linux 5.19
 _SCOPE_ABSTRACT_SOCKET, _SCOPE_SIGNAL = 1, 2
 SCOPES_SINCE = 6  # ABI, of Linux 6.12

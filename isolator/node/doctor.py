@@ -26,7 +26,7 @@ from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_
 from isolator.gpus.share_claims import CLOSED
 from isolator.host import control_ports, hardening, processes, user_pool
 from isolator.host.own_code import places, weak
-from isolator.node import believed, reaper
+from isolator.node import mesos_access, reaper
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.private_files import CHECK, private_files
 from isolator.runs.images import flags_of
@@ -485,15 +485,20 @@ def agent(host: Host) -> Iterator[Finding]:
 
 
 def names(host: Host) -> Iterator[Finding]:
-    """Whom this host's Mesos agent believes."""
-    daemon = believed.Daemon(
-        believed.AGENT, host.env.get("MESOS_GPU_AGENT") or AGENT, AgentTls.from_environment(host.env)
+    """Whether this host's Mesos agent authenticates callers, and authorizes by lists that refuse the rest."""
+    daemon = mesos_access.Daemon(
+        mesos_access.AGENT, host.env.get("MESOS_GPU_AGENT") or AGENT, AgentTls.from_environment(host.env)
     )
     try:
+        daemon.open_to_all()
+    except OSError:  # the check `agent` says so
+        yield Finding(mesos_access.AGENT, Level.OK, f"nobody answers at {daemon.endpoint}")
+        return
+    try:
         flags = _agent_flags(host) or {}
-        yield from [*believed.looked_at(daemon, flags), *believed.secret_files(host, flags)]
-    except (OSError, Unavailable):  # the check `agent` says so
-        yield Finding(believed.AGENT, Level.OK, f"nobody answers at {daemon.endpoint}")
+        yield from [*mesos_access.looked_at(daemon, flags), *mesos_access.secret_files(host, flags)]
+    except Unavailable as error:  # its flags are not told
+        yield Finding(mesos_access.AGENT, Level.WARN, error.what, error.remedy)
 
 
 def _agent_flags(host: Host) -> Mapping[str, str] | None:
@@ -582,6 +587,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "shares": shares,
     "docker": docker,
     "agent": agent,
-    believed.AGENT: names,
+    mesos_access.AGENT: names,
     CHECK: private_files,
 }

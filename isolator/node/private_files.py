@@ -3,10 +3,12 @@
 `KEPT` is the list. An entry more is checked, and named, like the others.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -60,18 +62,21 @@ def private_files(host: Host) -> Iterator[Finding]:
     yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
 
 
-def open_to_others(path: Path) -> list[Path]:
+def open_to_others(path: Path) -> Iterator[tuple[Path, int]]:
     """The path, and what is below it, that others than the owner can read or change, whatever keeps them from getting
-    there."""
-    listed = [path, *(each for _, each in zip(range(MOST_FILES), path.rglob("*"), strict=False))]
-    return [each for each in listed if not each.is_symlink() and stat.S_IMODE(each.stat().st_mode) & 0o077]
+    there; each with its mode."""
+    for _, each in zip(range(MOST_FILES + 1), chain([path], path.rglob("*")), strict=False):
+        with contextlib.suppress(FileNotFoundError):  # as the log of a database that was closed meanwhile
+            status = each.lstat()
+            if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o077:
+                yield each, stat.S_IMODE(status.st_mode)
 
 
 def seen_by_others(path: Path, what: str, *, alone: bool) -> Iterator[Finding]:
     """What is wrong with the modes of a path; nothing if they are right. `what`, `alone`: as of `Kept`."""
-    if wrong := open_to_others(path):
+    if wrong := list(open_to_others(path)):
         more = f" and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
-        shown = ", ".join(f"{each} ({stat.S_IMODE(each.stat().st_mode):04o})" for each in wrong[:MOST_SHOWN])
+        shown = ", ".join(f"{each} ({mode:04o})" for each, mode in wrong[:MOST_SHOWN])
         recursive = "-R " if path.is_dir() else ""
         yield Finding(
             CHECK, Level.FAIL, f"{what}: others can read {shown}{more}", f"chmod {recursive}go= {path}"

@@ -26,9 +26,7 @@ class Running:
     pid: int
     started_at: float
     start_ticks: int  # field 22 of /proc/PID/stat: a process id is used again, both together are not
-    cacert: str | None = (
-        None  # file of the authorities that its certificate comes from; None: those of this host
-    )
+    cacert: str | None = None  # file of its certificate's authorities; None: those of this host
     socket: str | None = None  # where the kernel says who asks; None: nobody is asked
 
 

@@ -9,7 +9,7 @@ import ctypes
 import os
 from typing import Final
 
-from mesos_gpu.local import believing
+from mesos_gpu.local import authorization
 from mesos_gpu.local.cxx import (
     STRING,
     CallFailed,
@@ -87,8 +87,8 @@ def _start(lib: Mesos, argv: list[str]) -> int:
         option(),
         option(),
     )
-    authorizer = believing.authorizer(lib, given.get("acls", ""))
-    tokens = believing.tokens(lib, given.get("jwt_secret_key", ""))
+    authorizer = authorization.authorizer(lib, given.get("acls", ""))
+    tokens = authorization.tokens(lib, given.get("jwt_secret_key", ""))
     files = lib.new(
         f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
         option("mesos-agent-readonly"),

@@ -16,9 +16,8 @@ MOST_BYTES: Final = 16 << 20
 FILES: Final = 4
 _WAIT_S: Final = 5.0
 _NOBODY: Final = 2**32 - 1  # of loginuid: no login, as for what init starts
-_LOGIN: Final = Path(
-    "/proc/self/loginuid"
-)  # of the audit subsystem; who logged in keeps it through su and sudo
+#: Of the kernel's audit subsystem: who logged in keeps it through su and sudo.
+_LOGIN: Final = Path("/proc/self/loginuid")
 
 
 def directory() -> Path:

@@ -92,9 +92,8 @@ class Stream:
             OSError: None of them is written.
         """
         if self._size * self._files >= self._most_bytes:
-            with contextlib.suppress(
-                OSError
-            ):  # where there is no room for a new file, there may be some in this one
+            # Where there is no room for a new file, there may be some in this one.
+            with contextlib.suppress(OSError):
                 self._next(records[0].at)
         lines, head = [], self.head
         for record in records:

@@ -70,7 +70,7 @@ class EventStream:
         self._parser = HttpParser(HTTP_RESPONSE)
         self._buffer = bytearray()
         self._connecting = True
-        self._tls, self._greeting = tls, tls is not None
+        self._tls, self._handshaking = tls, tls is not None
         self._to_skip = 0  # bytes of a record that is too long
         self._waits_for = 0  # of a selector; what TLS waits for, whatever we want; 0: nothing
         self.stream_id: str | None = None
@@ -113,14 +113,14 @@ class EventStream:
         self._try(self._send)
 
     def _send(self) -> None:
-        self._greet()
+        self._shake_hands()
         if self._unsent:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
-    def _greet(self) -> None:
-        if self._greeting and isinstance(self._socket, ssl.SSLSocket):
+    def _shake_hands(self) -> None:
+        if self._handshaking and isinstance(self._socket, ssl.SSLSocket):
             self._socket.do_handshake()
-            self._greeting = False
+            self._handshaking = False
 
     def _try(self, what: Callable[[], T]) -> T | None:
         """Do as much of something as can be done without waiting; None: TLS waits for the master."""

@@ -13,9 +13,8 @@ from mesos_gpu.adapters.files import private
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
 
-_LOOK: Final = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-)  # a FIFO must not keep anybody waiting
+#: Without a wait for a FIFO.
+_LOOK: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class SecretDirectory:

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.tls.clients import Clients
-from mesos_gpu.adapters.tls.trust import MODERN, believe, show, unusable
+from mesos_gpu.adapters.tls.trust import MODERN, load_authorities, load_certificate, unusable
 from mesos_gpu.errors import BadConfiguration
 
 _NOT_A_GROUP_S: Final = 0o027  # a group may read it: Debian has ssl-cert for that
@@ -83,14 +83,14 @@ def load(files: TlsFiles) -> Loaded:
     context.set_ciphers(MODERN)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    show(context, files.certificate, files.key)
+    load_certificate(context, files.certificate, files.key)
     crl_until = _ask_clients(context, files) if files.client_ca is not None else None
     return Loaded(context, _facts(files.certificate, crl_until))
 
 
 def _ask_clients(context: ssl.SSLContext, files: TlsFiles) -> float | None:
     assert files.client_ca is not None
-    believe(context, files.client_ca, "authorities of clients")
+    load_authorities(context, files.client_ca, "authorities of clients")
     context.verify_mode = ssl.CERT_REQUIRED if files.clients is Clients.REQUIRED else ssl.CERT_OPTIONAL
     # What a session resumes is not verified again.
     context.options |= ssl.OP_NO_TICKET

@@ -8,9 +8,8 @@ from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 
-MODERN: Final = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM"  # of TLS 1.2: forward secrecy and AEAD; 1.3 has no others
-)
+#: Ciphers of TLS 1.2 with forward secrecy and AEAD; those of 1.3 all have both.
+MODERN: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM"
 
 #: X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
 OTHER_NAME: Final = frozenset({62, 64})
@@ -45,10 +44,10 @@ def client_context(trust: Trust) -> ssl.SSLContext:
     if trust.cacert is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
-        believe(context, trust.cacert, "authorities")
+        load_authorities(context, trust.cacert, "authorities")
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # who is named is believed, also below a root
     if trust.cert is not None:
-        show(context, trust.cert, trust.key or trust.cert)
+        load_certificate(context, trust.cert, trust.key or trust.cert)
     elif trust.key is not None:
         raise BadConfiguration(
             f"{trust.key}: a key without a certificate", remedy="name the certificate, too"
@@ -56,7 +55,7 @@ def client_context(trust: Trust) -> ssl.SSLContext:
     return context
 
 
-def believe(context: ssl.SSLContext, path: Path, what: str) -> None:
+def load_authorities(context: ssl.SSLContext, path: Path, what: str) -> None:
     """Take the authorities of a file.
 
     Raises:
@@ -73,7 +72,7 @@ def believe(context: ssl.SSLContext, path: Path, what: str) -> None:
         )
 
 
-def show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     """Take a certificate, the chain behind it, and its key.
 
     Raises:

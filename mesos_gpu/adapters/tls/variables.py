@@ -7,7 +7,6 @@ TLS: Final = "MESOS_GPU_AGENT_TLS"
 CACERT: Final = "MESOS_GPU_AGENT_CACERT"  # else LIBPROCESS_SSL_CA_FILE, else the authorities of the host
 CERT: Final = "MESOS_GPU_AGENT_CERT"  # for an agent that asks for one
 KEY: Final = "MESOS_GPU_AGENT_KEY"
-NAME: Final = (
-    "MESOS_GPU_AGENT_NAME"  # that the agent's certificate is for; else its address, or this host's name
-)
+#: That the agent's certificate is for; else its address, or this host's name.
+NAME: Final = "MESOS_GPU_AGENT_NAME"
 VARIABLES: Final = (TLS, CACERT, CERT, KEY, NAME)

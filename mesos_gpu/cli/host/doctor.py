@@ -10,8 +10,8 @@ import click
 from isolator.agent.tls import AgentTls
 from isolator.gpus.ledger import directory
 from isolator.node import doctor as checks
-from isolator.node.believed import of_master
 from isolator.node.findings import Finding, Level
+from isolator.node.mesos_access import of_master
 from isolator.node.monitor import probe_from
 from isolator.node.private_files import CHECK, seen_by_others
 from mesos_gpu.adapters.credentials import read

@@ -1,4 +1,4 @@
-"""Whom an agent believes, and what it lets them do: its access control lists, and the tokens of its executors.
+"""Authorization by an agent: its access control lists, and the tokens by which its executors authenticate.
 
 The tokens are JSON Web Tokens that Mesos signs with HMAC-SHA256 of OpenSSL 1.0, which the library is without: Python's
 takes its place.

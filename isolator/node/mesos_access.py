@@ -1,6 +1,6 @@
-"""Whom a Mesos agent or master believes: asked without a name, and as its flags say.
+"""Whether a Mesos agent or master authenticates who calls it, and what its access control lists leave open.
 
-Nothing is changed: what is asked without a name is its state and its flags. Sources: docs/{authentication,
+It is asked for its state and its flags without a name, and nothing of it is changed. Sources: docs/{authentication,
 authorization}.md of Mesos 1.11.
 """
 
@@ -18,7 +18,7 @@ from isolator.node.findings import Finding, Host, Level
 from isolator.runs.images import flags_of
 from mesos_gpu.errors import Unavailable
 
-MASTER, AGENT = "master", "names"  # checks: whom a master believes, and whom this host's agent
+MASTER, AGENT = "master", "names"  # names of checks
 AGENTS: Final = "agents"
 ANSWER_S: Final = 10.0
 MOST_SHOWN: Final = 5
@@ -26,7 +26,7 @@ DOCS: Final = "docs/security.md"
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 #: Flags that name files with secrets.
 _FILES: Final = ("credential", "credentials", "http_credentials", "jwt_secret_key")
-#: Flags that have to be true, who is believed without them, and of what.
+#: Flags that have to be true, and what anybody may do without them.
 _ASKS: Final[Mapping[str, Mapping[str, str]]] = {
     MASTER: {
         "authenticate_frameworks": "whoever reaches it may register a framework by libprocess",

@@ -1,4 +1,5 @@
-"""Whom a Mesos believes, as the doctor sees it: one that asks nobody, and one that asks everybody. Modes of files."""
+"""Whether a Mesos authenticates its callers, as the doctor sees it: one that does not, and one that does. Modes of
+files."""
 
 import os
 from pathlib import Path
@@ -6,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from isolator.node.believed import AGENT, AGENTS, MASTER, Daemon, looked_at, of_master, secret_files
+from isolator.node import doctor
 from isolator.node.findings import Finding, Host, Level
+from isolator.node.mesos_access import AGENT, AGENTS, MASTER, Daemon, looked_at, of_master, secret_files
 from isolator.node.private_files import KEPT, private_files, seen_by_others
 from isolator.runs.images import flags_of
 from mesos_gpu.adapters.credentials import read
@@ -55,9 +57,13 @@ def test_a_mesos_that_asks_everybody_is_right(tmp_path: Path) -> None:
         flags = flags_of(agent, authorization=known["executor"])
         of_this_agent = list(looked_at(Daemon(AGENT, agent), flags))
         (refused,) = of_master(master, {})
+        (unseen,) = doctor.names(Host(tmp_path / "node", None, {"MESOS_GPU_AGENT": agent}))
+    (unanswered,) = doctor.names(Host(tmp_path / "node", None, {"MESOS_GPU_AGENT": agent}))
     assert levels([*of_this_master, *of_this_agent]) == {Level.OK}
     assert {finding.check for finding in of_this_master} == {MASTER, AGENTS}
     assert (refused.level, "--mesos-credentials" in refused.remedy) == (Level.FAIL, True)
+    assert (unseen.level, "does not tell its flags: 401" in unseen.text) == (Level.WARN, True)
+    assert (unanswered.level, "nobody answers" in unanswered.text) == (Level.OK, True)
     host = Host(tmp_path, None)
     assert list(secret_files(host, flags)) == []
     (secure.directory / "executors-key").chmod(0o644)
@@ -124,3 +130,13 @@ def test_the_command_looks_at_what_it_is_told(tmp_path: Path, monkeypatch: pytes
     assert done.exit_code == 1
     for said in ("127.0.0.1:1", f"{backup} (0644)", f"chmod go= {backup}", "is not there"):
         assert said in done.output
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database removes files when its last user closes it."""
+    directory = tmp_path / "kept"
+    directory.mkdir(mode=0o700)
+    monkeypatch.setattr(Path, "rglob", lambda *_: iter([directory / "gone-wal"]))
+    assert list(seen_by_others(directory, "it", alone=True)) == []
