@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.door import BODY_S
 from mesos_gpu.api.spec import access, audit, bodies, sessions, shapes, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
@@ -297,7 +298,7 @@ _REFUSALS: Final = {
     403: "Who asks may not do that; the message names the right that is missing. Or the request comes through a web "
     "page of another origin, or under another host's name",
     404: "There is none of that id",
-    408: f"The body did not come within {asked.BODY_S:g} s",
+    408: f"The body did not come within {BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
     413: f"The body is larger than {asked.MOST_BODY} bytes",
     415: "The body is not declared as application/json",

@@ -16,17 +16,17 @@ from typing import Any, Final, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from mesos_gpu.adapters.proofs import peers
 from mesos_gpu.adapters.tls.peer import Peer, extension, peer_of
 from mesos_gpu.api.http import door
 from mesos_gpu.api.http.answers import Refusal, error_answer
-from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.api.http.door import BODY_S, REFUSED, Reason
 
 KEEP_S: Final = 5  # between two requests
 HEAD_S: Final = 10.0  # from the connection, or the first byte of a further request, to the end of its head
-BODY_S: Final = 40.0  # for all of a body; who reads it gives up before (`requests.BODY_S`)
 READ_S: Final = 20.0  # in which a reader takes something
 LEAST_READ: Final = 1 << 14  # bytes that this must be
 MOST_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MOST_BODY` is less
@@ -75,6 +75,9 @@ class Bounded(HttpToolsProtocol):
         self._problem: Refusal | None = None  # why the parser was stopped
         self._reader: asyncio.TimerHandle | None = None  # while something waits to be read by the client
         self._read = False  # whether the client read since that was looked at
+        self._held: ASGI3Application | None = (
+            None  # that has not begun: the body of the latest request is awaited
+        )
         self._served: RequestResponseCycle | None = None  # of several that came at once, the one in hand
         self.url = b""
         self.peer: Peer | None = None  # who has proved to be at the other end, by a certificate
@@ -210,13 +213,31 @@ class Bounded(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Begin with what is whole, or too large to be kept: what never comes costs no more than its head."""
         self._served = cycle
+        if cycle.more_body and len(cycle.body) <= HIGH_WATER_LIMIT:
+            self._held = app
+            if cycle.waiting_for_100_continue:
+                cycle.waiting_for_100_continue = False
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return
+        self._held = None
         super()._start_asgi_task(cycle, app)
 
+    def on_body(self, body: bytes) -> None:
+        """Begin when there is too much of it to be kept."""
+        super().on_body(body)
+        self._begin()
+
     def on_message_complete(self) -> None:
-        """Expect nothing more of it."""
+        """Expect nothing more of it, and begin."""
         self._await(_Part.NOTHING)
         super().on_message_complete()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._held is not None:
+            self._start_asgi_task(self.cycle, self._held)
 
     def on_response_complete(self) -> None:
         """See that what was answered is read."""

@@ -14,6 +14,8 @@ from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.errors import Conflict, Unavailable
 
+BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
+TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
 RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
 
 
@@ -37,6 +39,8 @@ class _Uvicorn(uvicorn.Server):
         if self._local is not None:
             plain.append(self._local.listener)
         await super().startup(sockets=plain)
+        for each in plain:
+            each.listen(BACKLOG)  # asyncio asked for as many as it takes at once
         if self._tls is not None and self.started:
             tls = self._tls
             self._listeners = [
@@ -106,6 +110,7 @@ class Server:
             http=Bounded,
             ws="none",
             server_header=False,
+            backlog=TAKEN_AT_ONCE,
             limit_concurrency=connections() if most_connections is None else most_connections,
         )
         self._server = _Uvicorn(config, app, tls, local)
@@ -161,7 +166,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise Conflict(

@@ -63,6 +63,7 @@ class TlsListener:
 
     async def _accept(self) -> None:
         while True:
+            await asyncio.sleep(0)  # an accept that finds a connection waits for nothing: others' turn
             try:
                 connection, address = await self._loop.sock_accept(self._listener)
             except OSError as error:

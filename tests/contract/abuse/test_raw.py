@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from mesos_gpu.api.http import bounds, door
 from mesos_gpu.api.http.door import REFUSED, Reason
@@ -188,7 +189,8 @@ def test_a_body_that_nobody_asked_for_does_not_keep_a_connection(
     """Let it trickle behind the answer."""
     monkeypatch.setattr(bounds, "KEEP_S", 1)
     with connect(rig.server.port) as client:
-        client.sendall(LOOK + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")
+        client.sendall(LOOK + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+        client.sendall(b"x" * (HIGH_WATER_LIMIT + 1))  # what is less is awaited
         assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
         client.settimeout(0.2)
         ended = []

@@ -14,7 +14,6 @@ import requests
 
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds
-from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
@@ -67,7 +66,7 @@ def test_a_slow_answer_is_no_slow_request(rig: Rig, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "BODY_S", 0.5)
+    monkeypatch.setattr(bounds, "BODY_S", 0.5)
     with connect(rig.server.port) as slow:
         slow.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      b"Connection: close\r\nContent-Length: 100\r\n\r\n{")  # fmt: skip
