@@ -8,9 +8,10 @@ import random
 import re
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,11 +20,12 @@ from starlette.types import Message
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.api.app import create_app
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
-from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
@@ -32,10 +34,13 @@ from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
 from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.mesos import report
 from tests.contract.fuzz.making import Asked, Maker
-from tests.contract.rig import by_name, knowing
+from tests.contract.fuzz.proving import proved
+from tests.contract.rig import knowing
 
 POWERLESS: Final = ("", "vera")  # may change nothing
-NAMES: Final = (*POWERLESS, "carl", "ann", "otto", "boss")
+FEW: Final = ("carl", "dora")  # may change what is in one queue, and below one group
+THEIRS: Final = "/other/"
+NAMES: Final = (*POWERLESS, *FEW, "ann", "otto", "boss")
 ANSWER_S: Final = 60.0
 #: Beside 1xx to 4xx: not implemented, not reachable (an agent), no room.
 MAY_BE: Final = frozenset({501, 503, 504, 507})
@@ -45,10 +50,11 @@ DOCUMENT: Final = AccessDocument(
     bindings=(
         Binding(("boss",), (), ("admin",)),
         Binding(("ann",), (), ("user",), ("research",), ("/kept", "/shop/*")),
-        Binding(("carl",), (), ("user",), ("other",), ("/other/*",)),
+        Binding(FEW, (), ("user",), ("other",), (f"{THEIRS}*",)),
         Binding(("vera",), (), ("viewer",)),
         Binding(("otto",), (), ("operator",)),
     ),
+    unix_users=dict.fromkeys(FEW, "nobody"),
     shares={"research": (Shared.JOBS,)},
 )
 
@@ -68,8 +74,11 @@ class Judge:
         store = MemoryStore()
         self.daemon = knowing(DOCUMENT)(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
         unlimited = Limits(0, 1, 0, 0)
-        self.app = create_app(self.daemon, ApiSettings("http://w", "1", identify=by_name, limits=unlimited))
         self.daemon.start()
+        names = {name for binding in DOCUMENT.bindings for name in binding.names}
+        self._directory = TemporaryDirectory()
+        who, self._proofs = proved(self.daemon, names, Path(self._directory.name))
+        self.app = create_app(self.daemon, ApiSettings("http://w", "1", who=who, limits=unlimited))
         self.daemon.put(ev.Registered("fw", "http://master"))
         self.daemon.put(ev.OffersArrived((offer("o1", "a1", gpus=2),)))
         monitor = self.daemon.read(lambda view: view.nodes[AgentId("a1")].monitor).result(ANSWER_S)
@@ -80,6 +89,7 @@ class Judge:
 
     def close(self) -> None:
         self.daemon.stop()
+        self._directory.cleanup()
 
     def start_over(self) -> None:
         """Forget what those who may have changed: memory is to be bounded by what is there."""
@@ -87,23 +97,24 @@ class Judge:
         self._begin()
 
     def run(self, count: int, names: tuple[str, ...], at_once: int = 8) -> None:
-        """Send so many requests, several at once; who may change nothing changes nothing."""
+        """Send so many requests, several at once; who may change nothing changes nothing, and who may change little
+        nothing of others."""
         asyncio.run(self._run(count, names, at_once))
 
     async def _run(self, count: int, names: tuple[str, ...], at_once: int) -> None:
         async with self.app.router.lifespan_context(self.app):
             await self._prepare()
-            strict = set(names) <= set(POWERLESS)
+            strict = set(names) <= {*POWERLESS, *FEW}
             routes = [each for each in self.app.routes if isinstance(each, Route)]
             maker = Maker(self.chance, routes)
-            before = await self.state()
+            before = await self.state(names)
             for first in range(0, count, 200):
                 maker.ids = await self._there()
                 asked = [maker.make(self.chance.choice(names)) for _ in range(min(200, count - first))]
                 for i in range(0, len(asked), at_once):
                     await asyncio.gather(*map(self.ask, asked[i : i + at_once]))
                 if strict:
-                    assert await self.state() == before, "\n".join(map(str, asked))
+                    assert await self.state(names) == before, "\n".join(map(str, asked))
 
     async def _prepare(self) -> None:
         job = {"command": "sleep 1", "env": {"T": "hunter2"}, "queue": "research", "user": "ann"}
@@ -132,22 +143,29 @@ class Judge:
             "/static": ["app.js"],
         }
 
-    async def state(self) -> object:
-        """What requests may change, to be compared."""
-        said = await asyncio.wrap_future(
-            self.daemon.read(
-                lambda view: (
-                    {JobId(job.id): job.version for job in view.jobs.values()},
-                    {task.id: task.state for task in view.tasks.values()},
-                    view.root,
-                    frozenset(view.deployments),
-                    sorted(map(repr, view.drains)),
-                    dict(view.splits),
-                    [task.id for task in view.unknown],
-                )
+    async def state(self, but: Sequence[str]) -> object:
+        """What requests may change, to be compared; without what those of `FEW` may who are in `but`."""
+        few = set(but) & set(FEW)
+
+        def seen(view: View) -> object:
+            jobs = {job.id: (job.owner, job.version) for job in view.jobs.values() if job.owner not in few}
+            return (
+                jobs,
+                {task.id: task.state for task in view.tasks.values() if task.job_id in (None, *jobs)},
+                {app.id: app for app in view.root.all_apps() if not (few and app.id.startswith(THEIRS))},
+                (view.root, frozenset(view.deployments)) if not few else view.root.dependencies,
+                {
+                    name: split
+                    for name, split in view.splits.items()
+                    if not (few and _are_theirs(split.weights))
+                },
+                sorted(map(repr, view.drains)),
+                [task.id for task in view.unknown],
             )
-        )
-        return said, Daemon.access.fget(self.daemon), dict(self.daemon.tokens)  # type: ignore[attr-defined]
+
+        said = await asyncio.wrap_future(self.daemon.read(seen))
+        of_others = {id: token for id, token in self.daemon.tokens.items() if token.name not in few}
+        return said, Daemon.access.fget(self.daemon), of_others  # type: ignore[attr-defined]
 
     # --- one
 
@@ -169,7 +187,7 @@ class Judge:
 
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self.app(_scope(asked), receive, send)
+                await self.app(_scope(asked, self._proofs), receive, send)
             return self._judge(asked, messages)
         except BaseException as error:
             error.add_note(str(asked))
@@ -193,8 +211,12 @@ class Judge:
         return status
 
 
-def _scope(asked: Asked) -> dict[str, Any]:
-    """A scope as the server makes it."""
+def _are_theirs(ids: Iterable[str]) -> bool:
+    return all(id.startswith(THEIRS) for id in ids)
+
+
+def _scope(asked: Asked, proofs: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """A scope as the server makes it; with the proof of who asks in place of the name."""
     path, _, query = asked.target.partition("?")
     return {
         "type": "http",
@@ -206,7 +228,10 @@ def _scope(asked: Asked) -> dict[str, Any]:
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": list(asked.headers),
+        "headers": [
+            (b"authorization", proofs[value]) if key == b"x-name" else (key, value)
+            for key, value in asked.headers
+        ],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8080),
         "state": {},

@@ -59,6 +59,7 @@ KNOWN: Final = (
 )
 PARTS: Final = (
     "kept",
+    "other",
     "shop",
     "db",
     "*",
@@ -79,7 +80,8 @@ APP: Final[Mapping[str, Any]] = {
     "gpus": 1,
 }  # fmt: skip
 OF_V2: Final[tuple[Any, ...]] = (
-    APP, {"id": "new", "cmd": "true", "instances": 0}, [APP], {"instances": 1}, {"apps": [APP], "groups": []},
+    APP, {**APP, "id": "/other/a"},
+    {"id": "new", "cmd": "true", "instances": 0}, [APP], {"instances": 1}, {"apps": [APP], "groups": []},
     {"id": "/shop", "groups": [{"id": "db", "apps": [{**APP, "id": "one"}]}]}, {"scaleBy": 2}, {"ids": ["kept.1"]},
     {"version": "2015-02-11T09:31:50.021Z"},
 )  # fmt: skip
@@ -214,6 +216,8 @@ class Maker:
         if self.often(0.06):
             return self.chance.choice(RAW)
         value = deepcopy(self.chance.choice(self._right(verb, template)))
+        if template == "/v1/jobs" and isinstance(value, dict) and self.often(0.7):
+            value |= {"queue": self.chance.choice(("research", "other")), "user": "nobody"}
         for _ in range(self.chance.choice((0, 0, 0, 1, 1, 2, 5))):
             value = self._spoilt(value)
         body = json.dumps(value, ensure_ascii=self.often(0.5)).encode("utf-8", "surrogatepass")

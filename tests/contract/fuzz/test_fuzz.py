@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.fuzz.judging import NAMES, POWERLESS, Judge, no_traceback, rss_mib
+from tests.contract.fuzz.judging import FEW, NAMES, POWERLESS, Judge, no_traceback, rss_mib
 
 
 @pytest.fixture
@@ -20,6 +20,15 @@ def test_who_may_change_nothing_changes_nothing(judge: Judge) -> None:
     with no_traceback():
         judge.run(1000, POWERLESS)
     assert judge.statuses[401] > 100
+
+
+def test_who_may_little_changes_nothing_of_others(judge: Judge) -> None:
+    with no_traceback():
+        judge.run(1000, FEW)
+    assert judge.statuses[403] > 5
+    assert judge.statuses[404] > 50
+    assert judge.statuses[200] > 5
+    assert judge.statuses[200] + judge.statuses[201] + judge.statuses[202] > 20, "what is theirs they change"
 
 
 def test_nothing_that_is_sent_is_a_defect(judge: Judge) -> None:
@@ -41,7 +50,10 @@ def test_a_hundred_thousand_requests(judge: Judge, capsys: pytest.CaptureFixture
             judge.run(2000, NAMES)
             judge.start_over()
         between = rss_mib()
-        judge.run(50_000, POWERLESS)
+        judge.run(25_000, POWERLESS)
+        for _ in range(13):
+            judge.start_over()
+            judge.run(2000, FEW)
         after = rss_mib()
     with capsys.disabled():
         print(f"\n{judge.statuses.total()} requests in {time.monotonic() - began:.0f} s, answered:",
