@@ -9,7 +9,7 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 class Asked:
     """Filters; one that is empty lets everything through. A text that ends with * is the start of what is meant.
 
-    Args:
+    Attributes:
         who: A name.
         what: A right, or a part of verb and route, as `DELETE` or `/v1/jobs`.
         on: Kind and id, as `job:train-1a2b3c4d`, or an id alone.

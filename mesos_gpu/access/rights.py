@@ -85,14 +85,8 @@ TOKEN_REVOKE: Final = Right("token:revoke", Scope.TOKEN, "end tokens")
 AUDIT_SEE: Final = Right("audit:see", _CLUSTER, "read the audit log")
 SECRET_USE: Final = Right("secret:use", Scope.NAME, "give secrets to jobs and apps")
 
-RIGHTS: Final = (
-    JOB_RUN, JOB_SEE, JOB_READ, JOB_ENV, JOB_OUTPUT, JOB_KILL, JOB_RESIZE, JOB_CONTROL,
-    APP_SEE, APP_READ, APP_ENV, APP_OUTPUT, APP_WRITE, APP_CONTROL,
-    SERVICE_SEE, SERVICE_WRITE,
-    GPU_SEE, GPU_DRAIN, GPU_RESET, NODE_SEE, NODE_DRAIN,
-    TASK_SEE, TASK_WRITE, QUEUE_SEE, QUEUE_WRITE, PLAN_SEE, CLUSTER_SEE, METRICS_SEE,
-    ACCESS_SEE, ACCESS_WRITE, TOKEN_SEE, TOKEN_CREATE, TOKEN_REVOKE, AUDIT_SEE, SECRET_USE,
-)  # fmt: skip
+#: All of them, in the order in which they stand above.
+RIGHTS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Right))
 BY_NAME: Final[Mapping[str, Right]] = {right.name: right for right in RIGHTS}
 KINDS: Final = frozenset(name.partition(":")[0] for name in BY_NAME)
 

@@ -59,7 +59,7 @@ def with_the_field(code: str, *words: str) -> str:
 def test_it_is_accepted_bounded_and_answered() -> None:
     with_the_field("""
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.sight.jobs import ALL_SEEING
+from tests.sights import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId

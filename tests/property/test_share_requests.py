@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api import openapi
-from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1 import views
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.journal import EVENTS
@@ -35,6 +34,7 @@ from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
 from mesos_gpu.wire.marathon.app import app_of, app_to_json
 from mesos_gpu.wire.marathon.options import gpu_options
+from tests.sights import ALL_SEEING
 
 DOCUMENT: Final = openapi.document()
 REQUEST: Final = Draft202012Validator({"$ref": "#/components/schemas/JobRequest", **DOCUMENT})

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1 import views
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -18,6 +17,7 @@ from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.jobs import decode, spec_from_mapping
+from tests.sights import ALL_SEEING
 
 values = st.recursive(
     st.none()

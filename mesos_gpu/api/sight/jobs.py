@@ -11,8 +11,6 @@ from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, TASK_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import View
-from mesos_gpu.model.access.caller import ANYBODY
-from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
@@ -123,10 +121,6 @@ class Sight:
         if known is None:
             known = self._known[key] = self.rights.may(right, subject_of(job))
         return known
-
-
-#: Of who sees all, where nobody is asked who they are.
-ALL_SEEING: Final = Sight(Rights(AccessDocument(), ANYBODY))
 
 
 def _without_closed(spec: JobSpec) -> JobSpec:

@@ -349,11 +349,6 @@ class App:
         return self.gpu_milli if self.gpu_milli < WHOLE else milli_of(self.labels.get(GPU_SHARE, "")) or WHOLE
 
     @property
-    def uses_host_network(self) -> bool:
-        """Whether its ports are the host's own."""
-        return all(network.mode is NetworkMode.HOST for network in self.networks)
-
-    @property
     def ports(self) -> tuple[PortDefinition | PortMapping, ...]:
         """What the index of a health check counts, in the order of the ports that its tasks have."""
         mappings = self.container.port_mappings if self.container else None

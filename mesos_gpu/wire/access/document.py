@@ -70,18 +70,9 @@ def encode(document: AccessDocument) -> dict[str, Any]:
 
 def encode_role(role: Role) -> dict[str, Any]:
     """A role, its limits included."""
-    limits = role.limits
-    return {
-        "name": role.name,
-        "rights": list(role.rights),
-        "limits": {
-            "users": list(limits.users),
-            "images": list(limits.images),
-            "volumes": list(limits.volumes),
-            "highest_priority": limits.highest_priority,
-            "must_be_preemptible": limits.must_be_preemptible,
-        },
-    }
+    values = {key: getattr(role.limits, key) for key in LIMITS_KNOWN}
+    limits = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    return {"name": role.name, "rights": list(role.rights), "limits": limits}
 
 
 def encode_binding(binding: Binding) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from mesos_gpu.api.sight.jobs import ALL_SEEING
 from mesos_gpu.api.v1.views import job, task
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -25,6 +24,7 @@ from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.mesos.assignment import decode_assignment
 from mesos_gpu.wire.mesos.checks import decode
 from mesos_gpu.wire.mesos.v1 import status_from_json
+from tests.sights import ALL_SEEING
 
 COMMAND = {"protocol": "COMMAND", "command": "test -e up"}
 
