@@ -74,8 +74,8 @@ class Authenticate:
             await self._app(scope, receive, send)
             return
         self._put(scope, caller)
-        standing = Standing(lambda: self._stands(caller), told)
-        if not await standing.run(self._app(scope, receive, standing.send)):
+        standing = Standing(lambda: self._stands(caller), receive, told)
+        if not await standing.run(self._app(scope, standing.receive, standing.send)):
             await error_answer(ENDED, scope["path"])(scope, receive, told)
 
     def _put(self, scope: Scope, caller: Caller) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Send
 
 from mesos_gpu.api.http.answers import Refusal
 
@@ -20,12 +20,23 @@ ENDED: Final = Refusal(
 class Standing:
     """Looks after a request while it goes on, which costs those that do not last a timer and nothing else."""
 
-    def __init__(self, stands: Callable[[], bool], send: Send) -> None:
-        """`stands`: whether it may go on; `send`: where its answer goes."""
-        self._stands, self._send = stands, send
+    def __init__(self, stands: Callable[[], bool], receive: Receive, send: Send) -> None:
+        """`stands`: whether it may go on; `receive`: where its body comes from; `send`: where its answer goes."""
+        self._stands, self._receive, self._send = stands, receive, send
         self._started = self._done = self._ended = False
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    async def receive(self) -> Message:
+        """Pass on a piece of the body. Its end may have been held back, and the handler acts on it at once.
+
+        Raises:
+            Refusal: `ENDED`: the body has its end only now, and the proof is over.
+        """
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False) and not self._stands():
+            raise ENDED
+        return message
 
     async def send(self, message: Message) -> None:
         """Note how far the answer is, and pass on."""

@@ -1,6 +1,7 @@
 """A scheduler with its interface, called by whoever a header names; nothing is proved here."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,8 +51,8 @@ class AccessRig:
     def __init__(self, **settings: Any) -> None:
         """Nobody may anything yet. `settings`: of the interface."""
         self.store = RecordingStore()
-        self.clock = FakeClock()
-        clock = self.clock if self.who is None else SystemClock()  # proofs go by the time of day
+        self.clock = FakeClock(float(int(time.time())))  # what proofs are until goes by the time of day
+        clock = self.clock if self.who is None else SystemClock()
         self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), clock, Settings("e", "m"))
         given = {"identify": self.identify, "permits": Permits(), **settings}
         api = ApiSettings("http://w", "1", who=self.who(self.daemon) if self.who else None, **given)

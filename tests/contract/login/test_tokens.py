@@ -175,3 +175,20 @@ def test_what_lasts_ends_when_the_token_does(
     store.revoke(token)
     waiting.join(40)
     assert said(got[0]) == (401, "what proved the name has ended meanwhile")
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v2/apps"])
+def test_a_token_that_is_revoked_while_a_body_is_held_back_changes_nothing(
+    rig: LoginRig, store: TokenStore, path: str
+) -> None:
+    token = store.make("ann")
+
+    def held_back() -> Iterator[bytes]:
+        yield b'{"id": "/a", "cmd": "true", "command": '
+        wait_until("the scheduler knows who sends it", lambda: bool(store.used))
+        store.revoke(token)
+        yield b'"true"}'
+
+    answer = rig.call("POST", path, token, data=held_back(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, "has ended meanwhile" in answer.text) == (401, True)
+    assert rig.call("GET", "/v1/jobs", store.make("ann")).json()["total"] == 0
