@@ -123,7 +123,7 @@ def test_no_secret_is_in_what_is_kept_told_or_logged(
 @pytest.mark.parametrize("path", ["docs/security.md", "docs/guide.md"])
 def test_examples_in_documents_are_documents(path: str) -> None:
     text = Path(__file__).parents[3].joinpath(path).read_text(encoding="utf-8")
-    blocks = [block for block in text.split("```")[1::2] if "bindings:" in block]
+    blocks = [block for block in text.split("```")[1::2] if "\nbindings:" in block]
     assert len(blocks) == 1, path
     lines = [line for line in blocks[0].splitlines()[1:] if not line.startswith(("$", "no:", "  to give"))]
     assert isinstance(document.decode(yaml.safe_load("\n".join(lines))), AccessDocument)
