@@ -94,15 +94,14 @@ class Sight:
             return {key: self._veiled(jobs, held, each) for key, each in said.items()}
         if isinstance(said, list):
             return [self._veiled(jobs, held, each) for each in said]
-        return (
-            _WORD.sub(lambda word: self._word(jobs, held, word[0]), said) if isinstance(said, str) else said
-        )
+        if isinstance(said, str):
+            return _WORD.sub(lambda word: self._word(jobs, held, word[0]), said)
+        return said
 
     def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:
         id = word
-        while (
-            "." in id and id not in jobs and id not in held
-        ):  # a task's: its job's with .LAUNCH or .LAUNCH.RANK
+        # The id of a task is its job's with .LAUNCH or .LAUNCH.RANK behind it.
+        while "." in id and id not in jobs and id not in held:
             id = id.rpartition(".")[0]
         job = jobs.get(JobId(id))
         return HIDDEN if (id in held if job is None else not self.sees(job)) else word
