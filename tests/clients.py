@@ -17,6 +17,13 @@ def client_of(stack: Stack, gpus: int) -> Iterator[Client]:
         yield client
 
 
+def run(client: Client, **request: object) -> tuple[str, str]:
+    """State and output of a job."""
+    job = client.submit({"cpus": 0.1, "mem_mib": 64, **request})
+    job = [job, *client.follow(job)][-1]
+    return job["state"], client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"]
+
+
 def kill_all(client: Client) -> None:
     """Ask for the end of whatever a test that failed may have left: it must not take the next one's GPUs."""
     for job in client.jobs(states=["active"]):

@@ -23,11 +23,6 @@ REFUSED = (ssl.SSLError, ConnectionError)
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def start(ca: Authority, store: TokenStore) -> Iterator[Callable[..., LoginRig]]:
     rigs: list[LoginRig] = []
 

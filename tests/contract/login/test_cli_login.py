@@ -38,17 +38,6 @@ from tests.contract.login.test_passwords import line, write
 
 
 @pytest.fixture
-def issuer() -> Iterator[OidcIssuer]:
-    with OidcIssuer() as issuer:
-        yield issuer
-
-
-@pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def rig(issuer: OidcIssuer, store: TokenStore) -> Iterator[LoginRig]:
     rules = Rules(issuer.url, frozenset({CLIENT}))
     rig = LoginRig([store.prover(), OidcTokens(Issuer(issuer.url, Fetcher()), rules, OidcClient(CLIENT))])

@@ -40,12 +40,6 @@ class Clock:
 
 
 @pytest.fixture
-def issuer() -> Iterator[OidcIssuer]:
-    with OidcIssuer() as issuer:
-        yield issuer
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 

@@ -45,11 +45,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def rig(file: Path, store: TokenStore) -> Iterator[LoginRig]:
     wrong = Guesses()
     rig = LoginRig([store.prover(), Passwords(Htpasswd(file), wrong)], guesses=wrong)

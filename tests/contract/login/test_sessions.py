@@ -27,11 +27,6 @@ LOGIN = {"name": "ann", "password": "secret"}
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(htpasswd, "LOOK_S", 0.0)
     write(tmp_path / "htpasswd", line("ann", "secret"))

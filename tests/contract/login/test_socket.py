@@ -29,11 +29,6 @@ def path(open_directory: Path) -> Path:
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def rig(path: Path, store: TokenStore) -> Iterator[LoginRig]:
     rig = LoginRig([store.prover(), LocalCallers(pool=range(60000, 60010))], local=LocalSocket(path))
     yield rig

@@ -26,11 +26,6 @@ def secret_of(token: str) -> str:
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def rig(store: TokenStore) -> Iterator[LoginRig]:
     rig = LoginRig([store.prover()])
     yield rig

@@ -19,11 +19,6 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.fixture
-def store() -> TokenStore:
-    return TokenStore()
-
-
-@pytest.fixture
 def path(open_directory: Path) -> Path:
     return open_directory / f"run-{os.urandom(4).hex()}" / "api.sock"
 

@@ -13,7 +13,7 @@ from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from tests.clients import client_of
+from tests.clients import client_of, run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 WHO, WORD = "mesos-gpu", "s3cret-word"
@@ -63,13 +63,6 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 def client(stack: Stack) -> Iterator[Client]:
     with client_of(stack, 1) as client:
         yield client
-
-
-def run(client: Client, **request: object) -> tuple[str, str]:
-    """State and output of a job."""
-    job = client.submit({"cpus": 0.1, "mem_mib": 64, **request})
-    job = [job, *client.follow(job)][-1]
-    return job["state"], client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"]
 
 
 def test_agent_and_master_ask_for_credentials(stack: Stack) -> None:

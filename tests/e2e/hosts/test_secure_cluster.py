@@ -14,7 +14,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from tests.clients import client_of
+from tests.clients import client_of, run
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -44,13 +44,6 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 def client(stack: Stack) -> Iterator[Client]:
     with client_of(stack, 2) as client:
         yield client
-
-
-def run(client: Client, **request: object) -> tuple[str, str]:
-    """State and output of a job."""
-    job = client.submit({"cpus": 0.1, "mem_mib": 64, **request})
-    job = [job, *client.follow(job)][-1]
-    return job["state"], client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"]
 
 
 def test_a_host_process_runs_with_a_gpu(client: Client) -> None:
