@@ -136,6 +136,8 @@ def of_master(
     except Unavailable as error:
         what = error.what.replace("the agent ", "the master ")
         remedy = "name the file of a principal that its lists let view flags: --mesos-credentials"
+        if isinstance(error.__cause__, OSError):
+            remedy = "see that it runs, and that --master names its HOST:PORT"
         yield Finding(MASTER, Level.FAIL, what, remedy)
     except (OSError, ValueError, KeyError) as error:
         yield Finding(

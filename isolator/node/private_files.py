@@ -59,6 +59,10 @@ def private_files(host: Host) -> Iterator[Finding]:
         if path.exists():
             looked += 1
             yield from seen_by_others(path, what, alone=alone)
+        elif (path, what, alone) in paths:
+            yield Finding(
+                CHECK, Level.WARN, f"{what}: {path} is not there", "correct the variable that names it"
+            )
     yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
 
 

@@ -118,8 +118,9 @@ def flags_of(
         response = connection.post(f"{prefix}/api/v1", b'{"type": "GET_FLAGS"}', headers)
         text = response.read()
         if response.status != 200:
+            said = text[:200].decode(errors="replace")
             raise Unavailable(
-                f"the agent {endpoint} does not tell its flags: {response.status} {text[:200]!r}",
+                f"the agent {endpoint} does not tell its flags: {response.status} {said}",
                 remedy="allow the view_flags action to executors in its ACLs; if it asks for credentials, name their "
                 "file by MESOS_GPU_AGENT_CREDENTIALS",
             )

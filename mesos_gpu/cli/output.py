@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -56,6 +57,17 @@ def document(value: object) -> None:
 def line(text: str) -> None:
     """Print a line on stdout."""
     click.echo(clean(text))
+
+
+def folded(lead: str, text: str) -> None:
+    """Print a line whose text goes on below itself, right of `lead`, where a terminal is too narrow."""
+    if is_terminal(sys.stdout):
+        width = max(shutil.get_terminal_size().columns, len(lead) + 20)
+        whole = textwrap.wrap(clean(text), width - len(lead), break_on_hyphens=False)
+        text = ("\n" + " " * len(lead)).join(whole)
+        click.echo(clean(lead) + text)
+    else:
+        line(lead + text)
 
 
 def note(text: str) -> None:

@@ -7,7 +7,7 @@ const rows = new Map(); // job id to {version, row}: a row that is made anew los
 let filter = "all";
 let csrf = null, who = null; // who: looks; null: it is not known yet
 let statusShown = "";
-let appsShown = 0, rounds = 0;
+let appsShown = 0, rounds = 0, pause_ms = 2000;
 let nodesShown = "", most = 200, answeredAt = 0; // answeredAt: milliseconds since the epoch of the latest whole answer
 const LIMIT_MS = 8000, OLD_MS = 10000; // an answer must have come by then; what is shown counts as old after
 
@@ -351,9 +351,11 @@ async function refresh() {
     showJobs(jobs.jobs, jobs.total);
     await showApps();
     answeredAt = Date.now();
+    pause_ms = 2000;
     showAge();
   } catch (error) {
     statusShown = "";
+    pause_ms = error.refused ? 30000 : 2000; // each refusal is on record
     const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : error.message;
     $("status").className = "bad";
     $("status").textContent = error.refused ? why : `the scheduler does not answer: ${why}`;
@@ -378,7 +380,7 @@ setInterval(showAge, 1000);
 
 async function loop() {
   if (!document.hidden) await refresh();
-  setTimeout(loop, 2000);
+  setTimeout(loop, pause_ms);
 }
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
 loop();

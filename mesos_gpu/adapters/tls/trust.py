@@ -81,6 +81,9 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> N
     try:
         context.load_cert_chain(certificate, key, password=partial(_refuse_to_ask, key))
     except (OSError, ssl.SSLError) as error:
+        if isinstance(error, ssl.SSLError) and key == certificate and b"PRIVATE KEY-" not in key.read_bytes():
+            remedy = "name the file of its key, too (--key, MESOS_GPU_KEY)"
+            raise BadConfiguration(f"{certificate} has no key", remedy=remedy) from error
         raise unusable(certificate, f"certificate with the key {key}", error) from error
 
 

@@ -99,7 +99,9 @@ def apply(app: App, file: str, comment: str, yes: bool, force: bool, as_json: bo
             remedy="see what has changed (mesos-gpu access diff), and take it over; or leave `version` out of the file",
         )
     wanted = {**encode(given.document), "comment": comment}
-    _change(documents, latest, wanted, file, yes=yes, force=force, as_json=as_json)
+    _change(
+        documents, latest, wanted, "stdin" if file == "-" else file, yes=yes, force=force, as_json=as_json
+    )
 
 
 @click.command()

@@ -34,6 +34,8 @@ def whoami(app: App, as_json: bool) -> None:
         return
     for line in _lines(who):
         output.line(line)
+    for right in who["rights"] if who["name"] is not None else ():
+        output.folded(f"  {right['name']:<16}", right["words"])
 
 
 def _lines(who: "WhoAmI") -> Iterator[str]:
@@ -65,5 +67,3 @@ def _lines(who: "WhoAmI") -> Iterator[str]:
         if who["rights"]
         else "may do nothing here: no binding names it; have an admin bind a role to it (mesos-gpu access apply)"
     )
-    for right in who["rights"]:
-        yield f"  {right['name']:<16}{right['words']}"

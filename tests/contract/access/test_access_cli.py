@@ -219,6 +219,16 @@ def test_a_token_alone_is_printed_to_stdout(rig: CliRig) -> None:
     )
 
 
+def test_what_one_may_do_fits_80_columns(rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done("access", "apply", file, "--yes")
+    rig.caller = Caller("bob", frozenset({"ml"}), Proof.PASSWORD)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    said = done("whoami")
+    assert max(map(cell_len, said.splitlines())) <= 80
+    assert "see what jobs run: commands, images, volumes, labels, messages" in " ".join(said.split())
+
+
 @pytest.mark.parametrize("words", ["access versions", "access rights", "token list"])
 def test_tables_fit_80_columns(rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     done("access", "apply", file, "--yes", "--comment", 20 * "a long comment ")

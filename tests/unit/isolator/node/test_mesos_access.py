@@ -91,6 +91,8 @@ def test_files_that_others_can_read_are_named(tmp_path: Path) -> None:
     assert f"{journal / '2.log'} (0640)" in findings[Level.FAIL].text
     assert findings[Level.FAIL].remedy == f"chmod -R go= {journal}"
     assert findings[Level.WARN].remedy.endswith(f"chmod 700 {state.parent}")
+    gone = Host(tmp_path / "node", None, {"MESOS_GPU_STATE": str(tmp_path / "typo")})
+    assert next(finding.text for finding in private_files(gone)).endswith("typo is not there")
 
 
 def test_each_that_is_kept_is_looked_at(tmp_path: Path) -> None:
