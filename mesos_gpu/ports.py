@@ -137,6 +137,9 @@ class Driver(Protocol):
     def revive(self) -> None:
         """REVIVE offers; clears all filters."""
 
+    def resubscribe(self) -> None:
+        """Give up the subscription and all its offers, and subscribe anew: `Registered` comes again."""
+
 
 class AuditTrail(Protocol):
     """The record of who changed what, and of what was refused. From any thread."""

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from isolator.agent.http import HttpConnection, ProtocolError, Response
 from isolator.agent.tls import AgentTls
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_in
+from mesos_gpu.wire.plain import clean
 
 MOST_MESSAGE: Final = 10_000  # characters of what an update says in words
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
@@ -252,7 +253,7 @@ class Connection:
         """A line to the log, once, however often it is tried again."""
         if text != self._last_said and not self._done.is_set():
             self._last_said = text
-            print(f"agent {self._settings.endpoint}: {text}", file=sys.stderr, flush=True)
+            print(f"agent {self._settings.endpoint}: {clean(text)}", file=sys.stderr, flush=True)
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         with self._lock:

@@ -33,6 +33,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.mesos import assignment as wire
+from mesos_gpu.wire.plain import clean, clean_trace
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.executor.checks import Checker
@@ -516,5 +517,7 @@ def failure(error: Exception) -> Verdict:
 
 
 def log(text: str) -> None:
-    """Write a line into the executor's own log."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+    """Write a line into the executor's own log; what follows it, as a traceback, is indented."""
+    first, newline, rest = text.partition("\n")
+    below = newline and newline + clean_trace(rest)
+    print(f"{time.strftime('%H:%M:%S')} {clean(first)}{below}", file=sys.stderr, flush=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from mesos_gpu.adapters.files import log_lines
 from mesos_gpu.adapters.nvml.health import Events
 from mesos_gpu.adapters.nvml.session import Nvml, load
 from mesos_gpu.errors import MesosGpuError, Unavailable
@@ -51,7 +52,7 @@ def main() -> int:
 
 def serve(lib: Any) -> int:
     """Answer requests on stdin until it closes. `lib`: the pynvml module, or a fake of it."""
-    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_lines.to_stderr()
     lock = threading.Lock()
 
     def say(**line: Any) -> None:

@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from isolator.shares.watch import LOOK_S as WATCH_S
 from isolator.shares.watch import Watch, slack_from
 from isolator.shares.widening import LOOK_S as WIDEN_S
 from isolator.shares.widening import Widening
+from mesos_gpu.adapters.files import log_lines
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
@@ -363,7 +363,7 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
 
 def main() -> int:
     """Run as an executor of Mesos: all settings are in the environment."""
-    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    log_lines.to_stderr()
     settings = Settings.from_environment(os.environ)
     try:
         slack_from(os.environ)  # or it would fail at its first look

@@ -35,6 +35,7 @@ from mesos_gpu.adapters.master.stream import (
     split_address,
 )
 from mesos_gpu.errors import Unavailable
+from mesos_gpu.wire.body import parsed
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +201,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         self._call_lock = threading.Lock()  # guards _conn; the IO thread never takes it
         # Of the IO thread alone:
         self._stream: EventStream | None = None
+        self._stale: EventStream | None = None  # one that is to end; set by any thread
         self._patience_s = timings.answer_s
         self._subscribed_at: float | None = None
 
@@ -242,6 +244,11 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         """Follow another master, or none until further notice."""
         with self._lock:
             self._new_master = new_master
+        self._notify()
+
+    def resubscribe(self) -> None:
+        """End the stream that there is, if any."""
+        self._stale = self._stream
         self._notify()
 
     def call(self, kind: str, **payload: Any) -> None:
@@ -288,7 +295,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         if response.status != HTTPStatus.OK:
             raise CallFailed(f"GET {path}", response.status, answer.decode(errors="replace"))
         try:
-            return json.loads(answer)
+            return parsed(answer)
         except ValueError as error:
             raise NotConnected(f"GET {path}: the answer is not JSON") from error
 
@@ -370,7 +377,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             return f"its name or its answer makes no sense: {error}", None
         finally:
             self._disconnect()
-        return "the leading master changed", None
+        return "the leading master changed, or a new subscription is wanted", None
 
     def _follow(self, stream: EventStream, home: str) -> None:
         """Take events until the stream fails, the driver stops, or another master is to be followed."""
@@ -378,7 +385,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         with selectors.PollSelector() as selector:
             selector.register(wakeup, selectors.EVENT_READ)
             selector.register(stream, stream.wanted)
-            while self._started and self._new_master == home:
+            while self._started and self._new_master == home and self._stale is not stream:
                 left_s = heard_at + self._patience_s - time.monotonic()
                 ready = {key.fileobj: mask for key, mask in selector.select(max(left_s, 0))}
                 if wakeup in ready:

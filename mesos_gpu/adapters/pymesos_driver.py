@@ -309,9 +309,12 @@ class PymesosDriver:
         """The master's `/tasks` and `/slaves`: a reconciliation's statuses have no labels."""
         framework_id = self._driver.framework_id
         asked = urlencode({"framework_id": framework_id or "", "limit": MOST_LISTED})
-        agents = self._driver.get("/master/slaves")["slaves"]
-        tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]
-        ours = [task for task in tasks if task["framework_id"] == framework_id]
+        try:
+            agents = self._driver.get("/master/slaves")["slaves"]
+            tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]
+            ours = [task for task in tasks if task["framework_id"] == framework_id]
+        except (KeyError, TypeError) as error:
+            raise NotConnected(f"the master does not list its tasks: {error!r}") from error
         return listed_from_json(ours, agents, logger.error)
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
@@ -335,6 +338,11 @@ class PymesosDriver:
     def revive(self) -> None:
         """REVIVE offers for all roles; clears all filters."""
         self._driver.call("REVIVE")
+
+    def resubscribe(self) -> None:
+        """End the subscription, and subscribe again: the master takes back all offers, and repeats what was not
+        acknowledged."""
+        self._driver.resubscribe()
 
 
 def _task(task_id: str, agent_id: str | None) -> dict[str, Any]:

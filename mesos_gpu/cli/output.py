@@ -82,6 +82,11 @@ def error(failure: Exception) -> None:
     click.echo(f"Error: {clean_lines(str(failure))}", err=True)
 
 
+def verbatim(text: bytes) -> None:
+    """Print what others wrote and a program is to read: as it is, but on a terminal without what commands it."""
+    click.echo(clean_lines(text.decode(errors="backslashreplace")) if is_terminal(sys.stdout) else text)
+
+
 def raw(data: bytes, *, to_stderr: bool) -> None:
     """A job's own output, as it is."""
     if data:

@@ -36,11 +36,11 @@ from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.access.restored import without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.scheduler.exposure import Exposure, exposed
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
+from mesos_gpu.scheduler.proofs.exposure import Exposure, exposed
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 from mesos_gpu.wire.plain import clean_lines
 
@@ -118,6 +118,7 @@ def run(options: Options) -> int:
 
 
 def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: ReloadedTls | None) -> int:
+    died = _dying()
     host, port = options.host, listener.getsockname()[1]
     first = read_first(options.access_file) if options.access_file else None
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
@@ -176,13 +177,29 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     try:
         if first is not None:
             begin_with(first, daemon)
-        while not stop.is_set() and not daemon.wait(0.2):
+        while not (stop.is_set() or died.is_set() or daemon.wait(0.2)):
             pass
     finally:
         server.stop()
         daemon.stop()
         trail.close()
-    return 1 if daemon.failure is not None else 0
+    return 1 if died.is_set() or daemon.failure is not None else 0
+
+
+def _dying() -> threading.Event:
+    """An event that is set when a thread dies, whichever: then the process ends, and who supervises it starts it again.
+    Half a scheduler would look alive."""
+    died = threading.Event()
+
+    def tell(args: threading.ExceptHookArgs) -> None:
+        name = args.thread.name if args.thread else "?"
+        logger.critical(
+            "the thread %s died, and the scheduler ends: %r", name, args.exc_value, exc_info=args.exc_value
+        )
+        died.set()
+
+    threading.excepthook = tell
+    return died
 
 
 def _framework(

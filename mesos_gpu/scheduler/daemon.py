@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -44,6 +43,7 @@ from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.messages import MESSAGES
 from mesos_gpu.scheduler.narrator import Narrator
+from mesos_gpu.scheduler.requests import PassedOver, Request, half_done
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
@@ -54,16 +54,6 @@ TICK_S: Final = 0.25
 NO_ROOM_S: Final = 1.0  # until the disk is tried again
 MOST_IN_BATCH: Final = 500
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Somebody waits for an answer: `event`, if any, is stepped first; `answer` runs after the save."""
-
-    event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
-    answer: Callable[[], None]
-    future: Future[Any]
-    id: str = ""  # of the request to the REST interface, for lines of the log
 
 
 class Daemon:
@@ -89,8 +79,8 @@ class Daemon:
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
         self._journal = journal
         self._state = State.restored(clock.now(), saved)
-        self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
-        self._waiting: list[_Request] = []  # those of the batch in hand
+        self._inbox: queue.SimpleQueue[ev.Event | Request | MesosGpuError | None] = queue.SimpleQueue()
+        self._waiting: list[Request] = []  # those of the batch in hand
         self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
         self._narrator = Narrator(self._state)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
@@ -100,7 +90,8 @@ class Daemon:
         self._happened: list[AppEvent] = []  # in the batch in hand
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
-        self._late: list[ev.Event | _Request] = []  # that came while nothing could be saved
+        self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
+        self._passed_over = PassedOver()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
         self._snapshots, self._uses = Snapshots(self._state), Uses()
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
@@ -289,7 +280,7 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
                 future.set_exception(error)
 
-        self._inbox.put(_Request(event, answer, future, request_id()))
+        self._inbox.put(Request(event, answer, future, request_id()))
         if self._ended.is_set():
             self._refuse_rest()
         return future
@@ -305,7 +296,7 @@ class Daemon:
         except MesosGpuError as error:
             logger.error("%s", error)
             self.failure = error
-        except Exception as error:
+        except BaseException as error:
             # State in memory may be ahead of the disk: going on could launch twice. A restart reconciles.
             logger.exception("the engine stopped")
             self.failure = error
@@ -319,19 +310,23 @@ class Daemon:
         """Step a batch of events; returns whether to go on."""
         batch, go_on = self._collect()
         self._follow()
-        self._waiting = [item for item in batch if isinstance(item, _Request)]
+        self._waiting = [item for item in batch if isinstance(item, Request)]
         now = self._clock.now()
         pending: list[fx.Effect] = []
         origins: list[tuple[int, str]] = []  # where the effects end that follow from an item
-        for item in batch:
-            if isinstance(item, _Request):
-                origins.append((len(pending), ""))
-                with within(item.id):
-                    pending += self._step_request(item, now)
-                origins.append((len(pending), item.id))
-            else:
-                pending += self._step(item, now)
-        for event in (ev.Tick(), ev.Match()):
+        broken = False
+        for number, item in enumerate(batch):
+            origins.append((len(pending), ""))
+            try:
+                pending += self._step_item(item, now)
+            except Exception:  # noqa: BLE001 - it is said there
+                broken = True
+                self._passed_over.add(item)
+                self._late = [*batch[number + 1 :], *self._late]
+                self._waiting = [each for each in self._waiting if each not in batch[number:]]
+                break
+            origins.append((len(pending), item.id if isinstance(item, Request) else ""))
+        for event in () if broken else (ev.Tick(), ev.Match()):
             pending += self._step(event, now)
         if self._journal:
             self._journal.flush(self._state, self._settings)
@@ -349,7 +344,26 @@ class Daemon:
         self._watching.look(self._state, now)
         for request in self._waiting:
             request.answer()
+        if broken:
+            self._take_up_anew()
         return go_on
+
+    def _step_item(self, item: ev.Event | Request, now: float) -> list[fx.Effect]:
+        if isinstance(item, Request):
+            with within(item.id):
+                return self._step_request(item, now)
+        known = self._passed_over.answer(item)
+        return self._step(item, now) if known is None else known
+
+    def _take_up_anew(self) -> None:
+        """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
+        the rest after the next subscription."""
+        self._state = State.restored(self._clock.now(), self._store.load())
+        self._narrator, self._snapshots = Narrator(self._state), Snapshots(self._state)
+        self._follower = None
+        if self._journal:
+            self._journal.begin(self._state, self._settings)
+        self._driver.resubscribe()
 
     def _narrate(self, pending: Sequence[fx.Effect], origins: Iterable[tuple[int, str]]) -> None:
         """Say what was saved, with the id of the request that it follows from."""
@@ -389,7 +403,7 @@ class Daemon:
             self._happened += self._follower.follow(event, outcome, self._state, now)
         return outcome
 
-    def _step_request(self, request: _Request, now: float) -> list[fx.Effect]:
+    def _step_request(self, request: Request, now: float) -> list[fx.Effect]:
         """Step what somebody asks for; a refusal is his, and has changed nothing."""
         event = None
         try:
@@ -401,7 +415,7 @@ class Daemon:
             if self._follower and event:
                 self._happened += self._follower.refused(event, error.what, now)
             self._waiting.remove(request)
-            self._refuse(request, error)
+            request.refuse(error)
             return []
 
     def _save_at_last(self, effects: list[fx.Effect]) -> None:
@@ -418,7 +432,7 @@ class Daemon:
                 "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
             )
         for request in [each for each in self._waiting if each.event is not None]:
-            self._refuse(request, _half_done(self.unsaved))
+            request.refuse(half_done(self.unsaved))
             self._waiting.remove(request)
         while self.unsaved is not None:
             self._look_aside(self.unsaved)
@@ -439,20 +453,15 @@ class Daemon:
                 return
             if item is None or isinstance(item, MesosGpuError):
                 raise item or why  # nothing of the batch was done yet: the next start takes it up anew
-            if not isinstance(item, _Request):
+            if not isinstance(item, Request):
                 if not isinstance(item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed):  # they come again
                     self._late.append(item)
             elif item.event is None:
                 item.answer()
             else:
-                self._refuse(item, why)
+                item.refuse(why)
 
-    @staticmethod
-    def _refuse(request: _Request, error: MesosGpuError) -> None:
-        if request.future.set_running_or_notify_cancel():
-            request.future.set_exception(error)
-
-    def _collect(self) -> tuple[list[ev.Event | _Request], bool]:
+    def _collect(self) -> tuple[list[ev.Event | Request], bool]:
         if self._late:
             batch, self._late = list(self._late), []
             return batch, True
@@ -558,12 +567,12 @@ class Daemon:
             logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
 
     def _refuse_rest(self) -> None:
-        rest: list[object] = list(self._waiting)
+        rest: list[object] = [*self._waiting, *self._late]
         with contextlib.suppress(queue.Empty):
             while True:
                 rest.append(self._inbox.get_nowait())
         for item in rest:
-            if isinstance(item, _Request) and not item.future.done():
+            if isinstance(item, Request) and not item.future.done():
                 error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
                 item.future.set_exception(error)
 
@@ -578,11 +587,3 @@ _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     fx.ForgetSecrets: Daemon._forget_secrets,
 }
 see_complete("scheduler.daemon._HANDLERS", _HANDLERS, fx.DONE_OUTSIDE)
-
-
-def _half_done(error: NoRoom) -> NoRoom:
-    """For who asked for something when the disk turned full: it was decided, and is done when there is room."""
-    return NoRoom(
-        f"{error.what}; it is kept in memory, and done as soon as there is room",
-        remedy=f"{error.remedy}; then see whether it was done, before you ask again",
-    )

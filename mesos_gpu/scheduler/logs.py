@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from mesos_gpu.adapters.files import log_lines
 from mesos_gpu.api.http.note import request_id
-from mesos_gpu.wire.plain import clean, clean_json
+from mesos_gpu.wire.plain import clean_json
 
 AUDIT = "mesos_gpu.audit"
 
@@ -27,17 +28,13 @@ def set_up(level: str, form: LogFormat) -> None:
     logging.getLogger(AUDIT).setLevel(logging.INFO)
 
 
-class Text(logging.Formatter):
-    """Time, level, where from, what. A message has one line, whoever had a say in it."""
-
-    def __init__(self) -> None:
-        """Choose the parts of a line, by the names that `logging` gives them."""
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+class Text(log_lines.Text):
+    """A line for people, with the request that it follows from."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Format a message without the traceback, which `format` adds."""
-        request = request_id()
-        record.message = clean(f"{record.message} [request {request}]" if request else record.message)
+        if request := request_id():
+            record.message += f" [request {request}]"
         return super().formatMessage(record)
 
 

@@ -99,6 +99,10 @@ class FakeDriver:
         """Note it."""
         self._note("revive")
 
+    def resubscribe(self) -> None:
+        """Note it."""
+        self._note("resubscribe")
+
 
 class FakeClock:
     """`Clock` that a test moves."""

@@ -128,6 +128,9 @@ class ReadyCluster:
         """Offer what is not offered."""
         self._offer()
 
+    def resubscribe(self) -> None:
+        """Do nothing: no engine breaks here."""
+
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
         """Good."""
 

@@ -18,6 +18,12 @@ def clean_lines(text: str) -> str:
     return "\n".join(map(clean, text.split("\n")))
 
 
+def clean_trace(text: str) -> str:
+    """What a log has below its line, as a traceback: cleaned, and each line indented, so that none passes for another
+    entry."""
+    return "\n".join("    " + clean(line) for line in text.split("\n"))
+
+
 def clean_json(text: str) -> str:
     """A JSON document, in which it is escaped as JSON does it; line breaks between values stay."""
     return _DOUBTFUL.sub(_json_escape, text)

@@ -124,6 +124,9 @@ class ChaosDriver:
     def revive(self) -> None:
         self.mesos.call(fx.Revive())
 
+    def resubscribe(self) -> None:
+        raise NotImplementedError("the world of chaos breaks a subscription itself")
+
 
 @dataclass
 class Rig:

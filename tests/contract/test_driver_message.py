@@ -4,7 +4,7 @@ import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.master import stream
-from mesos_gpu.testing.scripted_master import Inbox, ScriptedMaster, Stream
+from mesos_gpu.testing.scripted_master import FRAMEWORK_ID, Inbox, ScriptedMaster, Stream
 
 FRAMEWORK = pd.FrameworkSettings("u", "n", ("*",), "", "h", 60.0)
 
@@ -48,3 +48,20 @@ def test_an_event_that_cannot_be_read_is_passed_over_and_the_rest_comes(
         finally:
             driver.stop(teardown=False)
     assert [text for text in caplog.messages if "passed over" in text]
+
+
+def test_a_subscription_is_given_up_for_another_where_that_is_asked_for() -> None:
+    with ScriptedMaster() as master:
+        inbox = Inbox()
+        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
+        driver.start()
+        try:
+            inbox.wait_for(pd.Registered)
+            driver.resubscribe()
+            inbox.wait_for(pd.Disconnected)
+            assert inbox.wait_for(pd.Registered, 2).reregistered
+            again = master.wait_for("SUBSCRIBE", 2).body["subscribe"]["framework_info"]
+            assert again["id"] == {"value": FRAMEWORK_ID}
+            driver.revive()
+        finally:
+            driver.stop(teardown=False)

@@ -80,7 +80,7 @@ def export(
     if out is None:
         if follow or command:
             raise click.UsageError("--follow and --exec need --out")
-        click.echo(read().rstrip(b"\n"))
+        output.verbatim(read().rstrip(b"\n"))
     elif follow:
         _follow(read, out, command, lambda: time.sleep(interval))
     elif _write(out, read()) and command:

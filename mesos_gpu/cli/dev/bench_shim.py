@@ -18,6 +18,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing.windows import PERIOD_US, Tenant, Window, plan
+from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.testing.cuda import CARD_MIB, MIB, Cards, Host, compile_stubs
 
 #: Thousandths of the card of each tenant, and how long a kernel of theirs runs, µs.
@@ -122,7 +123,7 @@ def waking_ms(seconds: float = 0.2) -> float:
 @click.option(
     "--runs", default=5, show_default=True, type=click.IntRange(1), help="Of each launch's cost; the best."
 )
-@click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(0.5), help="Of each split.")
+@click.option("--seconds", default=3.0, show_default=True, type=NumberRange(0.5), help="Of each split.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def shim(runs: int, seconds: float, as_json: bool) -> None:
     """Launch kernels and split a card by the libraries for shares, beside the driver alone; no GPU is used."""

@@ -7,6 +7,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.simulate.jobs import Cluster, Figures, Outcome, Prices, Tick, figures, simulate
 from mesos_gpu.simulate.orders import ORDERS, PAUSES_S, RESTARTS_S
 from mesos_gpu.simulate.trace import read_jobs
@@ -34,12 +35,12 @@ _TOLD_EACH = 100  # events
 )
 @click.option(
     "--restart-s",
-    type=click.FloatRange(0, 86_400),
+    type=NumberRange(0, 86_400),
     help="What each start of a job but its first costs it. Default: 30 with mesos-gpu, else 0.",
 )
 @click.option(
     "--pause-s",
-    type=click.FloatRange(0, 86_400),
+    type=NumberRange(0, 86_400),
     help="What each scheduling event costs each job that runs. Default: 10 with srtf, srsf and las, else 0.",
 )
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it, as .svg or .png.")

@@ -26,6 +26,7 @@ from mesos_gpu.local.processes import Process, private_log
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
 from mesos_gpu.model.words import counted
+from mesos_gpu.scheduler.options.parse import NumberRange
 
 LOOK_S: Final = 0.5
 REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
@@ -50,7 +51,13 @@ def directory() -> Path:
     metavar="NAME",
     help=f"Model of the GPUs; repeated, the agents take turns.  [default: {MODEL}]",
 )
-@click.option("--cpus", default=32.0, show_default=True, help="CPUs that each agent offers.")
+@click.option(
+    "--cpus",
+    default=32.0,
+    show_default=True,
+    type=NumberRange(0, min_open=True),
+    help="CPUs that each agent offers.",
+)
 @click.option("--mem", "mem_mib", default=131072, show_default=True, help="Memory of each agent, in MiB.")
 @click.option(
     "--port",
@@ -265,7 +272,7 @@ def _start_detached() -> None:
             process.terminate()
             raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
         time.sleep(0.1)
-    output.raw(log.read_bytes(), to_stderr=False)
+    output.verbatim(log.read_bytes().rstrip(b"\n"))
 
 
 @click.command()

@@ -23,6 +23,7 @@ from mesos_gpu.cli.types import (
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.scheduler.options.parse import NumberRange
 
 _PREFIX: Final = "asked_"  # of a parameter's name: a field may be called as something else of a command
 _AGAIN: Final = {"multiple": True}
@@ -37,7 +38,7 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Text: lambda _: {},
     of.Capability: lambda _: {"type": COMPUTE_CAPABILITY},
     of.DriverVersion: lambda _: {"type": DRIVER},
-    of.Number: lambda kind: {"type": click.FloatRange(kind.least, kind.most, min_open=kind.above)},
+    of.Number: lambda kind: {"type": NumberRange(kind.least, kind.most, min_open=kind.above)},
     of.Seconds: lambda _: {"type": DURATION},
     of.Whole: lambda kind: {"type": click.IntRange(kind.least, kind.most), "metavar": "N"},
     of.Mib: lambda _: {"type": MEMORY, "metavar": None},

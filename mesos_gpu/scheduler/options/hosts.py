@@ -84,7 +84,7 @@ OPTIONS: Decorators = (
         "cover_linger_s",
         default=60.0,
         show_default=True,
-        type=click.FloatRange(min=0),
+        type=parse.NumberRange(min=0),
         help="Seconds that a GPU stays open to shares after its last one has ended.",
     ),
 )

@@ -114,7 +114,7 @@ OPTIONS: Decorators = (
         "aging_step_s",
         default=3600.0,
         show_default=True,
-        type=click.FloatRange(min=0),
+        type=parse.NumberRange(min=0),
         help="Seconds of waiting that are worth one of priority; 0: none.",
     ),
     click.option(

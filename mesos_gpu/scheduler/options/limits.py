@@ -7,6 +7,7 @@ import click
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.policy.apps.outward import Network, Outward
+from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.scheduler.options.section import Section
 
 _DEFAULT: Final = Limits()
@@ -18,7 +19,7 @@ LIMITS: Final = Section(
             "rate_per_s",
             default=_DEFAULT.rate_per_s,
             show_default=True,
-            type=click.FloatRange(0, 1e6),
+            type=NumberRange(0, 1e6),
             metavar="PER_S",
             help="Requests a second of a name, or of an address that no name is known of; 0: any.",
         ),

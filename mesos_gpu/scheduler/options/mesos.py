@@ -3,6 +3,7 @@
 import click
 
 from mesos_gpu.scheduler.options import parse
+from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.scheduler.options.section import Decorators
 
 OPTIONS: Decorators = (
@@ -19,6 +20,7 @@ OPTIONS: Decorators = (
         "failover_timeout_s",
         default=604800.0,
         show_default=True,
+        type=NumberRange(0),
         help="Seconds that Mesos keeps the tasks while no scheduler is there.",
     ),
     click.option("--principal", help="Mesos principal."),
@@ -35,6 +37,7 @@ OPTIONS: Decorators = (
         "report_interval_s",
         default=10.0,
         show_default=True,
+        type=NumberRange(0, min_open=True),
         help="Seconds between the reports of a node monitor.",
     ),
     click.option(
@@ -42,6 +45,7 @@ OPTIONS: Decorators = (
         "unreachable_timeout_s",
         default=120.0,
         show_default=True,
+        type=NumberRange(0),
         help="Seconds after which a job on an unreachable agent is started elsewhere.",
     ),
 )

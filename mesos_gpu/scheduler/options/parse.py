@@ -1,10 +1,11 @@
 """Texts of the command line as values."""
 
+import math
 import os
 import pwd
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -17,6 +18,17 @@ from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+
+
+class NumberRange(click.FloatRange):
+    """A number within bounds. Python reads `nan` and `inf` as numbers, and every comparison with the first is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Refuse what is not finite, too."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 def queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:

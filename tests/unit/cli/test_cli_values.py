@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.proc import start_ticks
-from mesos_gpu.cli import locate, output
+from mesos_gpu.cli import locate, main, output
 from mesos_gpu.cli.jobfile import read_jobs
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+from mesos_gpu.scheduler.__main__ import scheduler
+from mesos_gpu.scheduler.options.parse import NumberRange
 
 
 @pytest.mark.parametrize(
@@ -209,3 +212,29 @@ def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed
     ]
     assert lines[2].startswith("  /colour: unknown field; known are name, command, argv")
     assert lines[3] == "  /zzz: unknown field"
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
+def test_what_python_takes_for_a_number_and_nobody_can_count_with_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        NumberRange(0).convert(text, None, None)
+    with pytest.raises(click.BadParameter):
+        NumberRange().convert(text, None, None)
+    assert NumberRange(0).convert("1.5", None, None) == 1.5
+
+
+def test_no_option_takes_numbers_that_are_none() -> None:
+    """Both `float` and `click.FloatRange` of click take nan."""
+
+    def options(command: click.Command, ctx: click.Context) -> Iterator[click.Parameter]:
+        yield from command.params
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ctx):
+                each = command.get_command(ctx, name)
+                assert each is not None
+                yield from options(each, ctx)
+
+    every = [*options(main, click.Context(main)), *scheduler.params]
+    assert len(every) > 300
+    loose = [each.name for each in every if type(each.type) in (click.FloatRange, type(click.FLOAT))]
+    assert loose == []

@@ -10,10 +10,10 @@ from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.caller import Proof
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.scheduler.exposure import exposed
 from mesos_gpu.scheduler.options.authentication import AuthenticationOptions
 from mesos_gpu.scheduler.options.options import Options
 from mesos_gpu.scheduler.options.tls import TlsOptions
+from mesos_gpu.scheduler.proofs.exposure import exposed
 
 FILE = Path("f")
 OWN: dict[str, Any] = {"tls_cert": FILE, "tls_key": FILE}
@@ -70,7 +70,7 @@ def test_what_is_taken_and_told(given: Options, open_to_all: bool, said: list[st
 
 
 def test_authentication_without_tls_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mesos_gpu.scheduler.exposure.is_authenticated", lambda _: True)
+    monkeypatch.setattr("mesos_gpu.scheduler.proofs.exposure.is_authenticated", lambda _: True)
     with pytest.raises(BadConfiguration) as caught:
         exposed(options(), AWAY)
     assert "there is no TLS" in caught.value.what

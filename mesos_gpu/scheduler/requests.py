@@ -1,0 +1,72 @@
+"""What the engine is given: who waits for its answer, and what it broke on."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import MesosGpuError, NoRoom
+
+MOST_PASSED_OVER: Final = 1000  # updates that are remembered
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody waits for an answer: `event`, if any, is stepped first; `answer` runs after the save."""
+
+    event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
+    answer: Callable[[], None]
+    future: Future[Any]
+    id: str = ""  # of the request to the REST interface, for lines of the log
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with an error, unless the asker has gone."""
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+
+def half_done(error: NoRoom) -> NoRoom:
+    """For who asked for something when the disk turned full: it was decided, and is done when there is room."""
+    return NoRoom(
+        f"{error.what}; it is kept in memory, and done as soon as there is room",
+        remedy=f"{error.remedy}; then see whether it was done, before you ask again",
+    )
+
+
+class PassedOver:
+    """What the engine broke on. Whose it is may lose it, nobody else: Mesos repeats an update until it is acknowledged,
+    so that it would break on it again and again. Only for the engine's thread."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._updates: dict[tuple[str | None, str, str], None] = {}  # the latest last
+
+    def add(self, item: ev.Event | Request) -> None:
+        """Say it, with the error that is handled now, and remember it."""
+        event = item.event if isinstance(item, Request) else item
+        logger.exception("%.1000r is passed over, and the state read anew", event)
+        if isinstance(item, Request):
+            item.refuse(
+                MesosGpuError("the scheduler broke on it", remedy="see its log, and tell who maintains it")
+            )
+        elif isinstance(item, ev.StatusArrived):
+            self._updates[_key_of(item)] = None
+            if len(self._updates) > MOST_PASSED_OVER:
+                del self._updates[next(iter(self._updates))]
+
+    def answer(self, event: ev.Event) -> list[fx.Effect] | None:
+        """What is done with it if it was passed over before: it is acknowledged; None: it was not."""
+        if not isinstance(event, ev.StatusArrived) or _key_of(event) not in self._updates:
+            return None
+        status = event.status
+        if status.agent_id is None or status.uuid is None:
+            return []
+        return [fx.Acknowledge(status.agent_id, status.task_id, status.uuid)]
+
+
+def _key_of(event: ev.StatusArrived) -> tuple[str | None, str, str]:
+    return event.status.agent_id, event.status.task_id, event.status.uuid or event.status.state

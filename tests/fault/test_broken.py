@@ -1,0 +1,66 @@
+"""A scheduler process with a bug in it: one message costs itself, a dead thread ends the process for its supervisor."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mesos_gpu.testing.scripted_master import ScriptedMaster, Stream
+from tests.conftest import wait_until
+
+START = "\nfrom mesos_gpu.scheduler.__main__ import main\nmain()\n"
+BREAKS_ON_POISON = """
+from mesos_gpu.scheduler import daemon
+def step(state, event, now, settings, real=daemon.step):
+    effects = real(state, event, now, settings)
+    if "poison" in repr(event):
+        raise ZeroDivisionError("a bug")
+    return effects
+daemon.step = step
+"""
+THREAD_DIES = """
+from mesos_gpu.adapters.audit.log import AuditLog
+def run(self):
+    raise ZeroDivisionError("a bug")
+AuditLog._run = run
+"""
+
+
+@contextmanager
+def scheduler(directory: Path, bug: str, master: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    log = directory / "log"
+    options = ["--master", master, "--port", "0", "--state", str(directory / "s" / "state")]
+    command = [sys.executable, "-c", bug + START, *options]
+    with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
+        try:
+            yield process, log
+        finally:
+            process.terminate()
+
+
+def test_a_message_that_it_breaks_on_costs_itself_and_is_not_heard_for_ever(tmp_path: Path) -> None:
+    status = {
+        "task_id": {"value": "poison"},
+        "agent_id": {"value": "a1"},
+        "state": "TASK_RUNNING",
+        "uuid": "AAAA",
+    }
+    update = {"type": "UPDATE", "update": {"status": status}}
+    with (
+        ScriptedMaster(then=Stream(events=(update,))) as master,
+        scheduler(tmp_path, BREAKS_ON_POISON, master.address) as (process, log),
+    ):
+        assert master.wait_for("ACKNOWLEDGE").body["acknowledge"]["task_id"] == {"value": "poison"}
+        assert len(master.of_type("SUBSCRIBE")) == 2
+        assert process.poll() is None
+        said = log.read_text()
+    assert "is passed over" in said
+    assert "ZeroDivisionError: a bug" in said
+
+
+def test_when_a_thread_dies_the_process_ends_with_an_error(tmp_path: Path) -> None:
+    with ScriptedMaster() as master, scheduler(tmp_path, THREAD_DIES, master.address) as (process, log):
+        assert wait_until("it ends", lambda: process.poll() is not None)
+        assert process.returncode == 1
+        assert "the thread audit died, and the scheduler ends: ZeroDivisionError('a bug')" in log.read_text()

@@ -1,0 +1,131 @@
+"""What the engine breaks on is its sender's loss alone: the rest is done, and what was half done is not."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.scheduler import daemon as module
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.journal import Journal
+from mesos_gpu.testing.builders import offer, spec
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from tests.conftest import wait_until
+
+
+class Rig:
+    """A scheduler whose engine breaks half-way through whatever has the word `poison` in it."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store, self.driver = RecordingStore(), FakeDriver()
+        monkeypatch.setattr(module, "step", self._step)
+        self.daemon = Daemon(
+            self.store,
+            self.store.load(),
+            self.driver,
+            FakeClock(),
+            Settings("run-executor", "run-monitor", default_user="nobody"),
+            Journal(directory / "journal", 1 << 20),
+        )
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://m"))
+
+    @staticmethod
+    def _step(state: Any, event: ev.Event, now: float, settings: Settings) -> Any:
+        effects = step(state, event, now, settings)
+        if "poison" in repr(event):
+            state.jobs.clear()
+            raise ZeroDivisionError("a bug")
+        return effects
+
+    def count(self, call: str) -> int:
+        return sum(name == call for name, _ in self.driver.calls)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    made = Rig(tmp_path, monkeypatch)
+    yield made
+    made.daemon.stop()
+
+
+def poison(uuid: str | None = "AAAA", state: str = "TASK_RUNNING") -> ev.StatusArrived:
+    return ev.StatusArrived(Status(TaskId("poison"), state, AgentId("a1"), uuid=uuid))
+
+
+def test_an_update_that_the_engine_breaks_on_is_passed_over_and_the_rest_is_done(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = rig.daemon.submit(spec(name="before")).result(60)
+    rig.daemon.put(poison())
+    after = rig.daemon.submit(spec(name="after")).result(60)
+    rig.driver.wait_for("resubscribe")
+    rig.daemon.put(ev.Disconnected())
+    rig.daemon.put(ev.Registered("fw", "http://m"))
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    rig.driver.wait_for("accept")
+    known = rig.daemon.read(lambda view: set(view.jobs)).result(60)
+    assert {before.id, after.id} <= known
+    assert rig.daemon.failure is None
+    (record,) = [each for each in caplog.records if "passed over" in each.message]
+    assert "TaskId" in record.message or "poison" in record.message
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_when_it_is_repeated_it_is_acknowledged_so_that_it_ends(rig: Rig) -> None:
+    rig.daemon.put(poison())
+    rig.driver.wait_for("resubscribe")
+    rig.daemon.put(poison())
+    assert rig.driver.wait_for("acknowledge") == ("a1", "poison", "AAAA")
+    assert rig.count("resubscribe") == 1
+    rig.daemon.put(poison("BBBB"))  # another one is not known
+    wait_until("another subscription", lambda: rig.count("resubscribe") == 2)
+
+
+def test_an_answer_of_a_reconciliation_is_passed_over_by_its_state(rig: Rig) -> None:
+    for uuid_less in (poison(None), poison(None), poison(None, "TASK_LOST")):
+        rig.daemon.put(uuid_less)
+    wait_until("two of three break", lambda: rig.count("resubscribe") == 2)
+    assert rig.daemon.read(lambda view: len(view.jobs)).result(60) == 0
+    assert rig.count("resubscribe") == 2
+    assert rig.count("acknowledge") == 0
+
+
+def test_a_request_that_the_engine_breaks_on_is_refused_to_who_made_it(rig: Rig) -> None:
+    job = rig.daemon.submit(spec(name="good")).result(60)
+    broken = rig.daemon.submit(spec(name="poison"))
+    with pytest.raises(MesosGpuError, match="broke on it"):
+        broken.result(60)
+    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.PENDING
+
+
+def test_those_that_wait_behind_it_when_the_scheduler_stops_are_told(rig: Rig) -> None:
+    rig.daemon.put(poison())
+    late = rig.daemon.submit(spec())
+    rig.daemon.stop()
+    try:
+        assert late.result(60).id
+    except MesosGpuError as error:
+        assert "stopping" in str(error)  # noqa: PT017 - either is right
+
+
+def test_the_journal_goes_on_from_the_state_that_was_read_anew(rig: Rig, tmp_path: Path) -> None:
+    rig.daemon.submit(spec(name="before")).result(60)
+    rig.daemon.put(poison())
+    rig.driver.wait_for("resubscribe")
+    rig.daemon.submit(spec(name="after")).result(60)
+    first, second = sorted((tmp_path / "journal").iterdir())
+    assert "a bug" in first.read_text()
+    head = json.loads(second.read_text().splitlines()[0])
+    assert head["follows"] is False
+    assert "before" in json.dumps(head["state"])
