@@ -30,6 +30,7 @@ class Directory:
     def __init__(self, path: Path, *, make: bool) -> None:
         """Open it. `make`: it may be new, and is made private."""
         self.path = path
+        self._lock: int | None = None
         try:
             if make:
                 path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -49,27 +50,24 @@ class Directory:
         if stat.S_IMODE(status.st_mode) & 0o077:
             os.fchmod(self._fd, 0o700)
 
-    def lock(self, wait_s: float = 0.0) -> int:
-        """Be the only writer, until what is returned is closed; another one may take `wait_s` to end.
+    def lock(self, wait_s: float = 0.0) -> None:
+        """Be the only writer, until this is closed; another one may take `wait_s` to end.
 
         Raises:
             Conflict: Another process is.
         """
-        lock = self._private("lock", os.O_RDWR)
+        self._lock = self._private("lock", os.O_RDWR)
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                if time.monotonic() < deadline:
-                    time.sleep(_AGAIN_S)
-                    continue
-                os.close(lock)
-                raise Conflict(
-                    f"another scheduler writes the audit log in {self.path}",
-                    remedy="stop it first, or give this one another --audit-dir",
-                ) from error
-            return lock
+                if time.monotonic() >= deadline:
+                    raise Conflict(
+                        f"another scheduler writes the audit log in {self.path}",
+                        remedy="stop it first, or give this one another --audit-dir",
+                    ) from error
+                time.sleep(_AGAIN_S)
 
     def numbers(self, kind: str) -> list[int]:
         """The numbers of the files of one kind, the oldest first."""
@@ -121,8 +119,10 @@ class Directory:
         return self._private(f"{kind}.mark", os.O_RDWR)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Let go of it, and of its lock."""
         os.close(self._fd)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def __enter__(self) -> Self:
         return self

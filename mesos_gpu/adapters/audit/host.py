@@ -39,17 +39,14 @@ def write(what: str, on: tuple[str, ...], result: Result, detail: str = "") -> N
     path = directory()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     with Directory(path, make=True) as opened:
-        lock = opened.lock(_WAIT_S)
+        opened.lock(_WAIT_S)
+        stream = Stream(opened, "changes", most_bytes=MOST_BYTES, files=FILES, reserve=0)
         try:
-            stream = Stream(opened, "changes", most_bytes=MOST_BYTES, files=FILES, reserve=0)
-            try:
-                stream.resume(at)
-                stream.append([record])
-                stream.sync()
-            finally:
-                stream.close()
+            stream.resume(at)
+            stream.append([record])
+            stream.sync()
         finally:
-            os.close(lock)
+            stream.close()
 
 
 def _who() -> tuple[str, str]:

@@ -5,7 +5,6 @@ together. Refusals have files and a size of their own: however many there are, n
 """
 
 import logging
-import os
 import queue
 import threading
 import time
@@ -71,7 +70,7 @@ class AuditLog:
         self._settings, self._now, self._version = settings, now, version
         self._directory = Directory(settings.directory, make=True)
         try:
-            self._lock = self._directory.lock()
+            self._directory.lock()
             self._changes = self._stream(CHANGES, 1, room.RESERVE)
             self._refusals = self._stream(REFUSALS, _LESS, 0)
         except OSError as error:
@@ -266,7 +265,6 @@ class AuditLog:
                 stream.close()
             except OSError as error:
                 logger.warning("the audit log was not closed well: %s", error.strerror)
-        os.close(self._lock)
         self._directory.close()
 
 

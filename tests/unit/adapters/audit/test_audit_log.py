@@ -120,6 +120,16 @@ def test_a_link_in_place_of_a_file_is_not_followed(name: str, tmp_path: Path) ->
     assert (tmp_path / "victim").read_text() == ""
 
 
+def test_a_log_that_could_not_begin_is_in_nobody_s_way(tmp_path: Path) -> None:
+    at = tmp_path / "audit"
+    (at / "changes-00000001.jsonl").mkdir(parents=True)
+    at.chmod(0o700)
+    with pytest.raises(BadConfiguration, match="is no file"):
+        AuditLog(AuditSettings(at))
+    (at / "changes-00000001.jsonl").rmdir()
+    AuditLog(AuditSettings(at)).close()
+
+
 def test_pages_follow_each_other_without_gap_or_double(logged: Logged) -> None:
     logged.put(*(change(i) if i % 3 else refusal(i, f"192.0.2.{i % 250}:1") for i in range(600)))
     seen, cursor = [], ""
