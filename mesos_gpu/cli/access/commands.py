@@ -180,6 +180,8 @@ def can(
     else:
         output.line(f"no: {answer['missing']}")
         output.line(f"  to give it: {answer['remedy']}")
+    if not as_json and app.client().call("GET", "/v1/whoami", dict)["proof"] == "open":
+        output.note("this scheduler asks nobody who he is: what the document says has no effect yet")
     ctx.exit(0 if answer["allowed"] else 1)
 
 
