@@ -1,7 +1,6 @@
 """Resizing the shares of running jobs: asked of the engine, answered by the job's host."""
 
 import time
-from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
@@ -19,7 +18,6 @@ from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.wire.resizes import decode
 
 _PENDING: Final = ("asked", "withdrawing")
@@ -45,7 +43,7 @@ class Resizes:
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         try:
-            await self._asked(request, self._scheduler.resize(job_id, patch, restart=restart))
+            await result_of(self._scheduler.resize(job_id, patch, restart=restart))
         except Conflict as error:  # it may name a job that waits
             sight, said = Sight.of(request), [error.what, error.remedy]
             what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
@@ -56,21 +54,8 @@ class Resizes:
         """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
         answered."""
         wait_s, job_id = asked.ANSWER_S.of(request), await self._job_id(request)
-        await self._asked(request, self._scheduler.withdraw_resize(job_id))
+        await result_of(self._scheduler.withdraw_resize(job_id))
         return await self._answer(request, job_id, wait_s)
-
-    async def _asked(self, request: Request, future: Future[Job]) -> None:
-        """Wait until the engine has taken it in. A refusal names no job that who asks does not see.
-
-        Raises:
-            Conflict, NotFound: As of `SchedulerApi.resize`.
-        """
-        try:
-            await result_of(future)
-        except Conflict as error:
-            said, sight = [error.what, error.remedy], Sight.of(request)
-            what, remedy = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
-            raise Conflict(what, remedy=remedy) from error
 
     async def _job_id(self, request: Request) -> JobId:
         """The job that the path names, which who asks may resize."""

@@ -1,13 +1,10 @@
 """What names may see of each other's jobs, what they may do with them, and what they may ask for."""
 
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import pytest
 import requests
 
-from mesos_gpu.errors import Conflict
-from mesos_gpu.model.jobs.job import Job
 from tests.contract.access.named import JOB, Rig
 
 
@@ -104,21 +101,6 @@ def test_sentences_do_not_name_jobs_that_are_not_seen(rig: Rig) -> None:
         assert held not in told
         assert "***" in told
         assert waits in told
-
-
-def test_a_resize_that_is_refused_names_no_job_that_is_not_seen(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, other = rig.submit("ann").json()["id"], rig.submit("carl", queue="other").json()["id"]
-    refusal = Future[Job]()
-    words = f"job {own} cannot be resized: job {other} waits"  # as the engine has it where room is kept
-    refusal.set_exception(Conflict(words, remedy=f"wait until {other} has started"))
-    monkeypatch.setattr(rig.daemon, "resize", lambda *_, **__: refusal)
-    body = {"gpu_compute_pct": 50}
-    answer = rig.call("ann", "PATCH", f"/v1/jobs/{own}", json=body)
-    assert refused(answer) == (409, f"job {own} cannot be resized: job *** waits")
-    assert other not in answer.text
-    assert other in rig.call("boss", "PATCH", f"/v1/jobs/{own}", json=body).text
 
 
 def test_its_owner_and_an_operator_may_end_it(rig: Rig) -> None:
