@@ -117,6 +117,8 @@ class Rights:
         self._bound = [] if self.is_open else list(_bound(document, caller))
         self._grants = grants_of(self._bound)
         self._narrowed = None if caller.narrowing is None else grants_by(caller.narrowing)
+        #: What was judged so far, by right, whether it is one's own, queue and app; for who judges much of a kind.
+        self.judged: dict[tuple[Right, bool, str, str | None], bool] = {}
         self._always = _always(self._grants)
         if self._narrowed is not None:
             self._always &= _always(self._narrowed)

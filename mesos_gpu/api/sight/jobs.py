@@ -26,8 +26,9 @@ OPEN_FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
+MOST_JUDGED: Final = 256  # that are remembered of a caller
 _SEEN: Final = (JOB_SEE, JOB_READ)
-_CLOSED: Final = tuple(field for field in FIELDS if field.key not in OPEN_FIELDS)
+_STANDARDS: Final = {field.name: field.standard() for field in FIELDS if field.key not in OPEN_FIELDS}
 
 
 def subject_of(job: Job) -> Subject:
@@ -38,13 +39,15 @@ def subject_of(job: Job) -> Subject:
 
 class Sight:
     """What one request's caller may see. A right for all is asked for once, another one once for each queue and app, of
-    the caller's own jobs and of others: not for each job."""
+    the caller's own jobs and of others, by one version of the document: not for each job."""
 
     def __init__(self, rights: Rights) -> None:
         """See what these rights allow."""
         self.rights = rights
         self._always = frozenset(right for right in _SEEN if rights.may_always(right))
-        self._known: dict[tuple[Right, bool, str, str | None], bool] = {}
+        if len(rights.judged) > MOST_JUDGED:
+            rights.judged.clear()
+        self._known = rights.judged
 
     @classmethod
     def of(cls, request: Request) -> "Sight":
@@ -123,4 +126,4 @@ class Sight:
 
 
 def _without_closed(spec: JobSpec) -> JobSpec:
-    return replace(spec, **{field.name: field.standard() for field in _CLOSED})
+    return replace(spec, **_STANDARDS)

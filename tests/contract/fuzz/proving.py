@@ -29,14 +29,15 @@ def proved(daemon: Daemon, names: Collection[str], directory: Path) -> tuple[Who
     file = directory / "htpasswd"
     file.write_text(f"{BY_PASSWORD}:{bcrypt.hashpw(word.encode(), bcrypt.gensalt(4)).decode()}\n")
     file.chmod(0o600)
-    headers = {name.encode(): b"Bearer " + _token(daemon, name) for name in names if name != BY_PASSWORD}
+    headers = {name.encode(): b"Bearer " + token_of(daemon, name) for name in names if name != BY_PASSWORD}
     headers[BY_PASSWORD.encode()] = b"Basic " + b64encode(f"{BY_PASSWORD}:{word}".encode())
     guesses = Guesses()
     provers = (Tokens(lambda id: daemon.tokens.get(id), lambda *_: None), Passwords(Htpasswd(file), guesses))
     return Who(provers, (Proof.TOKEN, Proof.PASSWORD), guesses=guesses), headers
 
 
-def _token(daemon: Daemon, name: str) -> bytes:
+def token_of(daemon: Daemon, name: str) -> bytes:
+    """Make one."""
     id, secret = secrets.token_hex(tokens.ID_BYTES), secrets.token_urlsafe(tokens.SECRET_BYTES)
     salt, now = secrets.token_hex(tokens.SALT_BYTES), time.time()
     token = Token(id, name, salt, tokens.digest_of(salt, secret), now, now + DAY_S, created_by=name)
