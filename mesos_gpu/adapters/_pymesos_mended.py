@@ -71,6 +71,7 @@ _provide_parser()
 try:
     with _signals_kept():
         import pymesos
+        from pymesos import detector
 except ModuleNotFoundError as error:
     if error.name != "pymesos":
         raise
@@ -82,6 +83,28 @@ except ModuleNotFoundError as error:
 pymesos.logger.removeHandler(pymesos.handler)  # to stderr: where logs go is for the application to say
 pymesos.logger.setLevel(logging.NOTSET)
 Scheduler: Final = pymesos.Scheduler
+
+
+class _Detector(detector.MasterDetector):  # type: ignore[misc]
+    """Follows the leader that ZooKeeper names, also where no master has been yet: pymesos then gives up for ever."""
+
+    def start(self) -> None:
+        """Connect, and look from now on."""
+        detector.adjust_zk_logging_level()
+        self.zk.start()
+        detector.DataWatch(self.zk, "", self._look)
+
+    def _look(self, _data: bytes | None, status: object) -> bool:
+        """Whether to be called again, when the path comes into being."""
+        if status is not None:
+            detector.ChildrenWatch(self.zk, "", self.choose)
+            return False
+        logger.warning("no master has registered at zk://%s yet: waiting for one", self.uri)
+        self.agent.onNoMasterDetectedMessage()
+        return True
+
+
+detector.MasterDetector = _Detector
 
 
 class NotConnected(Unavailable):

@@ -150,7 +150,9 @@ class EventStream:
             self._buffer += self._parser.recv_body()
             yield from self._events()
         if closed:
-            raise StreamLost("the master closed the connection")
+            silent = self.stream_id is None and self._tls is None
+            hint = " without an answer: it may speak TLS (see --mesos-tls)" if silent else ""
+            raise StreamLost(f"the master closed the connection{hint}")
 
     def _received(self) -> bytes:
         """What is there now: of a record of TLS all, for the socket does not tell that more of it is."""
