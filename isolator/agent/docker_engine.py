@@ -26,6 +26,7 @@ from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.jobs.port import PortBinding
+from mesos_gpu.wire.body import parsed
 
 T = TypeVar("T")
 
@@ -148,7 +149,7 @@ class DockerEngine:
         path = f"/images/create?fromImage={_image(_tagged(name))}"
         with self._answer("POST", path, ask=f"image {name}") as answer:
             while line := answer.readline():
-                event = json.loads(line)
+                event = parsed(line)
                 if "error" in event:
                     raise MesosGpuError(
                         f"image {name} could not be fetched: {event['error']}",
@@ -312,7 +313,7 @@ class DockerEngine:
     def _told(self, method: str, path: str, pick: Callable[[Any], T], body: object = None) -> T:
         """What `pick` takes out of the answer; an answer that has it not is no engine's."""
         with self._answer(method, path, body) as answer:
-            return pick(json.loads(answer.read()))
+            return pick(parsed(answer.read()))
 
     @contextlib.contextmanager
     def _answer(
@@ -479,7 +480,7 @@ def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
 
 
 def _prefix(connection: HttpConnection) -> str:
-    told = json.loads(connection.request("GET", "/version", b"", {}).read())
+    told = parsed(connection.request("GET", "/version", b"", {}).read())
     spoken = told.get("ApiVersion", "0.0")
     if tuple(map(int, spoken.split("."))) < OLDEST_API:
         raise Unavailable(
@@ -490,7 +491,7 @@ def _prefix(connection: HttpConnection) -> str:
 
 def _refusal(status: int, body: bytes, what: str) -> MesosGpuError:
     try:
-        text = str(json.loads(body)["message"])
+        text = str(parsed(body)["message"])
     except _NONSENSE:
         text = body[:500].decode(errors="replace")
     text = f"the Docker Engine refuses {what}: {text}"
@@ -545,7 +546,7 @@ def _state(told: Any) -> _State:
 
 
 def _cgroups_made(told: Any) -> list[str]:
-    made: list[str] = json.loads((told["Config"]["Labels"] or {}).get(CGROUPS_LABEL) or "[]")
+    made: list[str] = parsed((told["Config"]["Labels"] or {}).get(CGROUPS_LABEL) or "[]")
     return made
 
 

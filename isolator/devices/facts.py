@@ -17,6 +17,7 @@ from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos import report
 
 if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
@@ -114,7 +115,7 @@ def read_inventory(directory: Path, *, shares: bool = True) -> Inventory:
         remedy="see that it runs: mesos-gpu nodes",
     )
     try:
-        body = json.loads(path.read_text())
+        body = parsed(path.read_text())
         if body["boot_id"] != boot_id():
             raise missing
         return report.inventory_from_json(body["report"], shares=shares)

@@ -13,6 +13,7 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.health import CardHealth, Survey
 from mesos_gpu.policy.gpus import health
 from mesos_gpu.policy.gpus.health import HealthSettings
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.health import record_from_json, record_to_json
 
 logger = logging.getLogger("isolator.monitor")
@@ -30,11 +31,11 @@ class Cards:
         self._forgotten = ""
         try:
             self._written = path.read_text()
-            records = [record_from_json(value) for value in json.loads(self._written)["cards"]]
+            records = [record_from_json(value) for value in parsed(self._written)["cards"]]
             self._records = {record.gpu.id: record for record in records}
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             self._forgotten = f"its past was lost: {path} cannot be read"
             logger.error("%s cannot be read: %r", path, error)
             with contextlib.suppress(OSError):

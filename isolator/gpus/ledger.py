@@ -441,6 +441,8 @@ class Ledger:
                 db.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             raise self._explained(error) from error
+        except json.JSONDecodeError as error:
+            raise self._damaged(f"what a task made is not JSON: {error}") from error
 
     def _create(self) -> None:
         """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""

@@ -27,6 +27,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.queueing.backoff import delay_s
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.health import reading_from_json, reading_to_json
 
 DEADLINE_S: Final = 5.0
@@ -149,7 +150,7 @@ class _Child:
 
     def _note(self, text: str) -> None:
         try:
-            line = json.loads(text)
+            line = parsed(text)
         except ValueError:
             logger.warning("the probe said %r", text)
             return

@@ -4,7 +4,6 @@ It is asked for its state and its flags without a name, and nothing of it is cha
 authorization}.md of Mesos 1.11.
 """
 
-import json
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from isolator.agent.tls import AgentTls
 from isolator.node.findings import Finding, Host, Level
 from isolator.runs.images import flags_of
 from mesos_gpu.errors import Unavailable
+from mesos_gpu.wire.body import parsed
 
 MASTER, AGENT = "master", "names"  # names of checks
 AGENTS: Final = "agents"
@@ -139,7 +139,7 @@ def of_master(
         if isinstance(error.__cause__, OSError):
             remedy = "see that it runs, and that --master names its HOST:PORT"
         yield Finding(MASTER, Level.FAIL, what, remedy)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         yield Finding(
             MASTER, Level.FAIL, f"{endpoint}: {error}", "see that it is a Mesos master, and its log"
         )
@@ -152,7 +152,7 @@ def _agents(master: Daemon) -> Iterator[Finding]:
         text = f"{master.endpoint} does not tell its agents: {status}"
         yield Finding(AGENTS, Level.WARN, text, "let the principal of --mesos-credentials see /slaves")
         return
-    agents: list[dict[str, Any]] = json.loads(body)["slaves"]
+    agents: list[dict[str, Any]] = parsed(body)["slaves"]
     answering, silent = [], []
     for agent in agents:
         endpoint = str(agent["pid"]).rpartition("@")[2]

@@ -5,7 +5,6 @@ and in order, like every status update.
 """
 
 import base64
-import json
 import logging
 import math
 import os
@@ -38,6 +37,7 @@ from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.policy.gpus.health import HealthSettings, tiers_from
 from mesos_gpu.ports import GpuProbe
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos import report
 
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
@@ -114,7 +114,7 @@ class Monitor:
     def message(self, data: bytes) -> None:
         """{"reset": UUID, "request": ID} of the scheduler."""
         try:
-            value = json.loads(data)
+            value = parsed(data)
             gpu, request = value["reset"], value["request"]
             if not (isinstance(gpu, str) and isinstance(request, str) and request):
                 raise ValueError("reset and request must be strings")
@@ -306,7 +306,7 @@ def interval_from(data: bytes, env: Mapping[str, str]) -> float:
     Raises:
         ValueError: Neither JSON nor empty, or not a positive number.
     """
-    given = json.loads(data) if data else {}
+    given = parsed(data) if data else {}
     if not isinstance(given, dict):
         raise ValueError(f"the task's data must be a JSON object, got {given!r}")
     value = given.get("report_interval_s", env.get("MESOS_GPU_REPORT_INTERVAL_S", DEFAULT_INTERVAL_S))

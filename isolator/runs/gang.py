@@ -1,11 +1,11 @@
 """A gang's member on its host: where the others are, and the barrier before its command."""
 
-import json
 import os
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.wire.body import parsed
 
 HOSTFILE: Final = "hostfile"
 HOSTFILE_IN_IMAGE: Final = "/etc/mesos-gpu-hostfile"
@@ -27,7 +27,7 @@ def write_hostfile(plan: Assignment, sandbox: str) -> None:
 def may_start(data: bytes) -> bool:
     """Whether a message of the scheduler says that all members are in their places (`mesos_v1.start_message`)."""
     try:
-        value = json.loads(data)
+        value = parsed(data)
     except ValueError:
         return False
     return isinstance(value, dict) and value.get("start") is True

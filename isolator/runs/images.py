@@ -5,7 +5,6 @@ V2 (OCI Distribution Specification). Lean: the executor imports it, and http.cli
 """
 
 import hashlib
-import json
 import re
 import tarfile
 import time
@@ -19,6 +18,7 @@ from isolator.agent.tls import AgentTls
 from isolator.host.control_ports import Denial
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.wire.body import parsed
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -124,7 +124,7 @@ def flags_of(
                 remedy="allow the view_flags action to executors in its ACLs; if it asks for credentials, name their "
                 "file by MESOS_GPU_AGENT_CREDENTIALS",
             )
-        flags = json.loads(text)["get_flags"]["flags"]
+        flags = parsed(text)["get_flags"]["flags"]
         return {str(flag["name"]): str(flag["value"]) for flag in flags if "value" in flag}
     except OSError as error:
         raise Unavailable(
@@ -155,7 +155,7 @@ def _config(body: Any, image: str) -> ImageConfig:
             cmd=_words(config.get("Cmd")),
             user=str(config.get("User") or ""),
         )
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise _damaged(f"the configuration of {image}", error) from error
 
 
@@ -213,7 +213,7 @@ def _load(tar: tarfile.TarFile, name: str) -> Any:
     file: IO[bytes] | None = tar.extractfile(name)
     if file is None:
         raise KeyError(name)
-    return json.loads(file.read(MOST_BYTES))
+    return parsed(file.read(MOST_BYTES))
 
 
 # --- registries
@@ -282,7 +282,7 @@ class _Registry:
         kind, _, digest = path.rpartition("/")[2].partition(":")
         if kind == "sha256" and hashlib.sha256(answer.body).hexdigest() != digest:
             raise _damaged(url, "it has another digest")
-        return _parsed(answer.body, url)
+        return _object(answer.body, url)
 
     def _new_token(self, challenge: str) -> str:
         """A token for everybody (Docker Registry v2 authentication, "Token Authentication Specification")."""
@@ -297,7 +297,7 @@ class _Registry:
         answer = self._ask(url, "")
         if answer.status != 200:
             return ""
-        body = _parsed(answer.body, url)
+        body = _object(answer.body, url)
         return str(body.get("token") or body.get("access_token") or "")
 
     def _ask(self, url: str, token: str) -> "_Answer":
@@ -339,9 +339,9 @@ class _Registry:
         return left_s
 
 
-def _parsed(body: bytes, url: str) -> dict[str, Any]:
+def _object(body: bytes, url: str) -> dict[str, Any]:
     try:
-        value = json.loads(body)
+        value = parsed(body)
     except ValueError as error:
         raise _damaged(url, error) from error
     if not isinstance(value, dict):

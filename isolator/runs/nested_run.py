@@ -5,7 +5,6 @@ set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md
 """
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -41,6 +40,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_in
+from mesos_gpu.wire.body import parsed
 
 CONTAINER: Final = "task"
 CALL_S: Final = 30.0
@@ -216,7 +216,7 @@ class NestedRun:
             except OSError:  # the agent is away
                 status, answer = 0, b""
             if status == 200:
-                return _ended(json.loads(answer)["wait_container"], self._plan.mem_mib)
+                return _ended(parsed(answer)["wait_container"], self._plan.mem_mib)
             if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
                 return Ended(why="the agent does not know its container any more", infrastructure=True)
             time.sleep(RETRY_S)

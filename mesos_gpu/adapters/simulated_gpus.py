@@ -13,6 +13,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.shares.card import Ability
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 from mesos_gpu.wire.mesos.sharing import unknown_in
 
@@ -80,7 +81,7 @@ class SimulatedProbe:
         stamp, before = self._stamp(), self._seen
         self._seen = stamp
         try:
-            return _survey(json.loads(self._path.read_text()), events=stamp != before)
+            return _survey(parsed(self._path.read_text()), events=stamp != before)
         except (OSError, ValueError) as error:
             raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
 
@@ -193,7 +194,7 @@ def change_gpu(path: Path, gpu_id: GpuId, **said: Any) -> bool:
     Raises:
         OSError, ValueError: The file cannot be read or written, or is no JSON.
     """
-    value = json.loads(path.read_text())
+    value = parsed(path.read_text())
     entries = [entry for entry in value["gpus"] if entry.get("uuid") == gpu_id]
     for entry in entries:
         entry.update(said)

@@ -78,7 +78,7 @@ class Named(Generic[T]):
         try:
             ((name, body),) = _NAMED.decode(raw).items()
             return self._decoders[name].decode(body)
-        except (msgspec.DecodeError, ValueError, KeyError) as error:
+        except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
             raise Damaged(f"a line of the journal cannot be read: {error!r}", remedy=_REMEDY) from error
 
 
@@ -116,7 +116,7 @@ class Exact(Generic[T]):
         """
         try:
             decoded = self._decoder.decode(raw)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise Damaged(f"a state in the journal cannot be read: {error}", remedy=_REMEDY) from error
         # A journal from before there was a field lacks it: the field has its default then.
         body = {name: value for name in self.names if (value := getattr(decoded, name)) is not None}
@@ -151,7 +151,7 @@ def decode_flat(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(raw, type=kind, strict=False, dec_hook=_made)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"settings in the journal cannot be read: {error}", remedy=_REMEDY) from error
 
 
@@ -163,7 +163,7 @@ def decode_head(line: bytes) -> Head:
     """
     try:
         head = _HEAD.decode(line)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"the first line is not the head of a journal: {error}", remedy=_REMEDY) from error
     if head.journal != FORMAT:
         raise Damaged(
@@ -180,7 +180,7 @@ def decode_batch(line: bytes) -> Batch:
     """
     try:
         return _BATCH.decode(line)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"a line is not one of a journal: {error}", remedy=_REMEDY) from error
 
 

@@ -42,6 +42,7 @@ from mesos_gpu.adapters.mps_control import (
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.digest import blake2b
 
 KIND: Final = "mps"  # of a card's row in the ledger
@@ -317,8 +318,8 @@ def daemon_pid(host: Host, domain: Domain) -> int | None:
     """The pid of the daemon that was noted, if this very process runs; None: it does not, or its note was cut short,
     as by a kill: then the next share ends what is in its cgroups, as without a note."""
     try:
-        pid, ticks, boot = json.loads(host.beside(domain, "daemon").read_text())
-    except (FileNotFoundError, ValueError):
+        pid, ticks, boot = parsed(host.beside(domain, "daemon").read_text())
+    except (FileNotFoundError, ValueError, TypeError):
         return None
     return pid if boot == boot_id() and start_ticks(pid) == ticks else None
 

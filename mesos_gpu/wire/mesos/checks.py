@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.wire.body import parsed
 
 MOST_HEAD: Final = 65536
 MOST_INTERIM: Final = 64  # answers before the final one
@@ -34,7 +35,7 @@ def decode(text: str) -> tuple[HealthCheck, ...]:
     Raises:
         ValueError: Not checks as this version has them.
     """
-    told = json.loads(text) if text else []
+    told = parsed(text) if text else []
     if not isinstance(told, list):
         raise ValueError(f"not health checks: {text[:80]!r}")
     return tuple(_check(entry) for entry in told)

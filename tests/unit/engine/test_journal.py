@@ -531,11 +531,13 @@ def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
     assert replay(files_of(tmp_path)).first_difference is None
 
 
-def test_what_broke_the_engine_is_the_last_step(tmp_path: Path) -> None:
+def test_what_broke_the_engine_is_the_last_step_of_its_file(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    rig.daemon.put(ev.StatusArrived(None))  # type: ignore[arg-type] # no such event can come
-    assert rig.daemon.wait(60)
-    assert isinstance(rig.daemon.failure, AttributeError)
+    rig.daemon.put(ev.OffersArrived(None))  # type: ignore[arg-type] # no such event can come
+    rig.daemon.submit(spec()).result(60)
     rig.daemon.stop()
-    last = json.loads(files_of(tmp_path)[-1].read_text().splitlines()[-1])
-    assert last["steps"][-1]["failed"].startswith("AttributeError: ")
+    assert rig.daemon.failure is None
+    broken, anew = files_of(tmp_path)
+    last = json.loads(broken.read_text().splitlines()[-1])
+    assert last["steps"][-1]["failed"].startswith("TypeError: ")
+    assert json.loads(anew.read_text().splitlines()[0])["follows"] is False
