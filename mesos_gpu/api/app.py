@@ -36,6 +36,8 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
         lifespan=jobs.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )
+    # Its answer would name http:// where a proxy before us speaks TLS, and a client send its token in the clear.
+    app.router.redirect_slashes = False
     app.state.changes, app.state.events = jobs.changes, events
     return app
 

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.http.rights import admit_again
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId, TaskId
@@ -90,7 +91,8 @@ async def body_of(request: Request) -> bytes:
     """The whole body.
 
     Raises:
-        Refusal: It is larger than 1 MiB, or does not come. The connection ends when it does not come in time.
+        Refusal: It is larger than 1 MiB, or does not come; or the right of who sends it has ended meanwhile. The
+            connection ends when it does not come in time.
     """
     chunks, size = [], 0
     try:
@@ -104,6 +106,7 @@ async def body_of(request: Request) -> bytes:
         raise Refusal(
             400, "gone", "the client went before its body was whole", remedy="send all of it"
         ) from None
+    admit_again(request)
     return b"".join(chunks)
 
 

@@ -6,7 +6,7 @@ Each verb of each route has a rule; there is no way to make a route without one,
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -22,7 +22,7 @@ from mesos_gpu.model.access.caller import Caller
 Handler = Callable[[Request], Awaitable[Response]]
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
-_STATE: Final = "rights"
+_STATE, _RULE = "rights", "rule"
 
 
 class Needs(Enum):
@@ -108,6 +108,27 @@ def require(rights: Rights, right: Right, subject: Subject | None = None) -> Non
         raise refusal(rights, right, subject)
 
 
+def admit(request: HTTPConnection, rule: Rule) -> None:
+    """Ask for what the rule of a request's route asks for, now and by `admit_again`.
+
+    Raises:
+        Refusal: As of `require`.
+    """
+    request.scope["state"][_RULE] = rule
+    check(rule, rights_of(request))
+
+
+def admit_again(request: HTTPConnection) -> None:
+    """Ask once more, when all of a body is there: it may take long, and rights may end meanwhile.
+
+    Raises:
+        Refusal: As of `require`.
+    """
+    rule = request.scope.get("state", {}).get(_RULE)
+    if rule is not None:
+        check(rule, rights_of(request))
+
+
 def check(rule: Rule, rights: Rights) -> None:
     """Ask for what a rule asks for before its handler runs.
 
@@ -132,7 +153,7 @@ def route(path: str, **verbs: Ruled[Handler]) -> Route:
     async def serve(request: Request) -> Response:
         ruled = verbs["GET" if request.method == "HEAD" else request.method]
         note.at(path, ruled.rule.right.name if ruled.rule.right else "")
-        check(ruled.rule, rights_of(request))
+        admit(request, ruled.rule)
         return await ruled.handler(request)
 
     rules = {verb: ruled.rule for verb, ruled in verbs.items()}

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from mesos_gpu.access.rights import APP_SEE, APP_WRITE
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.rights import Rule, Ruled, check, free, judged, named, rights_of, with_rules
+from mesos_gpu.api.http.rights import Rule, Ruled, admit, free, judged, named, with_rules
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
@@ -159,7 +159,7 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]], kinds: Map
         try:
             place, verbs = find(request)
             ruled = _handler(request.method, verbs)
-            check(ruled.rule, rights_of(request))
+            admit(request, ruled.rule)
             return await ruled.handler(request, place)
         except MesosGpuError as error:
             return answer_of(error)

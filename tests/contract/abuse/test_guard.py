@@ -277,6 +277,12 @@ def test_no_file_but_the_dashboard_s_is_served(rig: Rig, name: str) -> None:
     assert code_of(answer) == (404, "not-found")
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs/", "/login/", "//v1/jobs", "//evil.example/v1/jobs/"])
+def test_no_answer_leads_to_an_address_that_is_made_of_the_request(rig: Rig, path: str) -> None:
+    answer = rig.call("GET", path, allow_redirects=False)
+    assert (code_of(answer), answer.headers.get("Location")) == ((404, "not-found"), None)
+
+
 @pytest.mark.parametrize(
     "query",
     [

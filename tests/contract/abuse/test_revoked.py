@@ -1,14 +1,18 @@
 """What goes on, and what does not, when somebody's rights end while he uses them."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 import requests
+from starlette.types import Scope
 
 from mesos_gpu.api.marathon import events
 from mesos_gpu.engine import events as ev
+from mesos_gpu.model.access.caller import Caller
 from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.access.rig import CALLER, AccessRig
@@ -19,9 +23,20 @@ JOB = {"command": "true", "queue": "research", "user": "ann", "cpus": 0.1, "mem_
 APP = {"id": "/research/web", "cmd": "sleep 9", "cpus": 0.1, "mem": 32, "instances": 1, "portDefinitions": []}
 
 
+class Rig(AccessRig):
+    """Counts ann's requests."""
+
+    begun = 0
+
+    async def identify(self, scope: Scope) -> Caller:
+        caller = await super().identify(scope)
+        self.begun += caller.name == "ann"
+        return caller
+
+
 @pytest.fixture
-def rig() -> Iterator[AccessRig]:
-    rig = AccessRig()
+def rig() -> Iterator[Rig]:
+    rig = Rig()
     rig.bind(BOSS, ANN)
     yield rig
     rig.close()
@@ -97,3 +112,29 @@ def test_one_name_does_not_keep_others_from_listening(
         with pytest.raises(AssertionError, match="429"):
             many.enter_context(listening(rig, "ann"))
         many.enter_context(listening(rig, "boss"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("POST", "/v1/nodes/a1.example/drain", {"reason": "x"}),
+        ("POST", "/v1/gpus/g0/reset", {"reason": "x"}),
+        ("POST", "/v1/tokens", {"comment": "x"}),
+        ("POST", "/v1/jobs", JOB),
+        ("PUT", "/v1/access", {"version": 2, "bindings": [BOSS, {"names": ["ann"], "roles": ["admin"]}]}),
+        ("PUT", "/v2/apps/research/web", {"instances": 2}),
+    ],
+)
+def test_a_body_that_comes_when_the_right_has_gone_does_nothing(
+    rig: Rig, verb: str, path: str, body: dict[str, Any]
+) -> None:
+    rig.bind(BOSS, {"names": ["ann"], "roles": ["admin"]})
+    text = b" " * (1 << 17) + json.dumps(body).encode()  # more than is kept before it is begun
+    head = f"{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{CALLER}: {json.dumps({'name': 'ann'})}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", rig.server.port), timeout=60) as connection:
+        connection.sendall(head.encode() + text[:-1])
+        wait_until("its head was read", lambda: rig.begun == 1)
+        rig.bind(BOSS)
+        connection.sendall(text[-1:])
+        assert connection.recv(1 << 16).split()[1] in (b"403", b"409")
