@@ -246,8 +246,13 @@ def undo(host: Host, what: str) -> list[int]:
     for path in (host.pipes(domain), host.memory(domain), host.beside(domain, "logs")):
         if path.exists():
             shutil.rmtree(path)
-    for name in ("daemon", "log"):
-        host.beside(domain, name).unlink(missing_ok=True)
+    # A child that was killed while it noted a compute mode has left a part of the note.
+    for path in (
+        host.beside(domain, "daemon"),
+        host.beside(domain, "log"),
+        *host.root.glob(f"{domain.key}.mode.*"),
+    ):
+        path.unlink(missing_ok=True)
     return []
 
 

@@ -179,7 +179,7 @@ def test_a_token_that_is_revoked_while_a_body_is_held_back_changes_nothing(
     token = store.make("ann")
 
     def held_back() -> Iterator[bytes]:
-        yield b'{"id": "/a", "cmd": "true", "command": '
+        yield b'{"id": "/a", "cmd": "true", "command": ' + b" " * (1 << 17)  # that much is begun early
         wait_until("the scheduler knows who sends it", lambda: bool(store.used))
         store.revoke(token)
         yield b'"true"}'

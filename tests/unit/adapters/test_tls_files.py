@@ -103,7 +103,7 @@ def test_a_client_s_files(ca: Authority, tmp_path: Path) -> None:
     for trust, said in (
         (Trust(tmp_path / "none"), "none: authorities: No such file"),
         (Trust(alice.key), "alice.key"),
-        (Trust(ca.cert, alice.cert), "alice.pem: certificate with the key"),
+        (Trust(ca.cert, alice.cert), "alice.pem has no key"),
         (Trust(ca.cert, None, alice.key), "a key without a certificate"),
         (Trust(ca.cert, alice.cert, ca.client("bob").key), "do not belong together"),
     ):
