@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -12,9 +11,9 @@ from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, TASK_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
+from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.job_fields import HIDDEN
+from mesos_gpu.wire.job_fields import HIDDEN, write
 
 #: Fields of a job that all see who see the job; each other one is hidden from who may not read it.
 OPEN_FIELDS: Final = frozenset(
@@ -28,7 +27,11 @@ OPEN_FIELDS: Final = frozenset(
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
 MOST_JUDGED: Final = 256  # that are remembered of a caller
 _SEEN: Final = (JOB_SEE, JOB_READ)
-_STANDARDS: Final = {field.name: field.standard() for field in FIELDS if field.key not in OPEN_FIELDS}
+#: What stands in the place of hidden fields: as if they had not been asked for.
+CLOSED: Final[Any] = {
+    **{key: value for key, value in write(JobSpec(name="-")).items() if key not in OPEN_FIELDS},
+    "message": HIDDEN,
+}
 
 
 def subject_of(job: Job) -> Subject:
@@ -109,10 +112,6 @@ class Sight:
         job = jobs.get(JobId(id))
         return HIDDEN if (id in held if job is None else not self.sees(job)) else word
 
-    def shown(self, job: Job) -> Job:
-        """A job without what is hidden: its fields are then as if they had not been asked for."""
-        return job if self.reads(job) else replace(job, spec=_without_closed(job.spec), message=HIDDEN)
-
     def _may(self, right: Right, job: Job) -> bool:
         if right in self._always:
             return True
@@ -123,7 +122,3 @@ class Sight:
         if known is None:
             known = self._known[key] = self.rights.may(right, subject_of(job))
         return known
-
-
-def _without_closed(spec: JobSpec) -> JobSpec:
-    return replace(spec, **_STANDARDS)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View, is_used
-from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.sight.jobs import CLOSED, Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -28,17 +28,18 @@ from mesos_gpu.wire.job_fields import HIDDEN
 def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
     """A job as `sight` sees it, with where its latest launch is. Values of its environment may be secrets: `show_env`
     shows them."""
-    whole, job = job, sight.shown(job)
-    return {
+    reads = sight.reads(job)
+    whole: shapes.Job = {
         "id": job.id,
         "name": job.spec.name,
         "state": job.state.value,
         "version": job.version,
         "owner": job.owner or None,
-        "hidden": job is not whole,
+        "hidden": not reads,
         **_requested(view, job.spec, show_env),
         **_progress(view, job, view.round_of(job), sight),
     }
+    return whole if reads else cast("shapes.Job", {**whole, **CLOSED})
 
 
 def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
