@@ -463,19 +463,7 @@ class Gate:
                 gate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 2 * _MOST)
             gate.sendall(told)
             said = b"".join(iter(lambda: gate.recv(16), b""))
-        if not said:
-            raise MesosGpuError(
-                "the rules of its cgroup do not keep the container from the control ports",
-                remedy="run mesos-gpu doctor on this host",
-            )
-        if said[0] == _NOT_APART:
-            raise MesosGpuError(
-                "the kernel does not keep the container from other tasks of its user",
-                remedy=f"see the kernel's log; or give it up: {FILTER}=off on the agent",
-            )
-        if len(said) > 1:
-            why = "No such file or directory" if said[1] == 127 else "it cannot be executed"
-            raise NotStarted(f"cannot start {argv[0]!r}: {why}", Outcome(exit_status=said[1]))
+        _heed(said, argv[0])
         return True
 
     def _told(
@@ -532,3 +520,25 @@ def _environment(pid: int) -> dict[str, str]:
 def _ended_by_0(texts: Iterable[str]) -> bytes:
     """Each ended by 0, and all of them."""
     return b"".join(os.fsencode(text) + b"\0" for text in texts) + b"\0"
+
+
+def _heed(said: bytes, command: str) -> None:
+    """Take what the gate says at last.
+
+    Raises:
+        NotStarted: The command cannot be executed.
+        MesosGpuError: The fence does not hold.
+    """
+    if not said:
+        raise MesosGpuError(
+            "the rules of its cgroup do not keep the container from the control ports",
+            remedy="run mesos-gpu doctor on this host",
+        )
+    if said[0] == _NOT_APART:
+        raise MesosGpuError(
+            "the kernel does not keep the container from other tasks of its user",
+            remedy=f"see the kernel's log; or give it up: {FILTER}=off on the agent",
+        )
+    if len(said) > 1:
+        why = "No such file or directory" if said[1] == 127 else "it cannot be executed"
+        raise NotStarted(f"cannot start {command!r}: {why}", Outcome(exit_status=said[1]))
