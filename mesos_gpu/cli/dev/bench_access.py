@@ -5,7 +5,6 @@ import datetime
 import http.client
 import json
 import logging
-import multiprocessing as mp
 import os
 import random
 import secrets
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,6 +25,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.dev.bench_api import serving
 from mesos_gpu.errors import MesosGpuError
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def access(jobs: int, apps: int, rounds: int, as_json: bool) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
         output.note(f"{jobs} jobs, {apps} apps, {rounds} rounds")
-        with _scheduler(Path(top), jobs, apps) as told, ExitStack() as stack:
+        with serving(_serve, Path(top), jobs, apps) as pipe, ExitStack() as stack:
+            told: Sequence[dict[str, Any]] = pipe.recv()  # what `_Caller`s are made with
             callers = [stack.enter_context(_Caller(**each)) for each in told]
             rows = [row for route in ROUTES for row in _measured(route, callers, rounds)]
     if as_json:
@@ -169,26 +170,6 @@ def _measured(route: str, callers: Sequence[_Caller], rounds: int) -> Iterator[d
 
 
 # --- the scheduler, in a process of its own
-
-
-@contextmanager
-def _scheduler(top: Path, jobs: int, apps: int) -> Iterator[Sequence[dict[str, Any]]]:
-    """What `_Caller`s are made with."""
-    context = mp.get_context("spawn")
-    here, there = context.Pipe()
-    child = context.Process(target=_serve, args=(top, jobs, apps, there))
-    child.start()
-    there.close()
-    try:
-        yield here.recv()
-        here.send("stop")
-        child.join(30)
-    except EOFError as error:
-        raise MesosGpuError("the scheduler did not start", remedy="see what it said above") from error
-    finally:
-        child.kill()
-        child.join()
-        here.close()
 
 
 def _serve(top: Path, jobs: int, apps: int, pipe: Connection) -> None:

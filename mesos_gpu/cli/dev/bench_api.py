@@ -88,16 +88,26 @@ def api(apps: int, instances: int, seconds: int, many: int, listeners: int, as_j
 
 
 @contextmanager
-def _scheduler(top: Path) -> Iterator["_Asker"]:
+def serving(serve: Callable[..., None], *given: Any) -> Iterator[Connection]:
+    """Run a scheduler until the end of the block, in a process of its own: who asks takes none of its time.
+
+    Args:
+        serve: A module's function. It gets `given` and its end of the pipe, and returns when it is sent "stop".
+        given: Can be pickled.
+
+    Yields:
+        The other end of the pipe.
+
+    Raises:
+        MesosGpuError: It ended, and something of it was still waited for.
+    """
     context = mp.get_context("spawn")
     here, there = context.Pipe()
-    child = context.Process(target=_serve, args=(top / "state", there))
+    child = context.Process(target=serve, args=(*given, there))
     child.start()
     there.close()
     try:
-        asker = _Asker(here.recv(), here)
-        yield asker
-        asker.close()
+        yield here
         here.send("stop")
         child.join(30)
     except EOFError as error:
@@ -106,6 +116,14 @@ def _scheduler(top: Path) -> Iterator["_Asker"]:
         child.kill()
         child.join()
         here.close()
+
+
+@contextmanager
+def _scheduler(top: Path) -> Iterator["_Asker"]:
+    with serving(_serve, top / "state") as pipe:
+        asker = _Asker(pipe.recv(), pipe)
+        yield asker
+        asker.close()
 
 
 def _serve(state: Path, pipe: Connection) -> None:
