@@ -1,5 +1,8 @@
 """MESSAGE as Mesos' v1 API has it, and events that are none."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from mesos_gpu.adapters import pymesos_driver as pd
@@ -9,18 +12,23 @@ from mesos_gpu.testing.scripted_master import FRAMEWORK_ID, Inbox, ScriptedMaste
 FRAMEWORK = pd.FrameworkSettings("u", "n", ("*",), "", "h", 60.0)
 
 
+@contextmanager
+def started(master: ScriptedMaster) -> Iterator[tuple[pd.PymesosDriver, Inbox]]:
+    inbox = Inbox()
+    driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
+    driver.start()
+    try:
+        yield driver, inbox
+    finally:
+        driver.stop(teardown=False)
+
+
 def test_a_message_says_agent_executor_and_data() -> None:
-    with ScriptedMaster() as master:
-        inbox = Inbox()
-        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
-        driver.start()
-        try:
-            inbox.wait_for(pd.Registered)
-            driver.message("a1", "e1", b"{}")
-            to = {"agent_id": {"value": "a1"}, "executor_id": {"value": "e1"}}
-            assert master.wait_for("MESSAGE").body["message"] == {**to, "data": "e30="}
-        finally:
-            driver.stop(teardown=False)
+    with ScriptedMaster() as master, started(master) as (driver, inbox):
+        inbox.wait_for(pd.Registered)
+        driver.message("a1", "e1", b"{}")
+        to = {"agent_id": {"value": "a1"}, "executor_id": {"value": "e1"}}
+        assert master.wait_for("MESSAGE").body["message"] == {**to, "data": "e30="}
 
 
 @pytest.mark.parametrize(
@@ -37,31 +45,22 @@ def test_an_event_that_cannot_be_read_is_passed_over_and_the_rest_comes(
     status = {"task_id": {"value": "t"}, "state": "TASK_RUNNING"}
     update = {"type": "UPDATE", "update": {"status": status}}
     offers = {"type": "OFFERS", "offers": {"offers": [{"id": {"value": "o"}}]}}
-    with ScriptedMaster(then=Stream(events=(record, update, record, offers))) as master:
-        inbox = Inbox()
-        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
-        driver.start()
-        try:
-            inbox.wait_for(pd.Offers)
-            assert len(inbox.of(pd.Update)) == 1
-            assert len(master.of_type("SUBSCRIBE")) == 1
-        finally:
-            driver.stop(teardown=False)
+    with (
+        ScriptedMaster(then=Stream(events=(record, update, record, offers))) as master,
+        started(master) as (_, inbox),
+    ):
+        inbox.wait_for(pd.Offers)
+        assert len(inbox.of(pd.Update)) == 1
+        assert len(master.of_type("SUBSCRIBE")) == 1
     assert [text for text in caplog.messages if "passed over" in text]
 
 
 def test_a_subscription_is_given_up_for_another_where_that_is_asked_for() -> None:
-    with ScriptedMaster() as master:
-        inbox = Inbox()
-        driver = pd.PymesosDriver(FRAMEWORK, master.address, inbox)
-        driver.start()
-        try:
-            inbox.wait_for(pd.Registered)
-            driver.resubscribe()
-            inbox.wait_for(pd.Disconnected)
-            assert inbox.wait_for(pd.Registered, 2).reregistered
-            again = master.wait_for("SUBSCRIBE", 2).body["subscribe"]["framework_info"]
-            assert again["id"] == {"value": FRAMEWORK_ID}
-            driver.revive()
-        finally:
-            driver.stop(teardown=False)
+    with ScriptedMaster() as master, started(master) as (driver, inbox):
+        inbox.wait_for(pd.Registered)
+        driver.resubscribe()
+        inbox.wait_for(pd.Disconnected)
+        assert inbox.wait_for(pd.Registered, 2).reregistered
+        again = master.wait_for("SUBSCRIBE", 2).body["subscribe"]["framework_info"]
+        assert again["id"] == {"value": FRAMEWORK_ID}
+        driver.revive()

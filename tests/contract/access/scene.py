@@ -1,10 +1,10 @@
 """What the table of rights is tried on: a scheduler with a node, and things of one owner, made anew for each try."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import requests
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from tests.conftest import wait_until
 from tests.contract.access.rig import AccessRig
 
 #: Who the table is about, by what they are called in it; None: nobody.
+T = TypeVar("T")
 CALLERS: Final[Mapping[str, str | None]] = {
     "nobody": None,
     "viewer": "vera",
@@ -197,6 +198,16 @@ class Scene(AccessRig):
         """A GPU or a node that is taken out."""
         self.made("boss", "POST", f"/v1/{path}/drain", json={"reason": "fan"})
         return path
+
+    def as_each(self, tried: Callable[[str | None], T]) -> dict[str, T]:
+        """What a try gives each kind of caller, by the kind; what was changed is undone after each."""
+        got = {}
+        for who, name in CALLERS.items():
+            got[who] = tried(name)
+            self.clear()
+            for path in ("gpus/g0", "nodes/a1"):
+                self.undrained(path)
+        return got
 
     def undrained(self, path: str) -> str:
         """A GPU or a node that is in."""

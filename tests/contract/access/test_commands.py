@@ -8,7 +8,7 @@ import pytest
 from mesos_gpu.cli import COMMANDS as TOP
 from mesos_gpu.cli import main
 from tests.contract.access.commands import COMMANDS, LOCAL, Command
-from tests.contract.access.scene import CALLERS, Scene
+from tests.contract.access.scene import Scene
 from tests.contract.access.test_table import is_refused
 from tests.contract.cli.cli_rig import call
 
@@ -46,12 +46,7 @@ def test_a_command_is_for_those_whom_the_table_says(
 ) -> None:
     monkeypatch.setenv("MESOS_GPU_URL", scene.server.url)
     monkeypatch.setenv("MESOS_GPU_HOME", str(scene.directory))
-    got = {}
-    for who, name in CALLERS.items():
-        got[who] = worst(scene, command, name)
-        scene.clear()
-        for path in ("gpus/g0", "nodes/a1"):
-            scene.undrained(path)
+    got = scene.as_each(lambda name: worst(scene, command, name))
     assert all(status != 500 for status, *_ in got.values()), got
     admins, admins_code, _ = got["admin"]
     assert admins not in (401, 403), got

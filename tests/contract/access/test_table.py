@@ -7,7 +7,7 @@ import pytest
 from starlette.routing import Route
 
 from mesos_gpu.api.http.rights import rules_of
-from tests.contract.access.scene import CALLERS, Scene
+from tests.contract.access.scene import Scene
 from tests.contract.access.table import ROWS, Row, page
 
 ROOT = Path(__file__).parents[3]
@@ -38,12 +38,7 @@ def is_refused(got: int, admins: int) -> bool:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.verb} {row.route}")
 def test_it_is_for_those_whom_the_table_says(scene: Scene, row: Row) -> None:
-    got = {}
-    for who, name in CALLERS.items():
-        got[who] = status(scene, row, name)
-        scene.clear()
-        for path in ("gpus/g0", "nodes/a1"):
-            scene.undrained(path)
+    got = scene.as_each(lambda name: status(scene, row, name))
     assert 500 not in got.values()
     assert got["admin"] not in (401, 403)
     is_so = "".join("-" if is_refused(each, got["admin"]) else "x" for each in got.values())
