@@ -1,0 +1,1 @@
+"""One pool for many queues: shares, use, order, limits, reclaim, budgets, accounts. Pure."""
