@@ -71,6 +71,6 @@ def scaled(amount: int, parts: Sequence[Claim]) -> dict[str, int]:
     """Scale caps down in proportion so that their sum is the amount, if it is more; weights are not looked at."""
     if sum(claim.cap for claim in parts) <= amount:
         return {claim.key: claim.cap for claim in parts}
-    return _divide(amount, [Claim(claim.key, claim.cap, claim.cap, claim.rank) for claim in parts if claim.cap]) | {
-        claim.key: 0 for claim in parts if not claim.cap
-    }
+    return _divide(
+        amount, [Claim(claim.key, claim.cap, claim.cap, claim.rank) for claim in parts if claim.cap]
+    ) | {claim.key: 0 for claim in parts if not claim.cap}

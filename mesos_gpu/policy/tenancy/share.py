@@ -11,7 +11,9 @@ from typing import Final
 
 from mesos_gpu.policy.tenancy.filling import MOST_WEIGHT, Claim, fill, scaled
 
-_FULL: Final = 1 << 20  # the weight, over what is guaranteed, of one who has used nothing and has all the weight
+_FULL: Final = (
+    1 << 20
+)  # the weight, over what is guaranteed, of one who has used nothing and has all the weight
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,9 @@ def shares(root: Branch, amount: int, history_percent: int = 0) -> dict[str, Sha
     line = [(root, amount)]
     while line:
         parent, given = line.pop()
-        for share, child in zip(_divide(parent.children, given, history_percent), parent.children, strict=True):
+        for share, child in zip(
+            _divide(parent.children, given, history_percent), parent.children, strict=True
+        ):
             found[child.path] = share
             if child.children:
                 line.append((child, share.due))
@@ -132,7 +136,8 @@ def _divide(children: Sequence[Branch], given: int, history_percent: int) -> lis
         borrowed |= parts
         rest -= sum(parts.values())
     return [
-        Share(p, given, floors[p], kept[p], rests[p], weights[p], borrowed[p]) for p in (c.path for c in children)
+        Share(p, given, floors[p], kept[p], rests[p], weights[p], borrowed[p])
+        for p in (c.path for c in children)
     ]
 
 
@@ -146,7 +151,9 @@ def weights_of(siblings: Sequence[Branch], history_percent: int) -> Mapping[str,
     return {
         each.path: max(
             0,
-            _FULL * (each.weight * use * (100 + history_percent) - history_percent * each.use * weight) // whole,
+            _FULL
+            * (each.weight * use * (100 + history_percent) - history_percent * each.use * weight)
+            // whole,
         )
         for each in siblings
     }

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from mesos_gpu.policy.tenancy.filling import MOST_WEIGHT, Claim, fill, scaled
 
 CLAIMS = st.lists(
-    st.tuples(st.integers(0, 50), st.sampled_from([0, 1, 1, 2, 3, 7, 1000, MOST_WEIGHT - 1, MOST_WEIGHT]), st.integers(0, 2)),
+    st.tuples(
+        st.integers(0, 50),
+        st.sampled_from([0, 1, 1, 2, 3, 7, 1000, MOST_WEIGHT - 1, MOST_WEIGHT]),
+        st.integers(0, 2),
+    ),
     max_size=7,
 ).map(lambda found: [Claim(f"q{i}", cap, weight, rank) for i, (cap, weight, rank) in enumerate(found)])
 
@@ -45,7 +49,9 @@ def test_who_has_no_weight_gets_what_nobody_else_wants(amount: int, claims: list
 
 
 @given(st.integers(0, 200), CLAIMS, st.randoms(use_true_random=False))
-def test_the_order_in_which_they_are_named_does_not_matter(amount: int, claims: list[Claim], random: object) -> None:
+def test_the_order_in_which_they_are_named_does_not_matter(
+    amount: int, claims: list[Claim], random: object
+) -> None:
     shuffled = sorted(claims, key=lambda _: random.random())  # type: ignore[attr-defined]
     assert fill(amount, shuffled) == fill(amount, claims)
     assert scaled(amount, shuffled) == scaled(amount, claims)

@@ -9,7 +9,10 @@ UNLIMITED = 10**9
 
 
 def due(children: list[Branch], amount: int, history_percent: int = 0) -> dict[str, int]:
-    return {path: share.due for path, share in shares(Branch("", children=tuple(children)), amount, history_percent).items()}
+    return {
+        path: share.due
+        for path, share in shares(Branch("", children=tuple(children)), amount, history_percent).items()
+    }
 
 
 def test_guarantees_come_first_and_what_is_left_goes_by_weight() -> None:
@@ -97,7 +100,9 @@ def test_every_division_is_whole_and_within_all_limits(root: Branch, amount: int
         assert handed + sum(share.kept for share in mine) <= given
         for child, share in zip(parent.children, mine, strict=True):
             assert share.given == given
-            assert 0 <= share.due <= max(child.want if child.borrow_limit is None else child.most, share.floor)
+            assert (
+                0 <= share.due <= max(child.want if child.borrow_limit is None else child.most, share.floor)
+            )
             assert share.floor <= min(child.want, child.guarantee)
             line.append((child, share.due))
         _nothing_is_left_that_somebody_may_have(parent, mine, given)

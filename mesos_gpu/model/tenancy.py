@@ -1,0 +1,302 @@
+"""The tree of queues: who is guaranteed what, who may borrow, who gives back first, and how much may be asked for.
+
+Amounts are whole thousandths of cost: a GPU of a model counts as 1000 times its cost (`QueueDocument.gpu_cost`, 1 where
+none is given), a share of it as its part of that. Fields that `asks` declares may be written in the document; what
+reads, checks, writes and shows them goes through `QUEUE_FIELDS`, `LIMIT_FIELDS` and so on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from mesos_gpu.model.jobs.fields import Flag, Kind, Number, OneOf, Seconds, Whole, asks, declared
+from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
+
+ROOT: Final = ""  # the path of what all queues are below
+DEFAULT_POOL: Final = "default"  # the nodes that are in no other
+EVERYBODY: Final = "*"  # a user that is not named
+MOST_GPUS: Final = 1_000_000
+LONGEST_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """GPUs that are of use only together: so many nodes, each with so many free ones."""
+
+    nodes: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What a queue is owed of a pool."""
+
+    milli: int = 0  # thousandths of cost; of shapes, all of them together
+    shapes: tuple[Shape, ...] = ()  # none: any GPUs will do
+
+
+class Reclaim(Enum):
+    """Whose jobs may be stopped for a queue that is owed their GPUs."""
+
+    ANY = "any"  # of every borrower
+    LOWER = "lower"  # of those whose effective priority is lower
+    NEVER = "never"  # it waits until they end
+
+
+class Stop(Enum):
+    """Whether a queue is served."""
+
+    NONE = "none"
+    HOLD = "hold"  # nothing starts; what runs goes on
+    DRAIN = "drain"  # and what runs is ended, with notice, and waits
+
+
+class LineOrder(Enum):
+    """The order of a queue's jobs."""
+
+    PRIORITY = "priority"  # effective priority, then first come, first served
+    LAS = "las"  # least attained service, in levels; who runs gives way to who has had less
+
+
+class Fairness(Enum):
+    """What is compared when queues are."""
+
+    GPUS = "gpus"
+    DRF = "drf"  # of GPUs, CPUs and memory, the one of which a queue has the largest part
+
+
+class OnEmpty(Enum):
+    """What happens when a budget is used up."""
+
+    WARN = "warn"
+    BORROW = "borrow"  # jobs run as borrowers, after all others, and are reclaimed first
+    NO_START = "no_start"
+    STOP = "stop"  # and what runs is ended, with notice
+
+
+class Period(Enum):
+    """For how long a budget is. It begins at midnight, local time of its zone."""
+
+    DAY = "day"
+    WEEK = "week"  # on Monday
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+    ONCE = "once"  # from a day to another
+
+
+class PerPool(Kind):
+    """An amount of each pool, in GPUs of cost 1; one number: of every pool together with none of its own."""
+
+
+class Guarantees(PerPool):
+    """The same, each a number or a list of shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinRuntime:
+    """How long a job runs before it may be stopped, seconds, from its start."""
+
+    reclaim_s: float = 0.0  # for somebody within his guarantee
+    rebalance_s: float = 0.0  # for somebody above his
+
+
+class Runtimes(Kind):
+    """A `MinRuntime`: {reclaim, rebalance}, in seconds."""
+
+
+class Weights(Kind):
+    """An object of whole numbers by the names of users; "*": all others."""
+
+
+class LimitsByUser(Kind):
+    """An object of limits by the names of users; "*": each of the others."""
+
+
+class Budgets(Kind):
+    """A budget."""
+
+
+class BudgetsByUser(Kind):
+    """An object of budgets by the names of users; "*": each of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """GPU hours of cost that may be used in a period.
+
+    Attributes:
+        milli_s: The amount, in thousandths of cost times seconds.
+        period: How long it lasts; then there is a new one.
+        begins, ends: Of one that is there once: days as 2026-11-22, local ones, the last not included.
+        zone: Of IANA's database, as Europe/Vienna.
+        carry_over_percent: How much of what is left is added to the next period's.
+        warn_at: Percent of it at which somebody is told, rising.
+        on_empty: What happens then.
+        safe: Whether only what surely stays inside may start, by its time limit.
+    """
+
+    milli_s: int
+    period: Period = Period.MONTH
+    begins: str = ""
+    ends: str = ""
+    zone: str = "UTC"
+    carry_over_percent: int = 0
+    warn_at: tuple[int, ...] = (50, 80, 100)
+    on_empty: OnEmpty = OnEmpty.WARN
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a queue, a user, or a user in a queue may have at once, and the most that one job may ask for.
+
+    None: no limit of its own; those of queues above hold as well.
+    """
+
+    max_running: int | None = asks(None, Whole(0, 10**9), about="jobs that hold anything")
+    max_submitted: int | None = asks(None, Whole(0, 10**9), about="jobs that wait or run")
+    max_gpus: float | None = asks(None, Number(0, MOST_GPUS), about="GPUs held, by cost, of all pools")
+    max_gpus_per_job: float | None = asks(None, Number(0, MOST_GPUS), about="GPUs of all its tasks")
+    max_timeout_s: float | None = asks(
+        None, Seconds(0, LONGEST_S, "a positive number of seconds, at most 1e9", above=True),
+        about="the longest time limit; a job without one is refused",
+    )  # fmt: skip
+    max_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
+
+
+NO_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue, as it is written. None: as the queue above it, and the root as `ROOT_SPEC`."""
+
+    guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees(), about="what it is owed")
+    borrow_limit_gpus: Mapping[str, int] = asks({}, PerPool(), about="the most beyond that")
+    lend_limit_gpus: Mapping[str, int] = asks(
+        {}, PerPool(), about="the most of it that others may have while it is idle"
+    )
+    limit_gpus: Mapping[str, int] = asks({}, PerPool(), about="the most that it may hold")
+    weight: int = asks(1, Whole(0, 1_000_000), about="its part of what is left over")
+    band: int = asks(0, Whole(-1000, 1000), about="of higher bands, queues get what is left over first")
+    reclaim: Reclaim | None = asks(None, OneOf(Reclaim), about="whose jobs are stopped for what it is owed")
+    fence: bool = asks(False, Flag(), about="nobody outside of it stops its jobs, nor it theirs")
+    min_runtime_s: MinRuntime | None = asks(None, Runtimes())
+    patience: float | None = asks(
+        None,
+        Number(0, 1000),
+        about="GPU seconds of waiting that weigh as one of lost work; 0: none is waited for",
+    )
+    stop: Stop = asks(Stop.NONE, OneOf(Stop))
+    order: LineOrder | None = asks(None, OneOf(LineOrder))
+    notice_s: float | None = asks(None, Seconds(0, 86400), about="between a notice and SIGTERM")
+    borrow_for_s: float | None = asks(
+        None, Seconds(0, LONGEST_S), about="jobs that are not preemptible borrow if they end within it"
+    )
+    starve_after_s: float | None = asks(
+        None, Seconds(1, LONGEST_S), about="then its first job has a reservation whatever its share"
+    )
+    limits: Limits = field(default=NO_LIMITS)  # of all its jobs together
+    users: Mapping[str, Limits] = asks({}, LimitsByUser())
+    user_shares: Mapping[str, int] = asks({}, Weights())
+    default_timeout_s: float | None = asks(None, Seconds(0, LONGEST_S, above=True))
+    default_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
+    budget: Budget | None = asks(None, Budgets())
+    user_budgets: Mapping[str, Budget] = asks({}, BudgetsByUser())
+
+
+QUEUE_FIELDS: Final = declared(QueueSpec, ())
+LIMIT_FIELDS: Final = declared(Limits, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a queue that leaves them open takes from the one above it, and the root has."""
+
+    reclaim: Reclaim = Reclaim.ANY
+    min_runtime_s: MinRuntime = MinRuntime()
+    patience: float = 0.0
+    order: LineOrder = LineOrder.PRIORITY
+    notice_s: float = 0.0
+    borrow_for_s: float = 0.0
+    starve_after_s: float = 86400.0
+    default_timeout_s: float | None = None
+    default_priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """A kind of work, which jobs name.
+
+    Attributes:
+        name: Of it.
+        priority: Of its jobs that ask for none.
+        preemptible: Whether its jobs may be stopped for others; None: as each says.
+        charge_percent: What its jobs cost in use and budgets, of what others cost.
+        max_timeout_s: The longest time limit; None: any.
+        pools: Those that its jobs may use; empty: all.
+        queues: Those whose jobs may name it, as patterns; empty: all.
+    """
+
+    name: str
+    priority: int | None = None
+    preemptible: bool | None = None
+    charge_percent: int = 100
+    max_timeout_s: float | None = None
+    pools: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes that are shared out together. A node is in the first pool, by name, all of whose conditions hold.
+
+    Attributes:
+        name: Of it.
+        models: A node of it has GPUs of one of these alone; empty: of any.
+        attributes: What its agent's attributes are, by name.
+    """
+
+    name: str
+    models: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDocument:
+    """A version of the tree.
+
+    Attributes:
+        version: Grows by one with each change; 0: nobody has written one yet.
+        at: When it was written, seconds since the epoch.
+        by: Who wrote it.
+        comment: Why.
+        queues: By path, as research/vision; those above a queue are in it, too.
+        pools: Beside the default one.
+        gpu_cost: What a GPU of a model costs beside others, 1 where it is not named.
+        classes: By name.
+        users: The limits of each user in all queues together; "*": of each that is not named.
+        fairness: What is compared.
+        half_life_s: After so long half of what was used is forgotten.
+        history_percent: How much past use lowers a weight over what is guaranteed.
+        overbook: Whether the guarantees may be more than there is; then they are scaled.
+    """
+
+    version: int = 0
+    at: float = 0.0
+    by: str = ""
+    comment: str = ""
+    queues: Mapping[str, QueueSpec] = field(default_factory=dict)
+    pools: tuple[Pool, ...] = ()
+    gpu_cost: Mapping[str, int] = field(default_factory=dict)
+    classes: tuple[JobClass, ...] = ()
+    users: Mapping[str, Limits] = field(default_factory=dict)
+    fairness: Fairness = Fairness.GPUS
+    half_life_s: int = 7 * 86400
+    history_percent: int = 0
+    overbook: bool = False
+
+
+NO_QUEUES: Final = QueueDocument()

@@ -1,0 +1,83 @@
+"""When periods of budgets begin: at midnight of a zone, on days of 23, 24 and 25 hours. Pure."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from mesos_gpu.model.tenancy import Period
+
+_MONTHS: Final = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12}
+_DAYS: Final = {Period.DAY: 1, Period.WEEK: 7}
+_MONDAY: Final = date(1970, 1, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A period, in seconds since the epoch: from `begins` on, and before `ends`. `index` grows by one with each."""
+
+    index: int
+    begins: int
+    ends: int
+
+
+def period_at(period: Period, zone: str, now: float) -> Span:
+    """The period that a time is in.
+
+    Raises:
+        ValueError: The period is one that is there once.
+        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+    """
+    place = ZoneInfo(zone)
+    today = datetime.fromtimestamp(now, place).date()
+    index = _index_of(period, today)
+    begins = _midnight(_first_day(period, index), place)
+    if now < begins:  # a day whose midnight is not there: it begins later than its date says
+        index -= 1
+        begins = _midnight(_first_day(period, index), place)
+    return Span(index, begins, _midnight(_first_day(period, index + 1), place))
+
+
+def once(begins: str, ends: str, zone: str) -> Span:
+    """The span between two days, the last one not included.
+
+    Raises:
+        ValueError: One is no day.
+        zoneinfo.ZoneInfoNotFoundError: There is no such zone.
+    """
+    place = ZoneInfo(zone)
+    return Span(0, _midnight(date.fromisoformat(begins), place), _midnight(date.fromisoformat(ends), place))
+
+
+def _index_of(period: Period, day: date) -> int:
+    if period in _DAYS:
+        return (day - _MONDAY).days // _DAYS[period]
+    if period in _MONTHS:
+        return (day.year * 12 + day.month - 1) // _MONTHS[period]
+    raise ValueError(f"a budget that is there {period.value} has no periods")
+
+
+def _first_day(period: Period, index: int) -> date:
+    if period in _DAYS:
+        return _MONDAY + timedelta(days=index * _DAYS[period])
+    year, month = divmod(index * _MONTHS[period], 12)
+    return date(year, month + 1, 1)
+
+
+def _midnight(day: date, place: ZoneInfo) -> int:
+    """Seconds since the epoch of the first moment of a day. Where clocks are set forward at midnight, that is the one
+    after; where they are set back to it, the first of the two."""
+    local = datetime.combine(day, time(), place)
+    at = int(local.astimezone(UTC).timestamp())
+    if datetime.fromtimestamp(at, place).replace(tzinfo=None) == local.replace(tzinfo=None):
+        return at
+    # In a gap, fold 0 gives the offset before it: the time that it names is as far after the gap's end as midnight is
+    # after its begin.
+    low, high = at - 86400, at
+    while high - low > 1:
+        middle = (low + high) // 2
+        if datetime.fromtimestamp(middle, place).date() < day:
+            low = middle
+        else:
+            high = middle
+    return high

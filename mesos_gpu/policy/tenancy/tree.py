@@ -1,0 +1,93 @@
+"""The tree that a document describes: parents, leaves, what is inherited, and where two queues meet. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+from mesos_gpu.model.tenancy import ROOT, QueueDocument, QueueSpec, Resolved, Stop
+
+_INHERITED = tuple(each.name for each in fields(Resolved))
+
+
+def parent_of(path: str) -> str:
+    """The path of the queue above; of a top queue, the root's."""
+    return path.rpartition("/")[0]
+
+
+def lineage(path: str) -> tuple[str, ...]:
+    """A queue and all above it, itself first, without the root."""
+    parts = path.split("/")
+    return tuple("/".join(parts[:n]) for n in range(len(parts), 0, -1))
+
+
+def meeting(path: str, other: str) -> tuple[str, str]:
+    """The two siblings that are, or are above, two different leaves: there the leaves are compared."""
+    mine, theirs = path.split("/"), other.split("/")
+    depth = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b)
+    return "/".join(mine[: depth + 1]), "/".join(theirs[: depth + 1])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue in its tree, with what it inherits."""
+
+    path: str
+    spec: QueueSpec
+    resolved: Resolved
+    stop: Stop  # the strictest of its own and of those above it
+    fence: str  # the nearest queue, itself or above, that is fenced; "": none is
+    children: tuple[str, ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it takes jobs."""
+        return not self.children
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All queues of a document, by path. Nothing in it changes."""
+
+    document: QueueDocument
+
+    @cached_property
+    def queues(self) -> Mapping[str, Queue]:
+        """Each queue, those above it first."""
+        below: dict[str, list[str]] = {}
+        for path in sorted(self.document.queues):
+            below.setdefault(parent_of(path), []).append(path)
+        made: dict[str, Queue] = {}
+        line = [(path, Resolved(), Stop.NONE, "") for path in below.get(ROOT, ())]
+        while line:
+            path, above, stop, fence = line.pop()
+            spec = self.document.queues[path]
+            own = {name: value for name in _INHERITED if (value := getattr(spec, name)) is not None}
+            queue = Queue(
+                path, spec, replace(above, **own), _strictest(stop, spec.stop), path if spec.fence else fence,
+                tuple(below.get(path, ())),
+            )  # fmt: skip
+            made[path] = queue
+            line += [(child, queue.resolved, queue.stop, queue.fence) for child in queue.children]
+        return made
+
+    @cached_property
+    def top(self) -> tuple[str, ...]:
+        """The queues that are below the root alone."""
+        return tuple(path for path in sorted(self.queues) if "/" not in path)
+
+    def leaves(self) -> Iterator[Queue]:
+        """Those that take jobs."""
+        return (queue for queue in self.queues.values() if queue.is_leaf)
+
+    def cost_milli(self, model: str, gpu_milli: int) -> int:
+        """What so many thousandths of GPUs of a model cost, in thousandths."""
+        return gpu_milli * self.document.gpu_cost.get(model, 1)
+
+    def inside(self, path: str, fence: str) -> bool:
+        """Whether a queue is a fenced one or below it; "": nothing is fenced, so everybody is."""
+        return not fence or path == fence or path.startswith(fence + "/")
+
+
+def _strictest(stop: Stop, other: Stop) -> Stop:
+    order = list(Stop)
+    return max(stop, other, key=order.index)
