@@ -14,6 +14,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.model.tenancy import QueueDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,22 @@ class AccessChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuesChanged:
+    """The tree of queues shall be as a valid document says, if it is still at the version that was read. Its version
+    and time are the engine's.
+
+    Attributes:
+        document: What was asked for.
+        expected_version: The version that was read.
+        reclaim_after_s: After so long, jobs are stopped that run where the document leaves no room; None: none is.
+    """
+
+    document: QueueDocument
+    expected_version: int
+    reclaim_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated:
     """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
     `until` at the latest."""
@@ -283,6 +300,7 @@ Event = (
     | SplitSet
     | SplitDropped
     | AccessChanged
+    | QueuesChanged
     | TokenCreated
     | TokenRevoked
     | TokenUsed

@@ -26,7 +26,9 @@ from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.policy.queueing.queue import in_line_since
+from mesos_gpu.policy.tenancy.tree import Tree
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
 
@@ -109,6 +111,7 @@ class State:
     deployments: dict[str, Deployment] = field(default_factory=dict)
     splits: dict[str, TrafficSplit] = field(default_factory=dict)  # named services, by name
     access_versions: dict[int, AccessDocument] = field(default_factory=dict)  # oldest first
+    queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
@@ -197,6 +200,8 @@ class State:
         default_factory=set, compare=False, metadata=DERIVED
     )  # since the table was made
 
+    made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
+
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
 
@@ -215,6 +220,21 @@ class State:
     def access(self) -> AccessDocument:
         """Who may do what: the latest version."""
         return next(reversed(self.access_versions.values()), NO_DOCUMENT)
+
+    @property
+    def queues(self) -> QueueDocument:
+        """The tree of queues: the latest version, of version 0 while nobody has written one."""
+        return next(reversed(self.queue_versions.values()), NO_QUEUES)
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree that `queues` describes; None while nobody has written one: then queues are names."""
+        document = self.queues
+        if not document.version:
+            return None
+        if self.made_tree is None or self.made_tree.document is not document:
+            self.made_tree = Tree(document)
+        return self.made_tree
 
     def put(self, value: Any) -> None:
         """Take in a value of a noun that is saved, in the place of the one with its key."""

@@ -35,6 +35,7 @@ from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
+from mesos_gpu.engine.tenancy.document import on_queues_changed
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
 from mesos_gpu.model.jobs.job import Job
@@ -160,6 +161,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.SplitSet: on_split_set,
     ev.SplitDropped: on_split_dropped,
     ev.AccessChanged: on_access_changed,
+    ev.QueuesChanged: on_queues_changed,
     ev.TokenCreated: on_token_created,
     ev.TokenRevoked: on_token_revoked,
     ev.TokenUsed: on_token_used,

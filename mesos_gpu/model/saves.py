@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import QueueDocument
 
 Key = tuple[Any, ...]
 
@@ -185,6 +186,20 @@ class ForgetAccess(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveQueues(Save):
+    """Insert or replace."""
+
+    document: QueueDocument
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetQueues(Save):
+    """Delete: there are enough later ones."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class SaveToken(Save):
     """Insert or replace."""
 
@@ -214,6 +229,7 @@ class Saved:
     splits: tuple[TrafficSplit, ...] = ()  # by name
     roots: tuple[RootVersion, ...] = ()  # by time
     access_versions: tuple[AccessDocument, ...] = ()  # by version
+    queue_versions: tuple[QueueDocument, ...] = ()  # by version
     tokens: tuple[Token, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
@@ -325,6 +341,16 @@ NOUNS: Final = (
         "access_versions",
         SaveAccess,
         ForgetAccess,
+        {"version": "version"},
+        ("version",),
+        ("version",),
+    ),
+    Noun(
+        QueueDocument,
+        "document of queues",
+        "queue_versions",
+        SaveQueues,
+        ForgetQueues,
         {"version": "version"},
         ("version",),
         ("version",),

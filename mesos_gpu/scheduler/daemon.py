@@ -35,6 +35,7 @@ from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
@@ -229,6 +230,14 @@ class Daemon:
         """Let who may do what be as `document` says; the future's is the version that it became. It raises `Conflict`
         unless the latest is `expected_version`."""
         return self._ask(ev.AccessChanged(document, expected_version), lambda: self._state.access)
+
+    def set_queues(
+        self, document: QueueDocument, expected_version: int, reclaim_after_s: float | None = None
+    ) -> Future[QueueDocument]:
+        """Let the tree of queues be as `document` says; the future's is the version that it became. It raises
+        `Conflict` unless the latest is `expected_version`, or if jobs are in a queue that it leaves out."""
+        event = ev.QueuesChanged(document, expected_version, reclaim_after_s)
+        return self._ask(event, lambda: self._state.queues)
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""

@@ -28,6 +28,7 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.room.defrag import Problem
 
 
@@ -113,6 +114,11 @@ class StateView:
     def access_versions(self) -> Mapping[int, AccessDocument]:
         """Versions of who may do what, oldest first."""
         return self._state.access_versions
+
+    @property
+    def queue_versions(self) -> Mapping[int, QueueDocument]:
+        """Versions of the tree of queues, oldest first."""
+        return self._state.queue_versions
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

@@ -25,6 +25,7 @@ from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
@@ -169,6 +170,13 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             )
         ],
         saves.ForgetAccess(1),
+    ),
+    "queue_versions": (
+        [
+            saves.SaveQueues(QueueDocument(version, 1.0, by, queues={"ml/vision": QueueSpec(weight=weight)}))
+            for version, by, weight in ((1, "ann", 1), (1, "bob", 2), (2, "ann", 1), (10, "ann", 1))
+        ],
+        saves.ForgetQueues(1),
     ),
     "tokens": (
         [

@@ -19,6 +19,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_STEP: Final = NAME.pattern
+QUEUE: Final = re.compile(rf"(?=.{{1,255}}$){_STEP}(/{_STEP}){{0,7}}")
+QUEUE_FORM: Final = "one to 8 names joined by '/', each 1 to 63 of a-z, 0-9, '.' and '-', as research/vision"
 USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
 ENV_KEY: Final = re.compile(r"[^=\x00]+")
 LABEL_KEY: Final = re.compile(r"[^\x00]+")

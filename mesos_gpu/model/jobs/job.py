@@ -13,6 +13,8 @@ from mesos_gpu.model.jobs.fields import (
     ENV_KEY,
     LABEL_KEY,
     NAME,
+    QUEUE,
+    QUEUE_FORM,
     USER,
     Args,
     Argv,
@@ -47,6 +49,7 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.jobs.seat import Seat
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
@@ -230,8 +233,10 @@ class JobSpec:
     )
     queue: str = asks(
         DEFAULT_QUEUE,
-        Text(NAME, "1 to 63 of a-z, 0-9, '.' and '-', as research"),
-        option=Option("--queue", "Queue whose GPU limit it counts against", metavar="NAME"),
+        Text(QUEUE, QUEUE_FORM),
+        option=Option(
+            "--queue", "Queue that it waits in and is charged to, as research/vision", metavar="PATH"
+        ),
         shown="queue",
         of_app="queue",
     )
@@ -526,6 +531,11 @@ class Job:
     adopted: bool = (
         False  # made of an unknown task's labels: what it runs is not known, so it is never launched
     )
+    seat: Seat | None = (
+        None  # while it holds GPUs: what of a guarantee they count as; None: they are borrowed
+    )
+    stopped: int = 0  # how often it was ended to make room for others
+    checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said
     owner: str = ""  # the proved name of who submitted it; "": nobody was asked
 
     @property

@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.shares.share import Share, larger_of
+from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.unknown import Unknown
 
@@ -122,6 +123,7 @@ class Task:
     rank: int = 0  # among the tasks of that launch
     ports: tuple[int, ...] = ()  # of its host, that it may listen on
     preempted_for: JobId | None = None  # the job that it makes room for
+    notice: Notice | None = None  # the latest; None: it had none
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
     healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
     sealed: bool = False  # whether its executor was told a secret, and is believed by it only

@@ -1,8 +1,8 @@
 """Whose turn it is: the line of all jobs that wait, through a tree of queues. Pure.
 
-Each queue sends its best job up, and its parent takes the best of those of its children: first one that room was made
-for; then one that keeps its leaf, and all above that, within what they are guaranteed; then that of the child that would
-have the smallest part of what it is due. Within a leaf, jobs are given in their order.
+Each queue sends its best job up, and its parent takes the best of those of its children: first one that room was
+made for; then one that keeps its leaf, and all above that, within what they are guaranteed; then that of the child that
+would have the smallest part of what it is due. Within a leaf, jobs are given in their order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -39,6 +39,7 @@ from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed
+from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.scheduler import journal as writing
 from mesos_gpu.scheduler.daemon import Daemon
@@ -228,7 +229,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
-    rare |= {"access_versions", "tokens", "tokens_swept_at"}
+    rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
@@ -246,6 +247,9 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
     state.splits["web"] = TrafficSplit("web", {"/b": 90, "/a": 10})
     state.access_versions[3] = AccessDocument(3, 1 / 3, "ann", shares={"ml": (Shared.OUTPUT,)})
+    state.queue_versions[2] = QueueDocument(
+        2, 1 / 3, "ann", queues={"ml": QueueSpec(guarantee_gpus={"a": Guarantee(16000, (Shape(2, 8),))})}
+    )
     state.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
     state.vacant = {"/a": [JobId("j")]}

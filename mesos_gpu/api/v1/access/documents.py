@@ -16,7 +16,8 @@ from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.v1.access.checks import answer
-from mesos_gpu.engine.access.document import stale
+from mesos_gpu.engine.access.document import READ_AGAIN
+from mesos_gpu.engine.versions import stale
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.caller import Caller, Proof
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument
@@ -66,7 +67,7 @@ class Documents:
             raise invalid(*problems)
         latest = self._scheduler.access
         if expected != latest.version or (not rights.is_open and rights.document is not latest):
-            raise stale(latest, expected)
+            raise stale(latest.version, expected, READ_AGAIN)
         _check_reach(rights, latest, wanted, force=force)
         by = rights.caller.name
         now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))

@@ -8,11 +8,11 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine import journal
-from mesos_gpu.engine.access.document import MOST_VERSIONS
 from mesos_gpu.engine.access.tokens import KEEP_EXPIRED_S, MOST_OF_NAME, SWEEP_S
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
+from mesos_gpu.engine.versions import MOST_VERSIONS
 from mesos_gpu.errors import Conflict, NotFound, TooMuch
 from mesos_gpu.model.access.document import AccessDocument, Binding
 from mesos_gpu.model.access.token import Token

@@ -1,0 +1,18 @@
+"""Versions of the tree of queues."""
+
+from typing import Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.engine.versions import take_next
+
+READ_AGAIN: Final = "mesos-gpu queue show"
+
+
+def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
+    """Take it as the next version, unless it says what the latest says.
+
+    Raises:
+        Conflict: Somebody else has changed it since it was read.
+    """
+    take_next(turn, turn.state.queues, event.document, event.expected_version, READ_AGAIN)
