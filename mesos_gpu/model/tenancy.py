@@ -91,7 +91,7 @@ class PerPool(Kind):
 
 
 class Guarantees(PerPool):
-    """The same, each a number or a list of shapes."""
+    """An amount of each pool, as a number of GPUs or a list of shapes."""
 
 
 @dataclass(frozen=True, slots=True)

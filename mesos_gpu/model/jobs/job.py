@@ -49,10 +49,10 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish
-from mesos_gpu.model.jobs.seat import Seat
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE

@@ -1,1 +1,1 @@
-"""One pool for many queues: shares, use, order, limits, reclaim, budgets, accounts. Pure."""
+"""Shares of a pool that many queues have together: use, order, limits, reclaim, budgets, accounts. Pure."""

@@ -10,7 +10,7 @@ _SCALE: Final = 64  # bits: two ratios with such weights that differ, differ aft
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One who takes part in a division.
+    """A party to a division.
 
     Attributes:
         key: Whose it is; decides between equals, the lowest first.

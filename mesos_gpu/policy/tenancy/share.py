@@ -104,17 +104,17 @@ def shares(root: Branch, amount: int, history_percent: int = 0) -> dict[str, Sha
     Returns:
         The share of each queue but the root, by path.
     """
-    found: dict[str, Share] = {}
+    shares_by_path: dict[str, Share] = {}
     line = [(root, amount)]
     while line:
         parent, given = line.pop()
         for share, child in zip(
             _divide(parent.children, given, history_percent), parent.children, strict=True
         ):
-            found[child.path] = share
+            shares_by_path[child.path] = share
             if child.children:
                 line.append((child, share.due))
-    return found
+    return shares_by_path
 
 
 def _divide(children: Sequence[Branch], given: int, history_percent: int) -> list[Share]:

@@ -76,7 +76,7 @@ class Tree:
         return tuple(path for path in sorted(self.queues) if "/" not in path)
 
     def leaves(self) -> Iterator[Queue]:
-        """Those that take jobs."""
+        """The queues that take jobs."""
         return (queue for queue in self.queues.values() if queue.is_leaf)
 
     def cost_milli(self, model: str, gpu_milli: int) -> int:

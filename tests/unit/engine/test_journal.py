@@ -78,6 +78,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ReadinessFound(TaskId("t"), READINESS),
     ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
+    ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec(weight=3)}), 3, 600.0),
     ev.AccessChanged(
         AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),), shares={"ml": (Shared.JOBS,)}), 3
     ),

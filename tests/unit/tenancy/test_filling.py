@@ -14,7 +14,7 @@ CLAIMS = st.lists(
         st.integers(0, 2),
     ),
     max_size=7,
-).map(lambda found: [Claim(f"q{i}", cap, weight, rank) for i, (cap, weight, rank) in enumerate(found)])
+).map(lambda given: [Claim(f"q{i}", cap, weight, rank) for i, (cap, weight, rank) in enumerate(given)])
 
 
 def exact(amount: int, claims: list[Claim]) -> dict[str, Fraction]:

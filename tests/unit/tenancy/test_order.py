@@ -44,10 +44,10 @@ def part(path: str, entry: Entry[str], standings: dict[str, Standing], held: Hel
 
 
 def best(path: str, firsts: dict[str, Entry[str]], standings: dict[str, Standing], held: Held) -> str | None:
-    """Of the best leaf of each child, the one that is best for the child's sake."""
+    """The best leaf of each child, compared as the children are."""
     if path in firsts:
         return path
-    found = [
+    given = [
         (child, leaf) for child in CHILDREN.get(path, ()) if (leaf := best(child, firsts, standings, held))
     ]
 
@@ -58,7 +58,7 @@ def best(path: str, firsts: dict[str, Entry[str]], standings: dict[str, Standing
         outside = not inside(item[1], entry, standings, held)
         return (1 + outside, *part(item[0], entry, standings, held))
 
-    return min(found, key=place)[1] if found else None
+    return min(given, key=place)[1] if given else None
 
 
 @given(

@@ -85,17 +85,17 @@ def named(branch: Branch, path: str) -> Branch:
 
 
 TREES = st.lists(branches(3), min_size=1, max_size=4).map(
-    lambda found: Branch("", children=tuple(named(each, str(i)) for i, each in enumerate(found)))
+    lambda trees: Branch("", children=tuple(named(each, str(i)) for i, each in enumerate(trees)))
 )
 
 
 @given(TREES, st.integers(0, 100), st.sampled_from([0, 50, 100, 300]))
 def test_every_division_is_whole_and_within_all_limits(root: Branch, amount: int, history: int) -> None:
-    found = shares(root, amount, history)
+    shares_by_path = shares(root, amount, history)
     line = [(root, amount)]
     while line:
         parent, given = line.pop()
-        mine = [found[child.path] for child in parent.children]
+        mine = [shares_by_path[child.path] for child in parent.children]
         handed = sum(share.due for share in mine)
         assert handed + sum(share.kept for share in mine) <= given
         for child, share in zip(parent.children, mine, strict=True):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.model.jobs.fields import QUEUE_FORM
 from mesos_gpu.model.jobs.job import Engine, JobSpec, OnGpuFailure, OnMemberFailure, Placement
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
@@ -133,7 +134,7 @@ def test_null_is_absent() -> None:
         ({"priority": 1001}, "/priority", "must be an integer from -1000 to 1000, got 1001"),
         ({"priority": 0.5}, "/priority", "got 0.5"),
         ({"priority": "high"}, "/priority", 'got "high"'),
-        ({"queue": "Lab"}, "/queue", "must be 1 to 63 of a-z, 0-9, '.' and '-', as research, got \"Lab\""),
+        ({"queue": "Lab"}, "/queue", f'must be {QUEUE_FORM}, got "Lab"'),
         ({"queue": ""}, "/queue", 'got ""'),
         ({"min_driver": 535}, "/min_driver", 'a driver version, as "535" or "535.104.05", got 535'),
         ({"min_driver": "535-open"}, "/min_driver", 'got "535-open"'),
