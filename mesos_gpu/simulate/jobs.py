@@ -16,7 +16,8 @@ from typing import Final
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.words import counted
-from mesos_gpu.simulate.orders import Known, Order, Rank
+from mesos_gpu.policy.tenancy.las import Rank
+from mesos_gpu.simulate.orders import Known, Order
 from mesos_gpu.simulate.trace import TraceJob
 
 _LEAST_PROGRESS: Final = 10  # a tenth

@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mesos_gpu.model.shares.units import WHOLE
-
-HOUR_MS: Final = 3_600_000
-Rank = tuple[int, ...]
+from mesos_gpu.policy.tenancy.las import HOUR_MS, STEPS, Rank, Steps
 
 
 @dataclass(slots=True)
@@ -89,46 +86,34 @@ class Shortest:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Least attained service, in steps: at `first_ms` * `factor`^n of GPU time a job goes one level down.
+    """Least attained service, in steps: the order of a queue of the scheduler with `order: las`."""
 
-    Within a level first come, first served, or, with `small_first`, who asks for fewer GPUs: of two jobs of which
-    nothing else is known, that frees more for others sooner.
-    """
-
-    first_ms: int
-    factor: int
-    small_first: bool = False
-    lift_after_ms: int | None = None
+    steps: Steps
     knows_durations: bool = False
     preempts: bool = True
     strict: bool = False
 
+    @property
+    def lift_after_ms(self) -> int | None:
+        """Who waits so long at a stretch starts anew, before all others; None: nobody."""
+        return self.steps.lift_after_ms
+
     def rank(self, known: Known, left_ms: int) -> Rank:
         """The level, then by size."""
-        level, _ = self._level(known)
-        if known.lifted and level == 0:
-            return (-1,)
-        return (level, known.milli if self.small_first else 0)
+        return self.steps.rank_of(known.served_ms * known.milli, known.milli, lifted=known.lifted)
 
     def changes_in_ms(self, known: Known) -> int | None:
         """The service, ms, until the next level."""
-        _, until = self._level(known)
+        _, until = self.steps.level(known.served_ms * known.milli)
         return -(-until // known.milli) - known.served_ms
-
-    def _level(self, known: Known) -> tuple[int, int]:
-        """The level, and the service at which it ends, in thousandths of ms of a GPU."""
-        service, level, until = known.served_ms * known.milli, 0, self.first_ms * WHOLE
-        while service >= until:
-            level, until = level + 1, until * self.factor
-        return level, until
 
 
 ORDERS: Final[Mapping[str, Order]] = {
     "fifo": Fifo(),
     "srtf": Shortest(by_service=False),
     "srsf": Shortest(by_service=True),
-    "las": Levels(HOUR_MS, 2),
-    "mesos-gpu": Levels(HOUR_MS, 8, small_first=True, lift_after_ms=30 * 24 * HOUR_MS),
+    "las": Levels(Steps(HOUR_MS, 2)),
+    "mesos-gpu": Levels(STEPS),
 }
 
 # What preemption costs if nobody says otherwise: see `mesos_gpu.simulate.jobs.Prices`.

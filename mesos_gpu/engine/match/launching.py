@@ -16,6 +16,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.tasks.gang import environment
+from mesos_gpu.policy.tenancy.las import at_launch
 
 
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
@@ -70,6 +71,7 @@ def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launch
             launches=job.launches + 1,
             started_at=None,
             room_made_at=None,
+            served=at_launch(job, turn.now),
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )
     )

@@ -1,9 +1,10 @@
 """Jobs of lower priority make room: the plan is whole before the first of them is ended."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.tasks.evictions import evict
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
@@ -22,11 +23,17 @@ def possible(turn: Turn) -> bool:
     state = turn.state
     if not turn.settings.preemption or not state.queue:
         return False
-    jobs = (state.current(state.tasks[task_id]) for task_id in state.live)
-    lowest = min(
-        (job.spec.priority for job in jobs if job is not None and job.spec.preemptible), default=None
+    current = (state.current(state.tasks[task_id]) for task_id in state.live)
+    jobs = {job.id: job for job in current if job is not None and job.spec.preemptible}.values()
+    if not jobs:
+        return False
+    lowest, waiting = (
+        min(job.spec.priority for job in jobs),
+        [state.jobs[job_id] for _, job_id in state.queue],
     )
-    return lowest is not None and any(state.jobs[job_id].spec.priority > lowest for _, job_id in state.queue)
+    if any(job.spec.priority > lowest for job in waiting):
+        return True
+    return (attained := Attained(state, turn.now)).any and attained.moves_on(waiting, jobs)
 
 
 def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
@@ -34,16 +41,18 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
     victims = _victims(turn)
     if not victims:
         return
-    lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, int]]()
+    lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, Hashable]]()
     for job in blocked:
+        if job.spec.priority <= lowest and not backlog.attained.orders(job):
+            continue
         request = request_of(job, turn.settings)
-        key = request, job.spec.priority
-        if job.spec.priority <= lowest or key in tried or len(tried) >= _MOST_TRIED:
+        key = request, (job.spec.priority, backlog.attained.level(job))
+        if key in tried or len(tried) >= _MOST_TRIED:
             continue
         if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
             continue
         tried.add(key)
-        lower = {v.job_id: v for v in victims.values() if v.priority < job.spec.priority}
+        lower = _lower(turn, backlog, job, victims)
         chosen = plan(request, job.spec.tasks, _nodes(turn, backlog, job, lower), lower)
         if chosen:
             _make_room(turn, job, chosen)
@@ -78,6 +87,16 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
             victims[job.id] = Victim(job.id, job.spec.priority, number_of(job.spec.counted_milli) * ran_s)
     return victims
+
+
+def _lower(turn: Turn, backlog: Backlog, job: Job, victims: Mapping[JobId, Victim]) -> dict[JobId, Victim]:
+    """Victims that give way to a job: of lower priority, or of its own queue and with more service."""
+    jobs, attained = turn.state.jobs, backlog.attained
+    return {
+        v.job_id: v
+        for v in victims.values()
+        if v.priority < job.spec.priority or attained.gives_way(jobs[v.job_id], job)
+    }
 
 
 def _may_be_ended(job: Job) -> bool:
@@ -119,5 +138,8 @@ def _make_room(turn: Turn, job: Job, chosen: Iterable[Victim]) -> None:
     turn.put_job(replace(job, room_made_at=turn.now))
     for victim in chosen:
         other = turn.state.jobs[victim.job_id]
-        why = f"makes room for job {job.id}, whose priority is {job.spec.priority}, not {victim.priority}"
+        if victim.priority < job.spec.priority:
+            why = f"makes room for job {job.id}, whose priority is {job.spec.priority}, not {victim.priority}"
+        else:
+            why = f"makes room for job {job.id}, which has had less GPU time in queue {job.spec.queue}"
         evict(turn, other, why, preempted_for=job.id)

@@ -6,6 +6,7 @@ from functools import partial
 
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
+from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -80,6 +81,7 @@ class Backlog:
         self._offered, self._reading, self._learn = offered, reading, learn
         self.reservations: list[Reservation] = []
         self.neighbours = Neighbours(state, reading=reading)
+        self.attained = Attained(state, now)
         self._queues: set[str] = set()  # those whose first blocked job is known
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
@@ -98,6 +100,7 @@ class Backlog:
         state = self._state
         pending = [state.jobs[job_id] for _, job_id in state.queue]
         ordered = in_order(pending, self._now, self._settings.aging_step_s)
+        ordered = self.attained.line(ordered)
         first = [job for job in pending if job.room_made_at is not None]
         if not first:
             return ordered

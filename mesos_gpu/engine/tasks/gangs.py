@@ -12,6 +12,7 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Action, Task, TaskState
 from mesos_gpu.policy.tasks.blame import exit_code, is_final_error
 from mesos_gpu.policy.tasks.gang import Verdict, shown, verdict
+from mesos_gpu.policy.tenancy.las import at_end
 
 _READY = (TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED)
 
@@ -115,7 +116,10 @@ def _of_all(job: Job) -> _End:
 def _settle(turn: Turn, job: Job, end: _End) -> None:
     """When the last of its tasks has ended: what becomes of the job."""
     members = turn.state.round_of(job)
-    match verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested):
+    judged = verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested)
+    if judged in (Verdict.RETRY, Verdict.REQUEUE):
+        job = replace(job, served=at_end(job, members, turn.now))
+    match judged:
         case None:
             return
         case Verdict.FINISHED:

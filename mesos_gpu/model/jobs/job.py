@@ -54,6 +54,7 @@ from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.secret import Secret
+from mesos_gpu.model.served import Served
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 
@@ -537,6 +538,7 @@ class Job:
     stopped: int = 0  # how often it was ended to make room for others
     checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said
     owner: str = ""  # the proved name of who submitted it; "": nobody was asked
+    served: Served | None = None  # what it had of GPUs before it went back to its queue; None: nothing yet
 
     @property
     def min_driver(self) -> str | None:

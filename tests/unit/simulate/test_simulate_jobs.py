@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
+from mesos_gpu.policy.tenancy.las import HOUR_MS, Steps
 from mesos_gpu.simulate.jobs import NO_CARD, Cluster, Outcome, Prices, Tick, figures, simulate
-from mesos_gpu.simulate.orders import HOUR_MS, ORDERS, Known, Levels
+from mesos_gpu.simulate.orders import ORDERS, Known, Levels
 from mesos_gpu.simulate.plot import draw
 from mesos_gpu.simulate.trace import TraceJob, read_jobs
 
@@ -80,7 +81,7 @@ def test_who_has_waited_long_starts_anew() -> None:
     jobs = [TraceJob("starved", 1, 0, 40), *stream]
 
     def end(lift_after_ms: int | None) -> int:
-        order = Levels(first_ms=10, factor=10, lift_after_ms=lift_after_ms)
+        order = Levels(Steps(first_ms=10, factor=10, lift_after_ms=lift_after_ms))
         return simulate(jobs, Cluster(1, 1), order, FREE).ended_ms["starved"]
 
     assert end(None) > 3000  # each of the stream is new when it comes
@@ -130,7 +131,7 @@ def test_prices_of_restarts_and_pauses_are_paid() -> None:
 def test_dear_preemption_ends_one_day(prices: Prices) -> None:
     # A slice of 8 ms of GPU time is shorter than its price, and who waits for 30 ms starts anew.
     jobs = [TraceJob(f"j{i}", 12, i, 40) for i in range(5)]
-    order = Levels(8, 2, small_first=True, lift_after_ms=30)
+    order = Levels(Steps(8, 2, small_first=True, lift_after_ms=30))
     assert len(simulate(jobs, Cluster(3, 4), order, prices).ended_ms) == 5
 
 
@@ -158,7 +159,7 @@ _SHARES = st.tuples(st.just(1), st.integers(0, 40), st.integers(1, 60), st.integ
 _JOBS = st.lists(_WHOLE | _SHARES, min_size=1, max_size=14).map(
     lambda rows: [TraceJob(f"j{i}", *row) for i, row in enumerate(rows)]
 )
-_SHORT_LEVELS = Levels(8, 2, small_first=True, lift_after_ms=30)
+_SHORT_LEVELS = Levels(Steps(8, 2, small_first=True, lift_after_ms=30))
 _ALL = {**ORDERS, "short": _SHORT_LEVELS}
 
 

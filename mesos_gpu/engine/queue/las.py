@@ -1,0 +1,62 @@
+"""Queues whose jobs stand by the service that they have attained: their order, and who gives way to whom."""
+
+from collections.abc import Iterable
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tenancy import LineOrder
+from mesos_gpu.policy.tenancy.las import Rank, moved, rank_of
+
+
+class Attained:
+    """Where jobs of such queues stand at one moment. Valid as long as the state does not change."""
+
+    def __init__(self, state: State, now: float) -> None:
+        """Nothing is computed before it is asked for."""
+        self._state, self._now = state, now
+        tree = state.tree
+        leaves = () if tree is None else tree.leaves()
+        self._queues = {each.path for each in leaves if each.resolved.order is LineOrder.LAS}
+        self._levels: dict[JobId, Rank] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is such a queue."""
+        return bool(self._queues)
+
+    def orders(self, job: Job) -> bool:
+        """Whether its queue is one."""
+        return job.spec.queue in self._queues
+
+    def line(self, ordered: list[Job]) -> list[Job]:
+        """The line of all that wait, with the jobs of each such queue in its order, at the places that they had."""
+        if not self._queues:
+            return ordered
+        leaves = {job.id: job.spec.queue for job in ordered if self.orders(job)}
+        return moved(ordered, leaves, self._now)
+
+    def gives_way(self, running: Job, job: Job) -> bool:
+        """Whether a job that runs may be ended for one that waits in its queue: it is on a level further down."""
+        if running.spec.queue != job.spec.queue or not self.orders(job):
+            return False
+        return self.level(running) > self.level(job)
+
+    def moves_on(self, waiting: Iterable[Job], running: Iterable[Job]) -> bool:
+        """Whether anybody who waits could have somebody ended."""
+        first: dict[str, Rank] = {}
+        for job in waiting:
+            if self.orders(job):
+                level = self.level(job)
+                first[job.spec.queue] = min(first.get(job.spec.queue, level), level)
+        return any(job.spec.queue in first and self.level(job) > first[job.spec.queue] for job in running)
+
+    def level(self, job: Job) -> Rank:
+        """The rank of a job of such a queue, without what orders those of one level; of others there is none."""
+        if not self.orders(job):
+            return ()
+        known = self._levels.get(job.id)
+        if known is None:
+            members = () if job.state is JobState.PENDING else self._state.round_of(job)
+            known = self._levels[job.id] = rank_of(job, members, self._now)[:3]
+        return known

@@ -1,0 +1,125 @@
+"""A queue with `order: las`: who has had less GPU time is first, and who runs gives way to him."""
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.served import Served
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.model.tenancy import LineOrder, QueueDocument, QueueSpec
+from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    queues = {"las": QueueSpec(order=LineOrder.LAS), "other": QueueSpec()}
+    world.feed(ev.QueuesChanged(QueueDocument(queues=queues, by="me"), 0))
+    world.node("a1", *(gpu(f"g{i}") for i in range(4)), cpus=32)
+    return world
+
+
+def _submit(world: World, name: str, gpus: int = 4, **more: object) -> set[str]:
+    """Who is ended within the first seconds of a new job."""
+    world.submit(name, **{"gpus": gpus, "queue": "las", "preemptible": True, **more})
+    return _pass(world, 5.0)
+
+
+def _pass(world: World, seconds: float) -> set[str]:
+    """Who is ended meanwhile; what is free is offered at the end."""
+    world.now += seconds
+    effects = world.report("a1", *world.state.nodes["a1"].gpus)  # type: ignore[index]
+    effects += world.tick(1.0)
+    held = sum(len(task.gpus) for task in world.state.tasks.values() if not task.ended)
+    if held < 4 and not world.state.offers:
+        world.serial += 1
+        effects += world.offers(offer(f"r{world.serial}", "a1", gpus=4 - held, cpus=16))
+    for task in [
+        task for task in world.state.tasks.values() if task.job_id and task.state is TaskState.LAUNCHED
+    ]:
+        world.status(task.id, "TASK_STARTING")
+        world.status(task.id, "TASK_RUNNING")
+    return {kill.task_id for kill in every(effects, fx.Kill)}
+
+
+def _ends(world: World, task: str) -> None:
+    world.status(task, "TASK_KILLED")
+    _pass(world, 1.0)
+
+
+def test_who_has_had_an_hour_gives_way_to_the_newcomer(world: World) -> None:
+    _submit(world, "old")
+    assert world.job("old").state is JobState.RUNNING
+    assert _submit(world, "new") == set(), "both are on the first level"
+    assert _pass(world, 800.0) == set(), "four GPUs have had less than an hour"
+    assert _pass(world, 200.0) == {"old.1"}
+    assert world.job("old").message.startswith(
+        "makes room for job new, which has had less GPU time in queue las"
+    )
+    _ends(world, "old.1")
+    old = world.job("old")
+    assert (old.state, world.job("new").state) == (JobState.PENDING, JobState.RUNNING)
+    assert old.served is not None
+    assert 1000 * 3600 * 1000 <= old.served.milli_ms < 1.2 * 1000 * 3600 * 1000
+    assert old.attempts == 0
+    world.status("new.1", "TASK_FINISHED")
+    _pass(world, 1.0)
+    assert world.job("old").state is JobState.RUNNING
+
+
+def test_service_is_the_same_after_a_restart(world: World) -> None:
+    _submit(world, "old")
+    _pass(world, 1000.0)
+    _submit(world, "new")
+    _pass(world, 5.0)
+    _ends(world, "old.1")
+    restored = State.restored(world.now, saved_of(world.state))
+    assert restored.jobs == world.state.jobs
+    assert world.job("old").served != Served()
+
+
+def test_nobody_gives_way_in_another_queue_or_who_may_not_be_stopped(world: World) -> None:
+    _submit(world, "old", preemptible=False)
+    assert _submit(world, "new") == set()
+    assert _pass(world, 10 * HOUR_S) == set()
+    world.status("old.1", "TASK_FINISHED")
+    _pass(world, 1.0)
+    _pass(world, 10 * HOUR_S)
+    assert _submit(world, "stranger", queue="other") == set()
+    assert _pass(world, HOUR_S) == set()
+    world.feed(ev.KillRequested(JobId("stranger")))  # what is kept for it is nobody else's
+    assert _submit(world, "newer", 1) == {"new.1"}
+
+
+def test_who_is_ended_makes_room_for_the_whole_job_alone(world: World) -> None:
+    for name in ("a", "b", "c", "d"):
+        _submit(world, name, 1)
+        _pass(world, 1.0)
+    assert [world.job(name).state for name in "abcd"] == [JobState.RUNNING] * 4
+    _pass(world, 2 * HOUR_S)
+    assert len(_submit(world, "pair", 2)) == 2
+
+
+def test_who_goes_first_is_who_has_had_less(world: World) -> None:
+    _submit(world, "runs", preemptible=False)
+    for name, gpus in (("wide", 4), ("small", 1), ("two", 2)):
+        _submit(world, name, gpus)
+    world.status("runs.1", "TASK_FINISHED")
+    _pass(world, 1.0)
+    states = {name: world.job(name).state for name in ("wide", "small", "two")}
+    assert states == {"wide": JobState.PENDING, "small": JobState.RUNNING, "two": JobState.RUNNING}
+
+
+def test_without_such_a_queue_nobody_gives_way() -> None:
+    world = World()
+    world.register()
+    world.node("a1", *(gpu(f"g{i}") for i in range(4)), cpus=32)
+    _submit(world, "old")
+    assert _submit(world, "new") == set()
+    assert _pass(world, 10 * HOUR_S) == set()
