@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mesos_gpu.engine.books import Books, books_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import NO_DOCUMENT, AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -21,6 +22,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.shares.card import Sharing
@@ -112,6 +114,7 @@ class State:
     splits: dict[str, TrafficSplit] = field(default_factory=dict)  # named services, by name
     access_versions: dict[int, AccessDocument] = field(default_factory=dict)  # oldest first
     queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
+    past_uses: dict[tuple[str, str], PastUse] = field(default_factory=dict)  # by queue and user
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
@@ -184,6 +187,7 @@ class State:
     idle_since: float | None = None
     swept_at: float = 0.0
     tokens_swept_at: float = 0.0
+    past_uses_swept_at: float = 0.0
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
 
@@ -200,6 +204,7 @@ class State:
         default_factory=set, compare=False, metadata=DERIVED
     )  # since the table was made
 
+    made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
 
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
@@ -236,6 +241,14 @@ class State:
             self.made_tree = Tree(document)
         return self.made_tree
 
+    @property
+    def books(self) -> Books:
+        """Sums over jobs, tasks and past use. Whoever has no tree of queues has no need of them."""
+        if self.made_books is None:
+            live = (self.tasks[task_id] for task_id in self.live)
+            self.made_books = books_of(self.jobs.values(), live, self.past_uses.values())
+        return self.made_books
+
     def put(self, value: Any) -> None:
         """Take in a value of a noun that is saved, in the place of the one with its key."""
         kind = type(value)
@@ -269,9 +282,23 @@ class State:
         self.offers.clear()
         self.table = None
 
+    def set_past_use(self, use: PastUse) -> None:
+        """Put in what a user of a leaf has used."""
+        self.past_uses[use.queue, use.user] = use
+        if self.made_books is not None:
+            self.made_books.enter_use(use)
+
+    def drop_past_use(self, queue: str, user: str) -> None:
+        """Forget what a user of a leaf has used."""
+        del self.past_uses[queue, user]
+        if self.made_books is not None:
+            self.made_books.drop_use(queue, user)
+
     def set_job(self, job: Job) -> None:
         """Put a job in, and keep the queue and the list of ended jobs true."""
         old = self.jobs.get(job.id)
+        if self.made_books is not None:
+            self.made_books.enter_job(old, job)
         self.jobs[job.id] = job
         self.next_sequence = max(self.next_sequence, job.sequence + 1)
         was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
@@ -337,6 +364,8 @@ class State:
         """Put a task in, and keep holders and the live set true."""
         if task.id not in self.tasks and task.job_id is not None:
             self.launches.setdefault(task.job_id, []).append(task.id)
+        if self.made_books is not None:
+            self.made_books.enter_task(self.tasks.get(task.id), task)
         self.tasks[task.id] = task
         self.touched.add(task.agent_id)
         if task.unknown is None or task.ended:
@@ -376,6 +405,8 @@ class State:
 
     def forget_task(self, task: Task) -> None:
         """Drop an ended one whose job does not exist."""
+        if self.made_books is not None:
+            self.made_books.enter_task(self.tasks[task.id], None)
         del self.tasks[task.id]
         others = (
             [task_id for task_id in self.launches.pop(task.job_id, ()) if task_id != task.id]
@@ -549,10 +580,12 @@ _PUT: Final[Mapping[type[Any], str]] = {
     Job: "set_job",
     Task: "set_task",
     Card: "set_card",
+    PastUse: "set_past_use",
     AppVersion: "set_app_version",
     RootVersion: "set_root_version",
 }
 _DROP: Final[Mapping[type[Any], str]] = {
+    PastUse: "drop_past_use",
     AppVersion: "drop_app_version",
     RootVersion: "drop_root_version",
 }

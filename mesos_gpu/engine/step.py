@@ -35,6 +35,7 @@ from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
+from mesos_gpu.engine.tenancy.charges import settle
 from mesos_gpu.engine.tenancy.document import on_queues_changed
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
@@ -60,6 +61,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     turn = Turn(state, settings, now)
     state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
+    settle(turn)
     return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
 
 

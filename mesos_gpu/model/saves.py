@@ -18,6 +18,7 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 
@@ -200,6 +201,21 @@ class ForgetQueues(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SavePastUse(Save):
+    """Insert or replace."""
+
+    use: PastUse
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPastUse(Save):
+    """Delete: nothing of it is left, or its queue is gone."""
+
+    queue: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class SaveToken(Save):
     """Insert or replace."""
 
@@ -230,6 +246,7 @@ class Saved:
     roots: tuple[RootVersion, ...] = ()  # by time
     access_versions: tuple[AccessDocument, ...] = ()  # by version
     queue_versions: tuple[QueueDocument, ...] = ()  # by version
+    past_uses: tuple[PastUse, ...] = ()  # by queue and user
     tokens: tuple[Token, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
@@ -354,6 +371,16 @@ NOUNS: Final = (
         {"version": "version"},
         ("version",),
         ("version",),
+    ),
+    Noun(
+        PastUse,
+        "past use",
+        "past_uses",
+        SavePastUse,
+        ForgetPastUse,
+        {"queue": "queue", "user": "user"},
+        ("queue", "user"),
+        ("queue", "user"),
     ),
     Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
 )

@@ -21,6 +21,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
@@ -177,6 +178,18 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             for version, by, weight in ((1, "ann", 1), (1, "bob", 2), (2, "ann", 1), (10, "ann", 1))
         ],
         saves.ForgetQueues(1),
+    ),
+    "past_uses": (
+        [
+            saves.SavePastUse(PastUse(queue, user, value, 10**15, 8000))
+            for queue, user, value in (
+                ("ml", "*", 1),
+                ("ml", "*", 1 << 60),
+                ("ml", "ann", 2),
+                ("x/y", "", 3),
+            )
+        ],
+        saves.ForgetPastUse("ml", "*"),
     ),
     "tokens": (
         [

@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.shares.share import Share, larger_of
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.unknown import Unknown
@@ -124,6 +125,9 @@ class Task:
     ports: tuple[int, ...] = ()  # of its host, that it may listen on
     preempted_for: JobId | None = None  # the job that it makes room for
     notice: Notice | None = None  # the latest; None: it had none
+    charge: Charge | None = (
+        None  # what it counts as in its queue; None: nothing, or there is no tree of queues
+    )
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
     healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
     sealed: bool = False  # whether its executor was told a secret, and is believed by it only

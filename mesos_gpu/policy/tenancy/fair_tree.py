@@ -67,3 +67,17 @@ def _grouped(siblings: Sequence[Account]) -> Iterator[list[Account]]:
         group.append(each)
     if group:
         yield group
+
+
+def start_of(shares: int, others: Sequence[tuple[int, int]]) -> int:
+    """The use with which a new user of a queue begins: he stands beside the first of those who are there.
+
+    Args:
+        shares: His.
+        others: Shares and use of each other user.
+    """
+    accounts = [Account("", each, use) for each, use in others if each]
+    if not accounts:
+        return 0
+    first = min(accounts, key=cmp_to_key(compare))
+    return first.use * shares // first.shares

@@ -50,6 +50,16 @@ class Usage:
             raise ValueError(f"{self.rate} thousandths are held, and {-by} cannot be given back")
         return Usage(self.at(now, half_life_s), max(now, self.since), self.rate + by)
 
+    def returned(self, now: int, ended: int, by: int, half_life_s: int) -> "Usage":
+        """So much less is held, since a time that is past: what it counted for after that is taken back.
+
+        Raises:
+            ValueError: Less than nothing would be held.
+        """
+        after = self.changed(now, -by, half_life_s)
+        late = Usage(0, min(ended, now), by).at(now, half_life_s)
+        return Usage(max(0, after.value - late), after.since, after.rate)
+
 
 def halved(span: int, half_life: int) -> int:
     """2**(-span / half_life) as a fraction with 64 bits; both in one unit, neither negative."""

@@ -37,6 +37,7 @@ from mesos_gpu.model.apps.split import Mode, TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
@@ -231,6 +232,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
+    rare |= {"past_uses", "past_uses_swept_at"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
@@ -251,6 +253,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.queue_versions[2] = QueueDocument(
         2, 1 / 3, "ann", queues={"ml": QueueSpec(guarantee_gpus={"a": Guarantee(16000, (Shape(2, 8),))})}
     )
+    state.past_uses["ml", "ann"] = PastUse("ml", "ann", 1 << 60, 1, 8000)
     state.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
     state.vacant = {"/a": [JobId("j")]}

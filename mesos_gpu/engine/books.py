@@ -1,0 +1,111 @@
+"""What follows from jobs, tasks and past use and would cost a look at all of them, while there is a tree of queues.
+
+Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.past_use import PastUse
+from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tasks.task import Task
+
+Kind = tuple[str, tuple[str, ...]]  # of jobs that wait: the queue, and the models that will do
+Amounts = tuple[int, int, int]  # thousandths of GPUs, or of cost; thousandths of CPUs; MiB of memory
+NOTHING: Amounts = (0, 0, 0)
+
+
+@dataclass(slots=True)
+class Books:
+    """Sums, each entry only while it is not zero.
+
+    Attributes:
+        held: What is charged, by leaf and pool; GPUs by cost.
+        wanted: What jobs that wait ask for, in thousandths of GPUs.
+        users: What is remembered of past use, by leaf and user.
+        revision: Grows with each change of `held` and `wanted`.
+        changes: Of `users`, by leaf: grows with each.
+        notes: What others have worked out from these, and may forget.
+    """
+
+    held: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    wanted: dict[Kind, Amounts] = field(default_factory=dict)
+    users: dict[str, dict[str, PastUse]] = field(default_factory=dict)
+    revision: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def enter_task(self, old: Task | None, new: Task | None) -> None:
+        """A task has become another; None: it was not there, or is not any more."""
+        before, after = old.charge if old else None, new.charge if new else None
+        if before is after:
+            return
+        for charge, sign in ((before, -1), (after, 1)):
+            if charge is not None:
+                _add(self.held, (charge.queue, charge.pool), _held(charge), sign)
+                self.revision += 1
+
+    def enter_job(self, old: Job | None, new: Job | None) -> None:
+        """A job has become another; None: it was not there, or is not any more."""
+        was, now = waits(old), waits(new)
+        if was is now or was == now:
+            return
+        for spec, sign in ((was, -1), (now, 1)):
+            if spec is not None:
+                _add(self.wanted, (spec.queue, spec.gpu_model), asked(spec), sign)
+                self.revision += 1
+
+    def enter_use(self, use: PastUse) -> None:
+        """What is remembered of a user of a leaf has become this."""
+        self.users.setdefault(use.queue, {})[use.user] = use
+        self.changes[use.queue] = self.changes.get(use.queue, 0) + 1
+
+    def drop_use(self, queue: str, user: str) -> None:
+        """Nothing is remembered of a user of a leaf any more."""
+        del self.users[queue][user]
+        self.changes[queue] = self.changes.get(queue, 0) + 1
+        if not self.users[queue]:
+            del self.users[queue]
+
+
+def books_of(jobs: Iterable[Job], tasks: Iterable[Task], uses: Iterable[PastUse]) -> Books:
+    """The books of a state."""
+    books = Books()
+    for job in jobs:
+        books.enter_job(None, job)
+    for task in tasks:
+        books.enter_task(None, task)
+    for use in uses:
+        books.enter_use(use)
+    return books
+
+
+def waits(job: Job | None) -> JobSpec | None:
+    """What a job asks for that waits."""
+    return job.spec if job is not None and job.state is JobState.PENDING else None
+
+
+def asked(spec: JobSpec) -> Amounts:
+    """What all tasks of a job ask for, in thousandths of GPUs."""
+    cpus_milli, mem_mib = cpus_and_memory(spec)
+    return spec.gpu_milli_in_all, cpus_milli * spec.tasks, mem_mib * spec.tasks
+
+
+def cpus_and_memory(spec: JobSpec) -> tuple[int, int]:
+    """What one task asks for beside GPUs: thousandths of CPUs, and MiB."""
+    return round(spec.cpus * 1000), round(spec.mem_mib)
+
+
+def _held(charge: Charge) -> Amounts:
+    return charge.milli, charge.cpus_milli, charge.mem_mib
+
+
+def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> None:
+    gpus, cpus, memory = sums.get(key, NOTHING)
+    total = gpus + sign * amounts[0], cpus + sign * amounts[1], memory + sign * amounts[2]
+    if any(total):
+        sums[key] = total
+    else:
+        del sums[key]
