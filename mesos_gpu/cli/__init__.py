@@ -70,7 +70,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
     ),
     "demo": (
-        "mesos_gpu.cli.dev.demo",
+        "mesos_gpu.cli.demo.command",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
     ),
     "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),

@@ -18,7 +18,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import home_option
-from mesos_gpu.cli.dev.demo import left_behind
+from mesos_gpu.cli.demo.command import left_behind
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices

@@ -1,0 +1,1 @@
+"""`mesos-gpu demo`."""

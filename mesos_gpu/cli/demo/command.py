@@ -1,0 +1,42 @@
+"""`mesos-gpu demo`: real Mesos, simulated GPUs, and stories that check themselves."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.demo import whole
+from mesos_gpu.local.stack import Stack
+from mesos_gpu.model.words import counted
+
+_PREFIX: Final = "mesos-gpu-demo-"  # of its directory, below that for temporary files
+
+
+@click.command()
+def demo() -> None:
+    """Show it all on this machine: start, run jobs of every kind, check, stop."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as top:
+        Path(top).chmod(0o755)
+        size = f"{counted(len(whole.NODES), 'agent')} of {whole.NODES[0].gpus} simulated GPUs each"
+        output.note(f"starting Apache Mesos 1.11.0 with {size}")
+        with Stack(Path(top) / "stack", whole.NODES, scheduler_arguments=whole.ARGUMENTS) as stack:
+            output.line(f"dashboard {stack.url}   Mesos master {stack.cluster.master.url}")
+            with Client(stack.url) as client:
+                click.get_current_context().exit(whole.Whole(stack, client).run())
+
+
+def left_behind() -> list[Path]:
+    """Directories of demos of this user, running or killed. Others can make names in a directory that all share, and
+    what is removed on the word of such a directory must be ours."""
+    directories = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    return [path / "stack" for path in directories if _is_ours(path.lstat())]
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not shared
