@@ -91,6 +91,7 @@ class Settings:
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended
+    restart_s: float = 60.0  # what a stopped job loses by starting again, beside its work since a checkpoint
     preempt_again_s: float = 30.0  # if somebody else took the room that was made for it
     queue_limits: Mapping[str, int] = field(default_factory=dict)  # GPUs that a queue's jobs may hold at once
     log_limit_mib: int = LOG_LIMIT_MIB  # that stdout and stderr of a task may each keep; 0: all

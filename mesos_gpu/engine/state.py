@@ -30,6 +30,7 @@ from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.policy.queueing.queue import in_line_since
+from mesos_gpu.policy.tenancy.cells import Cells
 from mesos_gpu.policy.tenancy.tree import Tree
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
@@ -206,6 +207,7 @@ class State:
 
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
+    made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
 
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)

@@ -42,7 +42,9 @@ class Turn:
         return self.show_job(replace(job, version=job.version + 1) if job.id in self.state.jobs else job)
 
     def show_job(self, job: Job) -> Job:
-        """Publish a job of which something is shown that lets nothing start."""
+        """Publish a job of which something is shown that lets nothing start. One that holds nothing has no seat."""
+        if job.seat is not None and (job.state is JobState.PENDING or job.state.ended):
+            job = replace(job, seat=None)
         self.put(job)
         self.effects.append(Publish(job.id, job.version))
         return job

@@ -13,6 +13,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.tasks.gang import environment
@@ -57,8 +58,15 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
     launches.fill(take, LaunchTask(task, None, carved.task, carved.executor))
 
 
-def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launches: Launches) -> None:
-    """Make a task of each take, by rank, and let the job start."""
+def launch(
+    turn: Turn,
+    job: Job,
+    takes: Sequence[Take],
+    remains: Remains,
+    launches: Launches,
+    seat: Seat | None = None,
+) -> None:
+    """Make a task of each take, by rank, and let the job start; `seat`: None: it borrows, or there is no tree."""
     tasks = [_task(turn, job, rank, take) for rank, take in enumerate(takes)]
     for task in tasks:
         turn.put_task(task)
@@ -71,6 +79,7 @@ def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launch
             launches=job.launches + 1,
             started_at=None,
             room_made_at=None,
+            seat=seat,
             served=at_launch(job, turn.now),
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )

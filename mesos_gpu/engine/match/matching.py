@@ -13,6 +13,7 @@ from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
+from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 
@@ -27,7 +28,8 @@ def match(turn: Turn) -> None:
     if not turn.state.doubtful:
         cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
-        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches)
+        seating = seat(turn)
+        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, seating)
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):
         turn.effects.append(effect)
@@ -47,13 +49,15 @@ def _is_due(turn: Turn) -> bool:
     return any(last < end <= turn.now for end in ends)
 
 
-def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> bool:
+def _launch_jobs(
+    turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, seating: Seating | None
+) -> bool:
     """Place each job, or reserve for it; then let those of lower priority make room. Whether a match that follows at
     once may launch more."""
     state, settings, now = turn.state, turn.settings, turn.now
     if not state.queue:
         return False
-    index, may_preempt = table_of(state, settings, now, remains).index, possible(turn)
+    index, may_preempt = table_of(state, settings, now, remains).index, possible(turn, seating)
     if not index.nodes and not may_preempt:
         make_way(turn, Backlog(state, settings, now, remains.resources))
         return False
@@ -73,8 +77,8 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
             backlog.block(job)
             blocked.append(job)
         else:
-            launch(turn, job, takes, remains, launches)
+            launch(turn, job, takes, remains, launches, seating.at_launch(job, takes) if seating else None)
     make_way(turn, backlog, blocked)
     if may_preempt and blocked:
-        preempt(turn, backlog, blocked)
+        preempt(turn, backlog, blocked, seating)
     return backlog.neighbours.verdicts.is_behind

@@ -1,24 +1,25 @@
 """Jobs of lower priority make room: the plan is whole before the first of them is ended."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.tasks.evictions import evict
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.preemption import Victim, plan
 
 _MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node
 
 
-def possible(turn: Turn) -> bool:
+def possible(turn: Turn, seating: Seating | None = None) -> bool:
     """Whether anybody who waits could have somebody ended."""
     state = turn.state
     if not turn.settings.preemption or not state.queue:
@@ -27,6 +28,8 @@ def possible(turn: Turn) -> bool:
     jobs = {job.id: job for job in current if job is not None and job.spec.preemptible}.values()
     if not jobs:
         return False
+    if seating is not None:
+        return True
     lowest, waiting = (
         min(job.spec.priority for job in jobs),
         [state.jobs[job_id] for _, job_id in state.queue],
@@ -36,10 +39,13 @@ def possible(turn: Turn) -> bool:
     return (attained := Attained(state, turn.now)).any and attained.moves_on(waiting, jobs)
 
 
-def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
+def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating | None = None) -> None:
     """End jobs for the first of the blocked ones that this helps."""
     victims = _victims(turn)
     if not victims:
+        return
+    if seating is not None:
+        reclaim(turn, backlog, blocked, Reclaim(turn, seating, backlog.attained, _jobs(turn, victims)))
         return
     lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, Hashable]]()
     for job in blocked:
@@ -57,6 +63,34 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
         if chosen:
             _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
+
+
+def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], rule: Reclaim) -> None:
+    """End jobs in a tree of queues, for the first of the blocked ones that this helps."""
+    tried = set[tuple[Request, Hashable]]()
+    for job in blocked:
+        request = request_of(job, turn.settings)
+        key = request, rule.kind(job)
+        if key in tried or len(tried) >= _MOST_TRIED:
+            continue
+        if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
+            continue
+        tried.add(key)
+        victims = rule.victims_of(job)
+        if not victims:
+            continue
+        nodes = _nodes(turn, backlog, job, victims, rule.yields)
+        chosen = plan(request, job.spec.tasks, nodes, victims)
+        if chosen:
+            turn.put_job(replace(job, room_made_at=turn.now))
+            for victim in chosen:
+                other = turn.state.jobs[victim.job_id]
+                evict(turn, other, rule.why(job, victim), preempted_for=job.id)
+            return
+
+
+def _jobs(turn: Turn, victims: Iterable[JobId]) -> dict[JobId, Job]:
+    return {job_id: turn.state.jobs[job_id] for job_id in victims}
 
 
 def _may_fit_soon(turn: Turn, job: Job) -> bool:
@@ -85,7 +119,8 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
         members = turn.state.round_of(job)
         if not any(member.evicted for member in members):
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
-            victims[job.id] = Victim(job.id, job.spec.priority, number_of(job.spec.counted_milli) * ran_s)
+            cost = job.spec.counted_milli * round(ran_s * 1000) // 1000
+            victims[job.id] = Victim(job.id, job.spec.priority, cost)
     return victims
 
 
@@ -104,14 +139,30 @@ def _may_be_ended(job: Job) -> bool:
     return runs and job.spec.preemptible
 
 
-def _nodes(turn: Turn, backlog: Backlog, job: Job, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
+def _nodes(
+    turn: Turn,
+    backlog: Backlog,
+    job: Job,
+    victims: Mapping[JobId, Victim],
+    yields: Callable[[JobId], bool] = lambda _: False,
+) -> list[NodeCapacity]:
+    """Nodes that may serve the job; what is kept for jobs that yield to it is not kept from it."""
     nodes = turn.state.nodes.values()
     open_to = (node for node in nodes if backlog.serves(job, node) and backlog.new_enough(job, node))
-    return [_capacity(turn, backlog, job, node, victims) for node in open_to]
+    return [
+        _capacity(
+            turn,
+            backlog,
+            node,
+            victims,
+            [r for r in backlog.kept_by_others(job, node) if not yields(r.job_id)],
+        )
+        for node in open_to
+    ]
 
 
 def _capacity(
-    turn: Turn, backlog: Backlog, job: Job, node: Node, victims: Mapping[JobId, Victim]
+    turn: Turn, backlog: Backlog, node: Node, victims: Mapping[JobId, Victim], kept: Iterable[Reservation]
 ) -> NodeCapacity:
     """The node with what victims hold there. What is kept for others is not free; what is being ended will be."""
     now = backlog.capacity(node)
@@ -120,7 +171,7 @@ def _capacity(
         held for held in now.allocations if held.job_id not in victims and _is_ending(turn, held.job_id)
     ]
     return replace(
-        now.without(ending).keeping(backlog.kept_by_others(job, node)),
+        now.without(ending).keeping(kept),
         allocations=of_victims,
     )
 

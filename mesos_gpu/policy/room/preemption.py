@@ -22,7 +22,7 @@ class Victim:
 
     job_id: JobId
     priority: int
-    lost_gpu_s: float  # the work that is done again: its GPUs by the time that it has run
+    cost: int  # the work that is done again, thousandths of GPUs times seconds; weighed, in a tree of queues
 
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
@@ -58,11 +58,11 @@ def plan(
     return best
 
 
-def _cost(chosen: Iterable[Victim]) -> tuple[int, float, int, list[str]]:
+def _cost(chosen: Iterable[Victim]) -> tuple[int, int, int, list[str]]:
     """The highest priority that is hurt counts first, then the work lost, then how many."""
     every = list(chosen)
     highest = max((victim.priority for victim in every), default=-(1 << 30))
-    return highest, sum(v.lost_gpu_s for v in every), len(every), sorted(v.job_id for v in every)
+    return highest, sum(v.cost for v in every), len(every), sorted(v.job_id for v in every)
 
 
 def _on_one(
@@ -120,7 +120,7 @@ def _thinned(
         for job_id in {held.job_id for held in node.allocations}:
             where.setdefault(job_id, []).append(node)
     total = sum(room.values())
-    dearest = sorted(chosen, key=lambda v: (-v.priority, -v.lost_gpu_s, v.job_id))
+    dearest = sorted(chosen, key=lambda v: (-v.priority, -v.cost, v.job_id))
     for victim in dearest:
         fewer = kept - {victim.job_id}
         now = {node.agent_id: _room(request, node, fewer, model) for node in where.get(victim.job_id, ())}

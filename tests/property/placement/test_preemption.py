@@ -22,9 +22,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[NodeCapacity], dict[JobId, Victim]]:
         shares = []
         for _ in range(draw(st.integers(0, 4))):
             job_id = JobId(f"j{draw(st.integers(0, 5))}")
-            victims.setdefault(
-                job_id, Victim(job_id, draw(st.integers(0, 2)), float(draw(st.integers(0, 5))))
-            )
+            victims.setdefault(job_id, Victim(job_id, draw(st.integers(0, 2)), draw(st.integers(0, 5))))
             cards = tuple(
                 gpu(f"g{serial + i}", draw(st.sampled_from(("A100", "T4"))))
                 for i in range(draw(st.integers(0, 3)))
@@ -52,10 +50,10 @@ def fits(ask: Request, tasks: int, grounds: list[NodeCapacity], ended: set[JobId
     return any(sum(room_for(ask, node, model).slots for node in left) >= tasks for model in models)
 
 
-def cost(chosen: tuple[Victim, ...]) -> tuple[int, float, int]:
+def cost(chosen: tuple[Victim, ...]) -> tuple[int, int, int]:
     return (
         max((v.priority for v in chosen), default=-(1 << 30)),
-        sum(v.lost_gpu_s for v in chosen),
+        sum(v.cost for v in chosen),
         len(chosen),
     )
 

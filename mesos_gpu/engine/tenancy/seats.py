@@ -1,0 +1,208 @@
+"""Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.tenancy.cells import Cells, cells_of
+from mesos_gpu.policy.tenancy.pools import pool_of
+from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What GPUs there are, by pool, and what they cost."""
+
+    state: State
+    tree: Tree
+
+    def pool_of(self, node: Node | None) -> str:
+        """The pool that a node is in; of one that is not known the default one."""
+        pools = self.tree.document.pools
+        if not pools or node is None:
+            return DEFAULT_POOL
+        return pool_of(pools, {gpu.model for gpu in node.gpus}, node.attributes)
+
+    @cached_property
+    def models(self) -> Mapping[str, frozenset[str]]:
+        """Models of the GPUs in each pool that has nodes."""
+        models: dict[str, set[str]] = {}
+        for node in self.state.nodes.values():
+            models.setdefault(self.pool_of(node), set()).update(gpu.model for gpu in node.gpus)
+        return {pool: frozenset(names) for pool, names in models.items()}
+
+    @cached_property
+    def capacity(self) -> Mapping[str, int]:
+        """What all nodes of each pool have, thousandths of cost."""
+        sums: dict[str, int] = {}
+        for node in self.state.nodes.values():
+            pool = self.pool_of(node)
+            sums[pool] = sums.get(pool, 0) + sum(self.tree.cost_milli(gpu.model, 1000) for gpu in node.gpus)
+        return sums
+
+    @property
+    def cells(self) -> Cells:
+        """The cells of all queues."""
+        if not self.tree.document.overbook:
+            return _cells_of(self.state, self.tree)
+        return cells_of(self.tree, self.capacity)
+
+    def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
+        """What each task of a job takes at most of a cell of each pool where it could run, the cheapest first."""
+        milli, asked = job.spec.counted_milli, set(job.spec.gpu_model)
+        if not self.tree.document.pools and not self.tree.document.gpu_cost:
+            return ((DEFAULT_POOL, milli),)
+        able = {pool: models & asked if asked else models for pool, models in self.models.items()}
+        costs = [
+            (max(self.tree.cost_milli(model, milli) for model in models), pool)
+            for pool, models in able.items()
+            if models
+        ]
+        return tuple((pool, cost) for cost, pool in sorted(costs))
+
+    def granted(self, job: Job) -> tuple[str, int]:
+        """The pool where a job runs, and what each of its tasks takes there; of one that is in several pools the most,
+        in that of its first task."""
+        tasks = self.state.round_of(job)
+        nodes = [self.state.nodes.get(task.agent_id) for task in tasks]
+        counted = (self.state.counted_milli(task, job) for task in tasks)
+        most = max(
+            self._cost(job, node, task.gpus, milli)
+            for task, node, milli in zip(tasks, nodes, counted, strict=True)
+        )
+        return self.pool_of(nodes[0]), most
+
+    def taken(self, job: Job, takes: Sequence[Take]) -> tuple[str, int]:
+        """The pool where a job is launched, and the most that one of its tasks takes there."""
+        nodes = [self.state.nodes.get(take.agent_id) for take in takes]
+        milli = job.spec.counted_milli
+        most = max(self._cost(job, node, take.gpus, milli) for take, node in zip(takes, nodes, strict=True))
+        return self.pool_of(nodes[0]), most
+
+    def _cost(self, job: Job, node: Node | None, gpus: Sequence[str], milli: int) -> int:
+        if not self.tree.document.gpu_cost:
+            return milli
+        models = {gpu.model for gpu in node.gpus if gpu.id in gpus} if node else set[str]()
+        named = models or set(job.spec.gpu_model) or {""}
+        return max(self.tree.cost_milli(model, milli) for model in named)
+
+
+@dataclass(frozen=True)
+class Seating:
+    """Who has a seat, as long as a match lasts."""
+
+    ground: Ground
+    given: Mapping[JobId, Seat] = field(default_factory=dict)  # to jobs that wait
+
+    @property
+    def tree(self) -> Tree:
+        """The queues."""
+        return self.ground.tree
+
+    def seat_for(self, job: Job) -> Seat | None:
+        """The seat of a job that runs, or the one that a job has as soon as it starts; None: it borrows."""
+        return job.seat or self.given.get(job.id)
+
+    def is_guaranteed(self, job: Job) -> bool:
+        """Whether it has a seat, or needs none, as it holds no GPUs."""
+        return not job.spec.gpus or self.seat_for(job) is not None
+
+    def at_launch(self, job: Job, takes: Sequence[Take]) -> Seat | None:
+        """The seat that a job takes which starts there; None: it borrows there."""
+        seat = self.given.get(job.id)
+        if seat is None:
+            return None
+        pool, milli = self.ground.taken(job, takes)
+        return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
+
+
+def _cells_of(state: State, tree: Tree) -> Cells:
+    known = state.made_cells
+    if known is None or known[0] is not tree:
+        known = state.made_cells = tree, cells_of(tree)
+    return known[1]
+
+
+def seat(turn: Turn) -> Seating | None:
+    """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
+    as the match. None: there is no tree, and nobody has a seat."""
+    tree = turn.state.tree
+    if tree is None:
+        return None
+    ground = Ground(turn.state, tree)
+    running = _running(turn.state)
+    held = [_held(ground, job) for job in running if job.seat is not None]
+    room, changed = kept(ground.cells, held)
+    for job_id, now in changed.items():
+        turn.show_job(replace(job := turn.state.jobs[job_id], seat=now, version=job.version + 1))
+    lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running])
+    if not lines:
+        return Seating(ground)
+    weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
+    given = give(room, lines, weights, turn.now, [each for each in held if each.ask.job_id not in changed])
+    for job in running:
+        if job.id in given:
+            job = turn.state.jobs[job.id]
+            turn.show_job(replace(job, seat=given.pop(job.id), version=job.version + 1))
+    return Seating(ground, given)
+
+
+def _running(state: State) -> list[Job]:
+    """Jobs that hold GPUs, in launch order."""
+    jobs: dict[JobId, Job] = {}
+    for task_id in state.live:
+        job = state.holding_job(state.tasks[task_id])
+        if job is not None and job.spec.gpus:
+            jobs.setdefault(job.id, job)
+    return list(jobs.values())
+
+
+def _held(ground: Ground, job: Job) -> Held:
+    assert job.seat is not None, f"{job.id} has no seat"
+    return Held(
+        job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,))
+    )
+
+
+def _lines(turn: Turn, ground: Ground, room: Room, running: Sequence[Job]) -> dict[str, list[Ask]]:
+    """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
+    state = turn.state
+    open_ = {
+        leaf.path
+        for leaf in ground.tree.leaves()
+        if any(room.pools(path) and not room.is_full(path) for path in lineage(leaf.path))
+    }
+    if not open_:
+        return {}
+    lines: dict[str, list[Ask]] = {}
+    for job in running:
+        if job.seat is None and job.spec.queue in open_:
+            lines.setdefault(job.spec.queue, []).append(_ask(turn, ground, job, (ground.granted(job),)))
+    for _, job_id in state.queue:
+        job = state.jobs[job_id]
+        if job.spec.queue in open_ and job.spec.gpus and job.not_before <= turn.now:
+            lines.setdefault(job.spec.queue, []).append(_ask(turn, ground, job, ground.wants(job)))
+    for leaf, line in lines.items():
+        line.sort(key=lambda ask: ask.rank)
+        after_s = ground.tree.queues[leaf].resolved.starve_after_s
+        waits = (i for i, ask in enumerate(line) if state.jobs[ask.job_id].state is JobState.PENDING)
+        first = next(waits, None)
+        if first is not None and turn.now - in_line_since(state.jobs[line[first].job_id]) >= after_s:
+            line[first] = replace(line[first], starving=True)
+    return lines
+
+
+def _ask(turn: Turn, ground: Ground, job: Job, wants: tuple[tuple[str, int], ...]) -> Ask:
+    waited_s = turn.now - in_line_since(job)
+    priority = effective_priority(job.spec.priority, waited_s, turn.settings.aging_step_s)
+    return Ask(job.id, wants, job.spec.tasks, (job.room_made_at is None, -priority, job.sequence))

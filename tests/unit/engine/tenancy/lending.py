@@ -1,0 +1,103 @@
+"""A bare engine with a tree of queues: nodes whose free GPUs are offered again, jobs that run, jobs that end."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
+from mesos_gpu.testing.builders import World, every, gpu, offer
+
+POOL = "default"
+
+
+def shapes(count: int, gpus: int) -> Guarantee:
+    """So many nodes of so many GPUs."""
+    return Guarantee(count * gpus * 1000, (Shape(count, gpus),))
+
+
+def queue(guarantee: Guarantee | int = 0, **more: Any) -> QueueSpec:
+    """A queue that is guaranteed so many GPUs, or shapes of them."""
+    own = Guarantee(guarantee * 1000) if isinstance(guarantee, int) else guarantee
+    return QueueSpec(guarantee_gpus={POOL: own} if own.milli else {}, **more)
+
+
+@dataclass
+class Tenants(World):
+    """A world in which time, offers and reports go on by themselves."""
+
+    cards: dict[str, int] = field(default_factory=dict)  # by agent, its GPUs
+
+    def document(self, **queues: QueueSpec) -> list[fx.Effect]:
+        """Another tree; `__` in the name of a queue is a slash."""
+        wanted = {name.replace("__", "/"): spec for name, spec in queues.items()}
+        version = self.state.queues.version
+        return self.feed(ev.QueuesChanged(QueueDocument(queues=wanted), version))
+
+    def agents(self, count: int, gpus: int) -> None:
+        """Nodes come up, with GPUs of their own."""
+        for _ in range(count):
+            number = len(self.cards)
+            self.cards[f"a{number}"] = gpus
+            self.node(f"a{number}", *(gpu(f"g{number * 100 + i}") for i in range(gpus)), cpus=64)
+
+    def offer_again(self) -> list[fx.Effect]:
+        """Report of each node, and offer what is free there."""
+        effects = []
+        for node in list(self.state.nodes.values()):
+            effects += self.report(node.id, *node.gpus)
+            live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
+            free = len(node.gpus) - sum(len(task.gpus) for task in live)
+            if free and not any(each.agent_id == node.id for each in self.state.offers.values()):
+                self.serial += 1
+                effects += self.offers(offer(f"r{self.serial}", node.id, gpus=free, cpus=32))
+        return effects
+
+    def starts(self) -> list[fx.Effect]:
+        """Whatever was launched runs."""
+        effects = []
+        for task in list(self.state.tasks.values()):
+            if task.job_id is not None and task.state.value in ("launched", "starting"):
+                effects += self.status(task.id, "TASK_STARTING", agent=task.agent_id)
+                effects += self.status(task.id, "TASK_RUNNING", agent=task.agent_id)
+        return effects
+
+    def ends(self, name: str, state: str = "TASK_FINISHED") -> list[fx.Effect]:
+        """All tasks of a job end; what they held is offered again."""
+        effects = []
+        for task in self.state.round_of(self.job(name)):
+            effects += self.status(task.id, state, agent=task.agent_id)
+        return effects + self.offer_again()
+
+    def runs(self, name: str, queue: str, gpus: int = 1, **more: Any) -> None:
+        """A preemptible job that starts at once."""
+        self.submit(name, **{"queue": queue, "gpus": gpus, "preemptible": True, **more})
+        self.offer_again()
+        self.starts()
+        assert self.job(name).state is JobState.RUNNING, name
+        self.offer_again()
+
+    def passes(self, seconds: float) -> set[str]:
+        """Time goes on; the names of the jobs that are ended in it."""
+        killed: set[str] = set()
+        for _ in range(int(seconds)):
+            effects = self.tick(1.0) + self.offer_again()
+            killed |= {str(self.state.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
+        return killed
+
+    def obeys(self) -> set[str]:
+        """Whoever was told to end does so; the names of their jobs."""
+        names = set()
+        for task in list(self.state.tasks.values()):
+            if task.kill_sent_at is not None and not task.ended:
+                self.status(task.id, "TASK_KILLED", agent=task.agent_id)
+                names.add(str(task.job_id))
+        self.offer_again()
+        return names
+
+    def seat_of(self, name: str) -> str | None:
+        """The queue whose guarantee a job's seat is of; None: it borrows."""
+        seat = self.state.jobs[JobId(name)].seat
+        return None if seat is None else seat.queue
