@@ -19,6 +19,7 @@ class Scope(Enum):
     APP = "app"  # an app: by its path and its owner
     TOKEN = "token"  # by the name that it proves
     NAME = "name"  # a path with slashes
+    QUEUE = "queue"  # a queue: by its path
     VIEW = "view"  # of the cluster, which any binding that has it gives
     CLUSTER = "cluster"  # all of it: only bindings and proofs for all queues and all apps give it
 
@@ -72,7 +73,9 @@ NODE_SEE: Final = Right("node:see", _VIEW, "see nodes")
 NODE_DRAIN: Final = Right("node:drain", _CLUSTER, "take nodes out of scheduling, and back")
 TASK_SEE: Final = Right("task:see", _CLUSTER, "see tasks that the state does not know")
 TASK_WRITE: Final = Right("task:write", _CLUSTER, "adopt or end tasks that the state does not know")
-QUEUE_SEE: Final = Right("queue:see", _VIEW, "see queues: their limits and use")
+QUEUE_SEE: Final = Right(
+    "queue:see", Scope.QUEUE, "see queues: what they are guaranteed, their limits and use"
+)
 QUEUE_WRITE: Final = Right("queue:write", _CLUSTER, "change queues")
 PLAN_SEE: Final = Right("plan:see", _VIEW, "ask for plans of moves")
 CLUSTER_SEE: Final = Right("cluster:see", _VIEW, "see the state of the scheduler")

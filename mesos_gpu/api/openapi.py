@@ -13,7 +13,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import BODY_S
-from mesos_gpu.api.spec import access, audit, bodies, sessions, shapes, ways
+from mesos_gpu.api.spec import access, audit, bodies, queues, sessions, shapes, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -268,6 +268,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "list_gpu_changes", "Who changed a GPU last", {200: audit.ChangesMade}, (_CONFLICT,), query=_CHANGES
     ),
     **access.OPERATIONS,
+    **queues.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
@@ -289,6 +290,8 @@ _ID: Final = {
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
     "access": "the number of a version",
+    "queue-versions": "the number of a version",
+    "queues": "a queue's path, with its slashes",
     "tokens": "a token's id",
     "tasks": "a task's id",
 }

@@ -20,6 +20,7 @@ from mesos_gpu.access.rights import (
     NODE_SEE,
     PLAN_SEE,
     QUEUE_SEE,
+    QUEUE_WRITE,
     SERVICE_SEE,
     SERVICE_WRITE,
     TASK_SEE,
@@ -32,12 +33,13 @@ from mesos_gpu.api.http.rights import free, judged, named, needs, route
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
-from mesos_gpu.api.v1.access.documents import Documents
+from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
+from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
@@ -49,10 +51,11 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
+        *_of_queues(QueueDocuments(scheduler)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
-        *_of_access(Documents(scheduler), tokens, audit),
+        *_of_access(AccessDocuments(scheduler), tokens, audit),
         *_of_the_scheduler(System(scheduler, settings), operate),
     ]
 
@@ -71,9 +74,17 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
         route("/v1/jobs/{id}/logs", GET=judged(JOB_OUTPUT, jobs.logs)),
         route("/v1/jobs/{id}/changes", GET=judged(JOB_SEE, audit.of_job)),
         route("/v1/why/{id}", GET=judged(JOB_SEE, jobs.why)),
-        route("/v1/queue", GET=needs(QUEUE_SEE, jobs.queue)),
+        route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+    ]
+
+
+def _of_queues(queues: QueueDocuments) -> list[Route]:
+    return [
+        route("/v1/queues", GET=judged(QUEUE_SEE, queues.show), PUT=needs(QUEUE_WRITE, queues.put)),
+        route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
+        route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]
 
 
@@ -118,7 +129,7 @@ def _of_tasks(jobs: Jobs, unknown: UnknownTasks) -> list[Route]:
     ]
 
 
-def _of_access(access: Documents, tokens: TokenHandlers, audit: AuditHandlers) -> list[Route]:
+def _of_access(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/audit", GET=needs(AUDIT_SEE, audit.list)),
         route("/v1/access", GET=needs(ACCESS_SEE, access.show), PUT=needs(ACCESS_WRITE, access.put)),

@@ -22,6 +22,7 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.room.defrag import Problem
 
 T = TypeVar("T")
@@ -82,6 +83,8 @@ class View(Protocol):
     @property
     def access_versions(self) -> Mapping[int, AccessDocument]: ...
     @property
+    def queue_versions(self) -> Mapping[int, QueueDocument]: ...
+    @property
     def splits(self) -> Mapping[str, TrafficSplit]: ...
     def serving(self, app_id: str) -> Sequence[Task]: ...
     def past(self, app_id: str) -> Sequence[tuple[float, App]]: ...
@@ -125,6 +128,13 @@ class SchedulerApi(Protocol):
     def set_access(self, document: AccessDocument, expected_version: int) -> Future[AccessDocument]:
         """Let who may do what be as `document` says, whose version and time are not looked at; the future's is the
         version that it became. It may raise `Conflict`: the latest is not `expected_version`."""
+
+    def set_queues(
+        self, document: QueueDocument, expected_version: int, reclaim_after_s: float | None = None
+    ) -> Future[QueueDocument]:
+        """Let the tree of queues be as `document` says, whose version and time are not looked at; the future's is the
+        version that it became. It may raise `Conflict`: the latest is not `expected_version`, or jobs are in a queue
+        that the document leaves out or puts others below."""
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token that expires `lifetime_s` from now, and at `until` at the latest, whatever its own times say;

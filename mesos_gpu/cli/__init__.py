@@ -20,7 +20,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ps": ("mesos_gpu.cli.jobs.commands", "List jobs: what runs before what waits."),
     "show": ("mesos_gpu.cli.jobs.commands", "Show all there is to know about one job."),
     "why": ("mesos_gpu.cli.jobs.commands", "Say why a job waits, and what comes nearest."),
-    "queue": ("mesos_gpu.cli.jobs.queue", "List the jobs that wait, in the order in which they are tried."),
+    "queue": (
+        "mesos_gpu.cli.queues.commands",
+        "List the jobs that wait, in the order in which they are tried.",
+    ),
     "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
     "kill": ("mesos_gpu.cli.jobs.commands", "Kill jobs."),

@@ -5,12 +5,28 @@ none is given), a share of it as its part of that. Fields that `asks` declares m
 reads, checks, writes and shows them goes through `QUEUE_FIELDS`, `LIMIT_FIELDS` and so on.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.jobs.fields import Flag, Kind, Number, OneOf, Seconds, Whole, asks, declared
+from mesos_gpu.model.jobs.fields import (
+    LABEL_KEY,
+    NAME,
+    Flag,
+    Kind,
+    Models,
+    Number,
+    OneOf,
+    Seconds,
+    Strings,
+    Text,
+    Whole,
+    asks,
+    asks_first,
+    declared,
+)
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 
 ROOT: Final = ""  # the path of what all queues are below
@@ -18,6 +34,13 @@ DEFAULT_POOL: Final = "default"  # the nodes that are in no other
 EVERYBODY: Final = "*"  # a user that is not named
 MOST_GPUS: Final = 1_000_000
 LONGEST_S: Final = 1e9
+DEFAULT_QUEUE: Final = "default"  # of jobs that name none; it is always there
+NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY_FORM: Final = "a day, as 2026-11-22"
+_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+_PATTERN: Final = re.compile(r"[a-z0-9./*-]{1,256}")
+_PATTERN_FORM: Final = "a queue or a pattern of queues, as research or research/*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +129,22 @@ class Runtimes(Kind):
     """A `MinRuntime`: {reclaim, rebalance}, in seconds."""
 
 
+class GpuHours(Kind):
+    """An amount of use: hours of GPUs of cost 1."""
+
+
+class Percents(Kind):
+    """Rising percentages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names(Kind):
+    """A list of names or patterns, each of which `pattern` must match; `form` says it in words, after "must be"."""
+
+    pattern: re.Pattern[str]
+    form: str
+
+
 class Weights(Kind):
     """An object of whole numbers by the names of users; "*": all others."""
 
@@ -137,15 +176,15 @@ class Budget:
         safe: Whether only what surely stays inside may start, by its time limit.
     """
 
-    milli_s: int
-    period: Period = Period.MONTH
-    begins: str = ""
-    ends: str = ""
-    zone: str = "UTC"
-    carry_over_percent: int = 0
-    warn_at: tuple[int, ...] = (50, 80, 100)
-    on_empty: OnEmpty = OnEmpty.WARN
-    safe: bool = False
+    milli_s: int = field(metadata=asks_first(GpuHours(), key="gpu_hours"))
+    period: Period = asks(Period.MONTH, OneOf(Period))
+    begins: str = asks("", Text(_DAY, _DAY_FORM), key="from", about="of `once`: its first day, local time")
+    ends: str = asks("", Text(_DAY, _DAY_FORM), key="to", about="of `once`: the day after its last")
+    zone: str = asks("UTC", Text(_ZONE, "a zone of IANA's database, as Europe/Vienna"))
+    carry_over_percent: int = asks(0, Whole(0, 100), about="of what is left, that the next period has too")
+    warn_at: tuple[int, ...] = asks((50, 80, 100), Percents(), about="of it, at which somebody is told")
+    on_empty: OnEmpty = asks(OnEmpty.WARN, OneOf(OnEmpty))
+    safe: bool = asks(False, Flag(), about="only what ends inside it by its time limit starts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +280,14 @@ class JobClass:
     """
 
     name: str
-    priority: int | None = None
-    preemptible: bool | None = None
-    charge_percent: int = 100
-    max_timeout_s: float | None = None
-    pools: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
+    priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
+    preemptible: bool | None = asks(None, Flag(), about="whether its jobs may be stopped for others")
+    charge_percent: int = asks(100, Whole(0, 10_000), about="what its jobs cost, of what others cost")
+    max_timeout_s: float | None = asks(
+        None, Seconds(0, LONGEST_S, above=True), about="the longest time limit"
+    )
+    pools: tuple[str, ...] = asks((), Names(NAME, NAME_FORM), about="those that its jobs may use")
+    queues: tuple[str, ...] = asks((), Names(_PATTERN, _PATTERN_FORM), about="those whose jobs may name it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +301,15 @@ class Pool:
     """
 
     name: str
-    models: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = asks((), Models(), about="a node of it has GPUs of one of these alone")
+    attributes: Mapping[str, str] = asks(
+        {}, Strings(LABEL_KEY, "NUL"), about="what its agent's attributes are, by name"
+    )
+
+
+BUDGET_FIELDS: Final = declared(Budget, ())
+CLASS_FIELDS: Final = declared(JobClass, ())
+POOL_FIELDS: Final = declared(Pool, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """JSON of a job's fields to values and back, by the kinds with which `JobSpec` declares them. Pure."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.units import cards_of, number_of
 from mesos_gpu.wire import image as images
-from mesos_gpu.wire.checking import Check, escaped, is_command, is_number, is_text, show
+from mesos_gpu.wire.checking import Check, escaped, is_command, is_text, show
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
+from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import mount_of, text_of
 from mesos_gpu.wire.secrets import secrets_from_json, secrets_to_json
@@ -45,12 +46,7 @@ _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 
 def read(check: Check) -> dict[str, Any]:
     """The values of all fields, by their names in `JobSpec`, with defaults for what is not given."""
-    values = {
-        field.name: entry(_READERS, field.kind)(check, field)
-        if field.key in check.given
-        else field.standard()
-        for field in FIELDS
-    }
+    values = read_fields(check, FIELDS, _READERS)
     values["gpus"], values["gpu_milli"] = cards_of(values["gpus"])
     return values
 
@@ -75,32 +71,6 @@ def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
 # --- reading
 
 
-def _text(check: Check, field: Field) -> str | None:
-    kind = field.kind
-    assert isinstance(kind, of.Text)
-    return check.text(field.key, field.default, kind.pattern, kind.form)
-
-
-def _number(check: Check, field: Field) -> float | None:
-    kind, got = field.kind, check.given[field.key]
-    assert isinstance(kind, of.Number)
-    if not is_number(got) or not kind.holds(got):
-        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
-        default: float | None = field.default
-        return default
-    return float(got) + 0.0  # not -0.0
-
-
-def _whole(check: Check, field: Field) -> int | None:
-    kind, got = field.kind, check.given[field.key]
-    assert isinstance(kind, of.Whole)
-    if not is_number(got) or got != int(got) or not kind.holds(got):
-        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
-        default: int | None = field.default
-        return default
-    return int(got)
-
-
 def _gpus(check: Check, field: Field) -> int:
     """Thousandths of GPUs."""
     kind, got = field.kind, check.given[field.key]
@@ -110,29 +80,6 @@ def _gpus(check: Check, field: Field) -> int:
         check.problem(field.key, asked)
         return 0
     return asked
-
-
-def _flag(check: Check, field: Field) -> bool:
-    return check.flag(field.key)
-
-
-def _one_of(check: Check, field: Field) -> Any:
-    kind = field.kind
-    assert isinstance(kind, of.OneOf)
-    needed = check.given.get(field.needs)
-    if field.needs and not (isinstance(needed, str) and needed):
-        return field.default  # what it needs is missing, which is told
-    return check.one_of(field.key, next(iter(kind.of)) if field.default is None else field.default)
-
-
-def _some_of(check: Check, field: Field) -> tuple[Any, ...]:
-    kind, got = field.kind, check.given[field.key]
-    assert isinstance(kind, of.SomeOf)
-    known = {each.value: each for each in kind.of}
-    if not isinstance(got, list) or not all(isinstance(each, str) and each in known for each in got):
-        check.problem(field.key, f"must be a list of {', '.join(known)}, got {show(got)}")
-        return ()
-    return tuple(dict.fromkeys(known[each] for each in got))
 
 
 def _image(check: Check, field: Field) -> str | None:
@@ -175,23 +122,6 @@ def _args(check: Check, field: Field) -> tuple[str, ...]:
         why = "is for the entrypoint of an image; it needs image, and neither command nor argv"
         check.problem(field.key, why)
     return tuple(got)
-
-
-def _models(check: Check, field: Field) -> tuple[str, ...]:
-    got = check.given[field.key]
-    models = [got] if isinstance(got, str) else got
-    if not isinstance(models, list) or not all(is_text(m) and m.strip() for m in models):
-        check.problem(field.key, f"must be a model or a list of models, got {show(got)}")
-        return ()
-    if len(set(models)) != len(models):
-        check.problem(field.key, f"names a model twice: {show(models)}")
-    return tuple(models)
-
-
-def _strings(check: Check, field: Field) -> dict[str, str]:
-    kind = field.kind
-    assert isinstance(kind, of.Strings)
-    return check.strings(field.key, kind.key, kind.without)
 
 
 def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
@@ -340,20 +270,13 @@ def _timed(check: Check, protocol: Protocol, fits: Mapping[str, bool]) -> Health
     )
 
 
-_READERS: Final[Mapping[type[Kind], Callable[[Check, Field], Any]]] = {
-    of.Text: _text,
-    of.Number: _number,
-    of.Whole: _whole,
+_READERS: Final[Mapping[type[Kind], Reader]] = {
+    **PLAIN_READERS,
     of.Gpus: _gpus,
-    of.Flag: _flag,
-    of.OneOf: _one_of,
-    of.SomeOf: _some_of,
     of.Image: _image,
     of.Command: _command,
     of.Argv: _argv,
     of.Args: _args,
-    of.Models: _models,
-    of.Strings: _strings,
     of.Constraints: _constraints,
     of.Ports: _ports,
     of.Artifacts: _artifacts,
@@ -370,19 +293,12 @@ def _list_or_none(value: tuple[str, ...]) -> list[str] | None:
     return list(value) or None
 
 
-#: None: a value is JSON as it is.
-_WRITERS: Final[Mapping[type[Kind], Callable[[Any], Any] | None]] = {
-    of.Text: None,
-    of.Number: None,
-    of.Flag: None,
+_WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
+    **PLAIN_WRITERS,
     of.Image: None,
     of.Command: None,
-    of.OneOf: lambda choice: choice.value,
-    of.SomeOf: lambda choices: [choice.value for choice in choices],
     of.Argv: _list_or_none,
     of.Args: _list_or_none,
-    of.Models: list,
-    of.Strings: dict,
     of.Constraints: lambda constraints: [each.as_list() for each in constraints],
     of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
     of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],

@@ -142,23 +142,26 @@ def _some_of(kind: Any) -> Hint:
     return list[_one_of(kind)]  # type: ignore[misc]
 
 
-_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+PLAIN_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Text: _text,
     of.Number: _number,
-    of.Gpus: _gpus,
     of.Flag: lambda _: bool,
     of.OneOf: _one_of,
     of.SomeOf: _some_of,
-    of.Image: lambda _: str,
-    of.Command: lambda _: _Command,
-    of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
-    of.Args: lambda _: list[_Text],
     of.Models: lambda _: (
         _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
     ),
     of.Strings: lambda kind: Annotated[
         dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MOST_ENTRIES)
     ],
+}
+_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    **PLAIN_REQUESTED,
+    of.Gpus: _gpus,
+    of.Image: lambda _: str,
+    of.Command: lambda _: _Command,
+    of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
+    of.Args: lambda _: list[_Text],
     of.Constraints: lambda _: Annotated[list[_Constraint], says(maxItems=MOST_CONSTRAINTS)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
@@ -168,21 +171,24 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     ],
     of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MOST_CHECKS)],
 }
-_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+PLAIN_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Text: lambda _: str,
     of.Number: lambda _: float,
     of.Whole: lambda kind: Count if kind.least >= 0 else int,
-    of.Mib: lambda _: Mib,
-    of.Gpus: lambda _: GpuNumber,
     of.Flag: lambda _: bool,
     of.OneOf: _one_of,
     of.SomeOf: _some_of,
+    of.Models: lambda _: list[str],
+    of.Strings: lambda _: dict[str, str],
+}
+_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    **PLAIN_ANSWERED,
+    of.Mib: lambda _: Mib,
+    of.Gpus: lambda _: GpuNumber,
     of.Image: lambda _: str,
     of.Command: lambda _: str,
     of.Argv: lambda _: list[str] | None,
     of.Args: lambda _: list[str] | None,
-    of.Models: lambda _: list[str],
-    of.Strings: lambda _: dict[str, str],
     of.Constraints: lambda _: list[list[str]],
     of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
     of.Artifacts: lambda _: list[Artifact],
@@ -194,19 +200,20 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
 
 def requested() -> dict[str, Hint]:
     """What a request may have, by key; each may be null."""
-    return {
-        field.key: _described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS
-    }
+    return {field.key: described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS}
 
 
-def _described(field: Field, hint: Hint) -> Hint:
+def described(field: Field, hint: Hint) -> Hint:
+    """A type, with what the document says of a field beside it."""
     keywords: dict[str, Any] = {}
     if field.about:
         keywords["description"] = field.about
     default = field.default.value if isinstance(field.default, Enum) else field.default
     if isinstance(default, float) and default.is_integer():
         default = int(default)
-    if default not in (None, (), {}) and not field.decided_later:
+    if isinstance(default, tuple):
+        default = list(default)
+    if default not in (None, "", [], {}) and not field.decided_later:
         keywords["default"] = default
     return Annotated[hint, says(**keywords)] if keywords else hint
 

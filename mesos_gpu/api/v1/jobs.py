@@ -22,6 +22,7 @@ from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.sight.queues import sees_queue
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
@@ -163,7 +164,7 @@ class Jobs:
         def select(view: View) -> shapes.Queue:
             return {
                 "jobs": [views.waiting(view, each, sight) for each in view.waiting(most, sight.sees)],
-                "queues": [views.queue(use) for use in view.queues()],
+                "queues": [views.queue(use) for use in view.queues() if sees_queue(sight.rights, use.name)],
             }
 
         return json_answer(await self._read(select))

@@ -5,44 +5,26 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from mesos_gpu.api.spec.access import (
-    Access,
     AccessCheck,
     AccessRights,
-    AccessVersion,
-    AccessVersions,
     Token,
     TokenMade,
     Tokens,
 )
+from mesos_gpu.cli.access.files import KIND
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.versioned.kept import Documents
 
 _ACCESS: Final = "/v1/access"
 _TOKENS: Final = "/v1/tokens"
 
 
-class Documents:
-    """The document of a scheduler. Raises what `Client` does."""
+class AccessDocuments(Documents):
+    """The document of a scheduler that says who may do what. Raises what `Client` does."""
 
     def __init__(self, client: Client) -> None:
         """Use a client that somebody else closes."""
-        self._client = client
-
-    def latest(self) -> Access:
-        """Read it."""
-        return self._client.call("GET", _ACCESS, Access)
-
-    def version(self, number: int) -> Access:
-        """Read it as it was."""
-        return self._client.call("GET", f"{_ACCESS}/versions/{number}", Access)
-
-    def versions(self) -> Sequence[AccessVersion]:
-        """List those that are kept, the newest first."""
-        return self._client.call("GET", f"{_ACCESS}/versions", AccessVersions)["versions"]
-
-    def put(self, document: Mapping[str, Any], *, force: bool) -> Access:
-        """Change it as a whole; `version` of the document is the one that was read."""
-        query = {"force": "true"} if force else {}
-        return self._client.call("PUT", _ACCESS, Access, query, body=document)
+        super().__init__(client, KIND)
 
     def check(self, question: Mapping[str, Any]) -> AccessCheck:
         """Ask whether a name may do something."""

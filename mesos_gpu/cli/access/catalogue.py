@@ -9,6 +9,7 @@ _BY = {
     Scope.APP: "path, owner",
     Scope.TOKEN: "owner",
     Scope.NAME: "path, and queue or app of what has it",
+    Scope.QUEUE: "queue",
     Scope.VIEW: "nothing: any binding gives it",
     Scope.CLUSTER: "nothing: only bindings for all queues and all apps give it",
 }

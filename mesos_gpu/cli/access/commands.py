@@ -1,9 +1,8 @@
 """`mesos-gpu access`: who may do what."""
 
 import difflib
-import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -11,16 +10,11 @@ from mesos_gpu.access.rights import BY_NAME
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.table import Table
-from mesos_gpu.errors import Conflict, MesosGpuError
-from mesos_gpu.model.words import counted
+from mesos_gpu.cli.versioned import changing
+from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.access import Access
-    from mesos_gpu.cli.access.calls import Documents
-
-_DIFFERENT, _TROUBLE = 1, 2
-_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
-FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
+    from mesos_gpu.cli.access.calls import AccessDocuments
 
 
 class _Access(Table):
@@ -43,14 +37,14 @@ def access() -> None:
     """
 
 
-def _documents(app: App) -> "Documents":
-    from mesos_gpu.cli.access.calls import Documents
+def _documents(app: App) -> "AccessDocuments":
+    from mesos_gpu.cli.access.calls import AccessDocuments
 
-    return Documents(app.client())
+    return AccessDocuments(app.client())
 
 
 @click.command()
-@click.option("--version", type=click.IntRange(0), metavar="N", help="As it was; default: the latest.")
+@version_option
 @json_option
 @api_command
 def show(app: App, version: int | None, as_json: bool) -> None:
@@ -59,23 +53,13 @@ def show(app: App, version: int | None, as_json: bool) -> None:
     What has its default is left out. `version` in it is the one that it was made of: `apply` refuses the file when
     somebody else has changed the document since. Take the line away, and it is applied to whatever is there.
     """
-    from mesos_gpu.cli.access.files import to_yaml
-
-    documents = _documents(app)
-    shown = documents.latest() if version is None else documents.version(version)
-    if as_json:
-        output.document(shown)
-        return
-    said = f": {shown['comment']}" if shown["comment"] else ""
-    when = f", {output.stamp(shown['at'])}, by {shown['by'] or 'anybody'}{said}" if shown["at"] else ""
-    output.line(f"# Version {shown['version']}{when}")
-    click.echo(to_yaml(shown), nl=False)
+    changing.show(_documents(app), version, as_json=as_json)
 
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--comment", default="", help="Why; the versions show it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@comment_option
+@yes_option
 @click.option(
     "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
 )
@@ -87,21 +71,15 @@ def apply(app: App, file: str, comment: str, yes: bool, force: bool, as_json: bo
     FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
     asked whether to. Nobody gives rights that he has not himself.
     """
-    from mesos_gpu.cli.access.files import read_document
-    from mesos_gpu.wire.access.document import encode
-
-    given = read_document(file)
     documents = _documents(app)
     latest = documents.latest()
-    if given.version not in (None, latest["version"]):
-        raise Conflict(
-            f"{file} was made of version {given.version}, and the document is at version {latest['version']}",
-            remedy="see what has changed (mesos-gpu access diff), and take it over; or leave `version` out of the file",
-        )
-    wanted = {**encode(given.document), "comment": comment}
-    _change(
-        documents, latest, wanted, "stdin" if file == "-" else file, yes=yes, force=force, as_json=as_json
-    )
+    wanted = {**changing.wanted_of(documents, file, latest), "comment": comment}
+    source, query = changing.source_of(file), _forced(force)
+    changing.change(documents, latest, wanted, source, query=query, yes=yes, as_json=as_json)
+
+
+def _forced(force: bool) -> dict[str, str]:
+    return {"force": "true"} if force else {}
 
 
 @click.command()
@@ -114,22 +92,7 @@ def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
 
     The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
     """
-    from mesos_gpu.cli.access.files import difference, read_document
-    from mesos_gpu.wire.access.document import encode
-
-    try:
-        wanted, latest = encode(read_document(file).document), _documents(app).latest()
-        lines = list(difference(latest, wanted, file))
-    except MesosGpuError as err:
-        output.error(err)
-        ctx.exit(_TROUBLE)
-    if as_json:
-        output.document({"version": latest["version"], "diff": lines})
-    elif lines:
-        _print(lines)
-    else:
-        output.note(f"{file} says what version {latest['version']} says")
-    ctx.exit(_DIFFERENT if lines else 0)
+    changing.diff(ctx, _documents(app), file, as_json=as_json)
 
 
 def _right(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
@@ -190,33 +153,12 @@ def can(
 @api_command
 def versions(app: App, as_json: bool) -> None:
     """List the latest versions of the document."""
-    from mesos_gpu.cli.fit import Fit
-
-    kept = _documents(app).versions()
-    if as_json:
-        output.document({"versions": kept})
-        return
-    output.table(
-        ("VERSION", "AT", "BY", "ROLES", "BINDINGS", "COMMENT"),
-        [
-            (
-                each["version"],
-                output.stamp(each["at"]),
-                each["by"],
-                each["roles"],
-                each["bindings"],
-                each["comment"],
-            )
-            for each in kept
-        ],
-        empty="Nobody has written the document yet; root on the scheduler's host may do everything.",
-        fit=Fit(cut=("COMMENT", "BY"), leave=("ROLES", "BINDINGS")),
-    )
+    changing.versions(_documents(app), ("roles", "bindings"), as_json=as_json)
 
 
 @click.command()
 @click.argument("version", type=click.IntRange(1))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
 )
@@ -228,9 +170,10 @@ def rollback(app: App, version: int, yes: bool, force: bool, as_json: bool) -> N
     That is a new version with the old one's words.
     """
     documents = _documents(app)
-    latest, old = documents.latest(), documents.version(version)
-    wanted = {**old, "version": latest["version"], "comment": f"as version {version}"}
-    _change(documents, latest, wanted, f"version {version}", yes=yes, force=force, as_json=as_json)
+    latest = documents.latest()
+    wanted = changing.rolled_back(documents, latest, version)
+    source, query = f"version {version}", _forced(force)
+    changing.change(documents, latest, wanted, source, query=query, yes=yes, as_json=as_json)
 
 
 @click.command()
@@ -253,53 +196,3 @@ def rights(app: App, as_json: bool) -> None:
 
 def _narrowed(right: Mapping[str, Any]) -> str:
     return ", ".join(word for word, is_so in (("own", right["own"]), ("pattern", right["pattern"])) if is_so)
-
-
-def _change(
-    documents: "Documents",
-    latest: "Access",
-    wanted: Mapping[str, Any],
-    source: str,
-    *,
-    yes: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Show what would change, ask, and let it be so.
-
-    Raises:
-        UsageError: Nobody is there to ask.
-    """
-    from mesos_gpu.cli.access.files import difference
-
-    lines = list(difference(latest, wanted, source))
-    if not as_json:
-        _print(lines)
-    now = latest
-    if lines:
-        if not yes:
-            _ask()
-        now = documents.put({**wanted, "version": latest["version"]}, force=force)
-    if as_json:
-        output.document(now)
-    elif not lines:
-        output.line(f"Version {latest['version']} says that already; nothing is changed.")
-    else:
-        roles, bindings = counted(len(now["roles"]), "role"), counted(len(now["bindings"]), "binding")
-        output.line(f"Version {now['version']}: {roles} and {bindings}.")
-    for warning in now.get("warnings", ()):
-        output.note(warning)
-
-
-def _ask() -> None:
-    if not output.is_terminal(sys.stdin):
-        raise click.UsageError("stdin is no terminal, so nobody can be asked: add --yes")
-    click.confirm("Let it be so?", abort=True, err=True)
-
-
-def _print(lines: Sequence[str]) -> None:
-    """Print a diff, in colours for people."""
-    for line in lines:
-        colour = _COLOURS.get(line[:1]) if output.is_terminal(sys.stdout) else None
-        text = output.clean(line)
-        click.echo(click.style(text, fg=colour) if colour else text)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.access.giving import givers
-from mesos_gpu.adapters.files.access import access_of
+from mesos_gpu.adapters.files.versioned import ACCESS
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.access.document import AccessDocument
@@ -22,7 +22,7 @@ def read_first(path: Path) -> AccessDocument:
         BadConfiguration: It cannot be read, or says something that cannot be.
     """
     try:
-        return access_of(path.read_text(encoding="utf-8"), str(path)).document
+        return ACCESS.read(path.read_text(encoding="utf-8"), str(path)).document
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadConfiguration(

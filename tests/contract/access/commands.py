@@ -65,6 +65,19 @@ def _version(scene: Scene) -> str:
     return str(before)
 
 
+def _queues_file(scene: Scene) -> str:
+    """A tree that says something else than the latest."""
+    return scene.file(yaml.safe_dump({"queues": {"research": {}, "other": {}, scene.new("q"): {}}}))
+
+
+def _queues_version(scene: Scene) -> str:
+    """A version of the tree that says something else than the latest."""
+    before = scene.queues()
+    known = scene.made("boss", "GET", "/v1/queues").json()
+    scene.made("boss", "PUT", "/v1/queues", json={**known, "queues": {**known["queues"], scene.new("q"): {}}})
+    return str(before)
+
+
 def _shift(scene: Scene) -> Words:
     """From an app to one of which a task serves, in one step."""
     name, old, (new, _) = scene.new("svc"), scene.app(), scene.task()
@@ -79,6 +92,11 @@ COMMANDS: Final = (
     Command("show", "-x-xxx", lambda s: (s.job(),)),
     Command("why", "-x-xxx", lambda s: (s.job(),)),
     Command("queue", "-xxxxx"),
+    Command("queue show", "-xxxxx"),
+    Command("queue apply", "----xx", lambda s: (_queues_file(s), "--yes")),
+    Command("queue diff", "-xxxxx", lambda s: (_queues_file(s),)),
+    Command("queue versions", "-x--xx"),
+    Command("queue rollback", "----xx", lambda s: (_queues_version(s), "--yes")),
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
     Command("kill", "---xxx", lambda s: (s.job(),)),

@@ -115,6 +115,14 @@ def _service_of(scene: Scene) -> Asked:
     return Asked(f"/v1/services/{scene.new('svc')}", {"json": {"apps": {scene.app(): 1}}})
 
 
+def _queues_put(scene: Scene) -> Asked:
+    return Asked("/v1/queues", {"json": scene.made("boss", "GET", "/v1/queues").json()})
+
+
+def _queue_version(scene: Scene) -> Asked:
+    return Asked(f"/v1/queue-versions/{scene.queues()}")
+
+
 _JOB: Final = {"command": "true", "queue": "research", "cpus": 1000}
 _REASON: Final = {"reason": "fan"}
 _OWN_SEEN: Final = "those that one may see"
@@ -133,6 +141,10 @@ V1: Final = (
     Row("/v1/jobs/{id}/changes", "GET", "-x-xxx", _job("/changes")),
     Row("/v1/why/{id}", "GET", "-x-xxx", _job(before="/v1/why/")),
     Row("/v1/queue", "GET", "-xxxxx", _to("/v1/queue"), _OWN_SEEN),
+    Row("/v1/queues", "GET", "-xxxxx", _to("/v1/queues"), _OWN_SEEN),
+    Row("/v1/queues", "PUT", "----xx", _queues_put),
+    Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
+    Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
     Row("/v1/plan/defrag", "POST", "-xxxxx", _to("/v1/plan/defrag", json={"gpus": 1})),
     Row("/v1/plan/defrag/{id}", "GET", "-x-xxx", _job(before="/v1/plan/defrag/")),
     Row("/v1/gpus", "GET", "-xxxxx", _to("/v1/gpus"), "whose jobs they hold: of those that one may see"),

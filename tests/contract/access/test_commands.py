@@ -21,12 +21,15 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def leaves(command: click.Command, words: str) -> list[str]:
-    """The names of the commands that do something: those of a group, not it."""
+    """The names of the commands that do something: those of a group, and it only if it does so alone."""
     if not isinstance(command, click.Group):
         return [words]
     context = click.Context(command)
+    alone = [words] if command.invoke_without_command else []
     inner = {name: command.get_command(context, name) for name in command.list_commands(context)}
-    return [leaf for name, each in inner.items() if each for leaf in leaves(each, f"{words} {name}".strip())]
+    return alone + [
+        leaf for name, each in inner.items() if each for leaf in leaves(each, f"{words} {name}".strip())
+    ]
 
 
 def worst(scene: Scene, command: Command, name: str | None) -> tuple[int, int, str]:

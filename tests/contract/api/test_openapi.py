@@ -92,7 +92,7 @@ def test_it_is_served(rig: Rig) -> None:
 
 def test_it_has_every_route_and_no_other(rig: Rig) -> None:
     served = {
-        (verb, route.path)
+        (verb, route.path_format)
         for route in rig.app.routes
         if isinstance(route, Route) and (route.path.startswith("/v1/") or route.path == "/metrics")
         for verb in route.methods or ()

@@ -1,7 +1,7 @@
 """The document that says who may do what: read, changed as a whole, its versions, and what it means for a name."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,60 +11,48 @@ from mesos_gpu.access.decide import Rights
 from mesos_gpu.access.rights import ACCESS_SEE, ACCESS_WRITE, RIGHTS
 from mesos_gpu.access.roles import BUILT_IN
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
+from mesos_gpu.api.http.answers import Refusal, json_answer, valid
 from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.v1.access.checks import answer
+from mesos_gpu.api.v1.documents import Documents, Versioned
 from mesos_gpu.engine.access.document import READ_AGAIN
 from mesos_gpu.engine.versions import stale
-from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.caller import Caller, Proof
-from mesos_gpu.model.access.document import EVERYTHING, AccessDocument
+from mesos_gpu.model.access.document import EVERYTHING, NO_DOCUMENT, AccessDocument
 from mesos_gpu.wire.access import check, document
 from mesos_gpu.wire.checking import Problem, object_of
 
 FORCE: Final = Flag("force")
 
 
-class Documents:
+ACCESS: Final = Versioned(
+    "/v1/access",
+    "mesos-gpu access versions",
+    lambda view: view.access_versions,
+    NO_DOCUMENT,
+    document.decode,
+    document.encode,
+    lambda each: {"roles": len(each.roles), "bindings": len(each.bindings)},
+)
+
+
+class AccessDocuments(Documents[AccessDocument]):
     """Handlers of the routes below /v1/access."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         """Serve a scheduler."""
-        self._scheduler = scheduler
+        super().__init__(scheduler, ACCESS)
 
     async def show(self, _request: Request) -> Response:
         """GET /v1/access."""
-        return _shown(self._scheduler.access)
-
-    async def versions(self, _request: Request) -> Response:
-        """GET /v1/access/versions: the newest first."""
-        kept = await result_of(self._scheduler.read(lambda view: list(view.access_versions.values())))
-        listed = [_listed(each) for each in reversed(kept)]
-        return json_answer({"versions": listed})
-
-    async def version(self, request: Request) -> Response:
-        """GET /v1/access/versions/{version}."""
-        text = str(request.path_params["version"])
-        kept = await result_of(self._scheduler.read(lambda view: dict(view.access_versions)))
-        wanted = kept.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
-        if wanted is None:
-            raise NotFound(f"there is no version {text}", remedy="list them with: mesos-gpu access versions")
-        return _shown(wanted)
+        return self.shown(self._scheduler.access)
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/access: as a whole, by who has read the version that is the latest."""
         force, rights = FORCE.of(request), rights_of(request)
-        value = object_of(await body_of(request))
-        expected = _expected(request, value)
-        wanted = document.decode({**value, "version": expected or 0})
-        problems = wanted if isinstance(wanted, list) else []
-        if expected is None:
-            why = "say which version you have read: 0 where there is none yet (or in If-Match, as an ETag has it)"
-            problems = [Problem("/version", why), *problems]
-        if isinstance(wanted, list) or expected is None:
-            raise invalid(*problems)
+        wanted, expected = await self.asked(request)
         latest = self._scheduler.access
         if expected != latest.version or (not rights.is_open and rights.document is not latest):
             raise stale(latest.version, expected, READ_AGAIN)
@@ -72,7 +60,7 @@ class Documents:
         by = rights.caller.name
         now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))
         note.about("access", str(now.version))
-        return _shown(now, {"warnings": _warnings(rights, now)})
+        return self.shown(now, {"warnings": _warnings(rights, now)})
 
     async def check(self, request: Request) -> Response:
         """POST /v1/access/check: whether a name may do something. What one may oneself, everybody may ask."""
@@ -102,23 +90,6 @@ class Documents:
                 "roles": [document.encode_role(role) for role in BUILT_IN.values()],
             }
         )
-
-
-def _expected(request: Request, value: dict[str, Any]) -> int | None:
-    """The version that was read, by the body or by If-Match; None: nothing says it.
-
-    Raises:
-        Refusal: They say it in another form, or differ.
-    """
-    header, given = request.headers.get("if-match"), value.get("version")
-    if header is None:
-        return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
-    digits = header.strip().removeprefix('"').removesuffix('"')
-    if header.strip() != f'"{digits}"' or not digits.isascii() or not digits.isdigit() or len(digits) > 16:
-        raise invalid(Problem("/If-Match", 'must be one ETag of GET /v1/access, as "3"'))
-    if given is not None and given != int(digits):
-        raise invalid(Problem("/version", f"is another than that of If-Match, {digits}"))
-    return int(digits)
 
 
 def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, force: bool) -> None:
@@ -165,13 +136,3 @@ def _warnings(rights: Rights, now: AccessDocument) -> list[str]:
             "nobody has the right access:write: only root on the scheduler's host can change it again"
         )
     return said
-
-
-def _listed(each: AccessDocument) -> dict[str, Any]:
-    return {"version": each.version, "at": each.at, "by": each.by, "comment": each.comment,
-            "roles": len(each.roles), "bindings": len(each.bindings)}  # fmt: skip
-
-
-def _shown(each: AccessDocument, more: dict[str, Any] | None = None) -> Response:
-    body = {**document.encode(each), **(more or {})}
-    return json_answer(body, headers={"ETag": f'"{each.version}"'})

@@ -1,12 +1,13 @@
-"""`mesos-gpu queue`: what waits, for whom something is kept, and when it may start."""
+"""`mesos-gpu queue`: what waits, for whom something is kept, and when it may start; and the tree of queues."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.table import Table
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
@@ -20,14 +21,30 @@ _QUEUE: Final = Fit(
 )
 
 
-@click.command()
+class _Queue(Table):
+    table: ClassVar = {
+        "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues: a file that `apply` takes."),
+        "apply": ("mesos_gpu.cli.queues.documents", "Let the tree of queues be what a file says."),
+        "diff": ("mesos_gpu.cli.queues.documents", "Say what a file would change; nothing is changed."),
+        "versions": ("mesos_gpu.cli.queues.documents", "List the latest versions of the tree."),
+        "rollback": ("mesos_gpu.cli.queues.documents", "Let the tree be what an earlier version said."),
+    }
+
+
+@click.group(cls=_Queue, invoke_without_command=True)
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="Show so many jobs."
 )
 @json_option
 @api_command
-def queue(app: App, limit: int, as_json: bool) -> None:
-    """List the jobs that wait, in the order in which they are tried."""
+@click.pass_context
+def queue(ctx: click.Context, app: App, limit: int, as_json: bool) -> None:
+    """List the jobs that wait, in the order in which they are tried.
+
+    The commands below it are about the tree of queues: who is guaranteed what, and who may have more.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
     waiting = app.client().queue(limit=limit)
     if as_json:
         output.document(waiting)

@@ -1,0 +1,21 @@
+"""Which queues somebody sees: those that he has the right to see, and the queues above them."""
+
+from dataclasses import replace
+
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import QUEUE_SEE
+from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.tenancy.tree import lineage
+
+
+def sees_queue(rights: Rights, path: str) -> bool:
+    """Whether it is one that he has the right to see."""
+    return rights.may(QUEUE_SEE, Subject(queue=path))
+
+
+def seen_queues(rights: Rights, document: QueueDocument) -> QueueDocument:
+    """A document as somebody sees it: a queue that he does not see is not in it."""
+    if rights.may(QUEUE_SEE):
+        return document
+    seen = {each for path in document.queues if sees_queue(rights, path) for each in lineage(path)}
+    return replace(document, queues={path: spec for path, spec in document.queues.items() if path in seen})

@@ -1,0 +1,249 @@
+"""What /v1 takes and answers about the tree of queues: as types, and its operations."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, TypedDict
+
+from mesos_gpu.api.spec.job_fields import PLAIN_ANSWERED, PLAIN_REQUESTED, Count, Hint, described, like
+from mesos_gpu.api.spec.operation import Operation, in_query
+from mesos_gpu.api.spec.schema import declare, one_of, says
+from mesos_gpu.model import tenancy
+from mesos_gpu.model.jobs.fields import NAME, QUEUE, Field, Kind, entry
+from mesos_gpu.model.tenancy import (
+    BUDGET_FIELDS,
+    CLASS_FIELDS,
+    LIMIT_FIELDS,
+    MOST_GPUS,
+    POOL_FIELDS,
+    Fairness,
+)
+from mesos_gpu.wire.tenancy import document, kinds
+
+_CONFLICT: Final = 409
+_Figure = Annotated[float, says(minimum=0, maximum=MOST_GPUS, description="GPUs of cost 1, in thousandths")]
+_Seconds = Annotated[float, says(minimum=0, maximum=tenancy.LONGEST_S)]
+_Pool = Annotated[str, like(NAME)]
+_Path = Annotated[str, like(QUEUE)]
+_User = Annotated[str, says(minLength=1, maxLength=1024)]
+_Weight = Annotated[int, says(minimum=0, maximum=1_000_000)]
+_Version = Annotated[int, says(minimum=0, maximum=document.MOST_VERSION)]
+_Comment = Annotated[str, says(maxLength=document.LONGEST_COMMENT)]
+
+
+class QueueShapeRequest(TypedDict):
+    """GPUs that are of use only together: so many nodes, each with so many free ones."""
+
+    nodes: Annotated[int, says(minimum=1, maximum=kinds.MOST_NODES)]
+    gpus: Annotated[int, says(minimum=1, maximum=kinds.MOST_GPUS_OF_NODE)]
+
+
+class QueueShape(TypedDict):
+    """GPUs that are of use only together."""
+
+    nodes: int
+    gpus: int
+
+
+class QueueRuntimeRequest(TypedDict, total=False):
+    """How long a job runs before it may be stopped, in seconds: for what another is owed, and for what is left over."""
+
+    reclaim: _Seconds | None
+    rebalance: _Seconds | None
+
+
+class QueueRuntime(TypedDict):
+    """How long a job runs before it may be stopped, in seconds."""
+
+    reclaim: float
+    rebalance: float
+
+
+class QueueLimitsRequest(TypedDict, total=False):
+    """The most that a user may have at once, and that one job may ask for."""
+
+
+class QueueLimits(TypedDict):
+    """The most that a user may have at once, and that one job may ask for."""
+
+
+class QueueBudgetRequest(TypedDict, total=False):
+    """GPU hours of cost that may be used in a period."""
+
+
+class QueueBudget(TypedDict):
+    """GPU hours of cost that may be used in a period."""
+
+
+class QueuePoolRequest(TypedDict, total=False):
+    """Nodes that are shared out together."""
+
+
+class QueuePool(TypedDict):
+    """Nodes that are shared out together."""
+
+
+class QueueClassRequest(TypedDict, total=False):
+    """A kind of work, which jobs name."""
+
+
+class QueueClass(TypedDict):
+    """A kind of work, which jobs name."""
+
+
+class QueueSpecRequest(TypedDict, total=False):
+    """A queue; what it leaves out is as in the queue above it, or there is none."""
+
+
+class QueueSpec(TypedDict):
+    """A queue as it is written; null: as in the queue above it, or there is none."""
+
+
+_Shapes = Annotated[list[QueueShapeRequest], says(minItems=1, maxItems=kinds.MOST_SHAPES)]
+_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    **PLAIN_REQUESTED,
+    tenancy.PerPool: lambda _: _Figure | Annotated[dict[_Pool, _Figure], says(minProperties=1)],
+    tenancy.Guarantees: lambda _: (
+        _Figure | _Shapes | Annotated[dict[_Pool, _Figure | _Shapes], says(minProperties=1)]
+    ),
+    tenancy.Runtimes: lambda _: QueueRuntimeRequest,
+    tenancy.Weights: lambda _: Annotated[dict[_User, _Weight], says(maxProperties=kinds.MOST_USERS)],
+    tenancy.LimitsByUser: lambda _: Annotated[
+        dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)
+    ],
+    tenancy.Budgets: lambda _: QueueBudgetRequest,
+    tenancy.BudgetsByUser: lambda _: Annotated[
+        dict[_User, QueueBudgetRequest], says(maxProperties=kinds.MOST_USERS)
+    ],
+    tenancy.GpuHours: lambda _: Annotated[float, says(minimum=0, maximum=kinds.MOST_HOURS)],
+    tenancy.Percents: lambda _: Annotated[
+        list[Annotated[int, says(minimum=1, maximum=1000)]],
+        says(maxItems=20, uniqueItems=True, description="rising"),
+    ],
+    tenancy.Names: lambda kind: Annotated[
+        list[Annotated[str, like(kind.pattern)]], says(maxItems=kinds.MOST_NAMES, uniqueItems=True)
+    ],
+}
+_FigureShown = float | dict[str, float] | None
+_OwedShown = float | list[QueueShape]
+_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    **PLAIN_ANSWERED,
+    tenancy.PerPool: lambda _: _FigureShown,
+    tenancy.Guarantees: lambda _: _OwedShown | dict[str, _OwedShown] | None,
+    tenancy.Runtimes: lambda _: QueueRuntime,
+    tenancy.Weights: lambda _: dict[str, int],
+    tenancy.LimitsByUser: lambda _: dict[str, QueueLimits],
+    tenancy.Budgets: lambda _: QueueBudget,
+    tenancy.BudgetsByUser: lambda _: dict[str, QueueBudget],
+    tenancy.GpuHours: lambda _: float,
+    tenancy.Percents: lambda _: list[int],
+    tenancy.Names: lambda _: list[str],
+}
+
+
+def _requested(fields: tuple[Field, ...]) -> dict[str, Hint]:
+    return {field.key: described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in fields}
+
+
+def _answered(fields: tuple[Field, ...]) -> dict[str, Hint]:
+    hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in fields}
+    return {key: hint | None if field.default in (None, "") else hint for key, (field, hint) in hints.items()}
+
+
+for _asked, _shown, _fields in (
+    (QueueLimitsRequest, QueueLimits, LIMIT_FIELDS),
+    (QueueBudgetRequest, QueueBudget, BUDGET_FIELDS),
+    (QueuePoolRequest, QueuePool, POOL_FIELDS),
+    (QueueClassRequest, QueueClass, CLASS_FIELDS),
+    (QueueSpecRequest, QueueSpec, document.SPEC_FIELDS),
+):
+    declare(_asked, _requested(_fields))
+    declare(_shown, _answered(_fields))
+_Models = Annotated[
+    dict[_User, Annotated[int, says(minimum=1, maximum=document.MOST_COST)]],
+    says(maxProperties=document.MOST_MODELS),
+]
+
+
+class QueuesRequest(TypedDict, total=False):
+    """The tree of queues, as a whole. `version` is the one that was read; `at` and `by` are not looked at."""
+
+    version: _Version | None
+    at: float | None
+    by: str | None
+    comment: _Comment | None
+    fairness: Annotated[str, one_of(*Fairness)] | None
+    half_life_s: Annotated[int, says(minimum=60, maximum=10**9, default=604800)] | None
+    history_percent: Annotated[int, says(minimum=0, maximum=1000, default=0)] | None
+    overbook: Annotated[bool, says(default=False)] | None
+    gpu_cost: _Models | None
+    pools: Annotated[dict[_Pool, QueuePoolRequest | None], says(maxProperties=document.MOST_POOLS)] | None
+    classes: (
+        Annotated[dict[_Pool, QueueClassRequest | None], says(maxProperties=document.MOST_CLASSES)] | None
+    )
+    users: Annotated[dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)] | None
+    queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MOST_QUEUES)] | None
+
+
+class Queues(TypedDict):
+    """The tree of queues. By path: those that one may see."""
+
+    version: Count
+    at: float | None
+    by: str
+    comment: str
+    fairness: str
+    half_life_s: int
+    history_percent: int
+    overbook: bool
+    gpu_cost: dict[str, int]
+    pools: dict[str, QueuePool]
+    classes: dict[str, QueueClass]
+    users: dict[str, QueueLimits]
+    queues: dict[str, QueueSpec]
+
+
+class QueueVersion(TypedDict):
+    """A version of it, in short."""
+
+    version: Count
+    at: float
+    by: str
+    comment: str
+    queues: Annotated[int, says(minimum=0, description="how many")]
+
+
+class QueueVersions(TypedDict):
+    """Versions that are kept, the newest first."""
+
+    versions: list[QueueVersion]
+
+
+_EXAMPLE: Final = {
+    "version": 0,
+    "comment": "two teams",
+    "queues": {
+        "research": {"guarantee_gpus": 16, "limit_gpus": 64},
+        "research/vision": {"guarantee_gpus": [{"nodes": 1, "gpus": 8}], "weight": 2},
+        "research/students": {"borrow_limit_gpus": 8, "max_running": 20},
+    },
+}
+_AFTER: Final = in_query(
+    "reclaim_after_s",
+    {"type": "number", "minimum": 0, "maximum": 1e9},
+    "who has more than he is owed now gives it back from then on; without it nobody is stopped for the change",
+)
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "/v1/queues"): Operation("show_queues", "The tree of queues", {200: Queues}),
+    ("PUT", "/v1/queues"): Operation(
+        "put_queues",
+        "Change the tree of queues, as a whole; 409: another version was read, or jobs are in a queue that is left out",
+        {200: Queues},
+        (_CONFLICT,),
+        query=(_AFTER,),
+        body=QueuesRequest,
+        example=_EXAMPLE,
+    ),
+    ("GET", "/v1/queue-versions"): Operation(
+        "list_queue_versions", "Its latest versions", {200: QueueVersions}
+    ),
+    ("GET", "/v1/queue-versions/{version}"): Operation("show_queue_version", "As it was", {200: Queues}),
+}

@@ -1,0 +1,1 @@
+"""The tree of queues: its document, its queues each for itself, and what a change would do."""

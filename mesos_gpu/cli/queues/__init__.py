@@ -1,0 +1,1 @@
+"""`mesos-gpu queue`: what waits, and the tree of queues."""

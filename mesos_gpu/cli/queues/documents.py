@@ -1,0 +1,122 @@
+"""`mesos-gpu queue show|apply|diff|versions|rollback`: the document of the tree of queues."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.types import DEADLINE
+from mesos_gpu.cli.versioned import changing
+from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.versioned.kept import Documents
+
+
+def _documents(app: App) -> "Documents":
+    from mesos_gpu.cli.queues.files import KIND
+    from mesos_gpu.cli.versioned.kept import Documents
+
+    return Documents(app.client(), KIND)
+
+
+reclaim_option = click.option(
+    "--reclaim-after",
+    type=DEADLINE,
+    metavar="TIME",
+    help="Who then has more than he is owed gives it back; without it nobody is stopped for the change.",
+)
+
+
+def _query(reclaim_after: float | None) -> dict[str, Any]:
+    return {} if reclaim_after is None else {"reclaim_after_s": reclaim_after}
+
+
+@click.command()
+@version_option
+@json_option
+@api_command
+def show(app: App, version: int | None, as_json: bool) -> None:
+    """Print the tree of queues: a file that `apply` takes.
+
+    What has its default is left out. `version` in it is the one that it was made of: `apply` refuses the file when
+    somebody else has changed the tree since. Take the line away, and it is applied to whatever is there.
+    """
+    changing.show(_documents(app), version, as_json=as_json)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@comment_option
+@yes_option
+@click.option("--overbook", is_flag=True, help="Even if more is guaranteed than there is: it is scaled then.")
+@reclaim_option
+@json_option
+@api_command
+def apply(
+    app: App,
+    file: str,
+    comment: str,
+    yes: bool,
+    overbook: bool,
+    reclaim_after: float | None,
+    as_json: bool,
+) -> None:
+    """Let the tree of queues be what a file says.
+
+    FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
+    asked whether to. Nobody is stopped for a change, unless --reclaim-after says when.
+    """
+    documents = _documents(app)
+    latest = documents.latest()
+    wanted = {**changing.wanted_of(documents, file, latest), "comment": comment}
+    if overbook:
+        wanted["overbook"] = True
+    changing.change(
+        documents,
+        latest,
+        wanted,
+        changing.source_of(file),
+        query=_query(reclaim_after),
+        yes=yes,
+        as_json=as_json,
+    )
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@json_option
+@api_command
+@click.pass_context
+def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
+    """Say what a file would change; nothing is changed.
+
+    The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
+    """
+    changing.diff(ctx, _documents(app), file, as_json=as_json)
+
+
+@click.command()
+@json_option
+@api_command
+def versions(app: App, as_json: bool) -> None:
+    """List the latest versions of the tree."""
+    changing.versions(_documents(app), ("queues",), as_json=as_json)
+
+
+@click.command()
+@click.argument("version", type=click.IntRange(1))
+@yes_option
+@reclaim_option
+@json_option
+@api_command
+def rollback(app: App, version: int, yes: bool, reclaim_after: float | None, as_json: bool) -> None:
+    """Let the tree be what an earlier version said.
+
+    That is a new version with the old one's words.
+    """
+    documents = _documents(app)
+    latest = documents.latest()
+    wanted = changing.rolled_back(documents, latest, version)
+    source, query = f"version {version}", _query(reclaim_after)
+    changing.change(documents, latest, wanted, source, query=query, yes=yes, as_json=as_json)

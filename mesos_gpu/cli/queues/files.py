@@ -1,0 +1,75 @@
+"""The tree of queues at the command line."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mesos_gpu.adapters.files.versioned import QUEUES
+from mesos_gpu.cli.versioned.files import without
+from mesos_gpu.cli.versioned.kept import Kept
+from mesos_gpu.model.tenancy import NO_QUEUES, Budget, JobClass, Pool, QueueDocument, QueueSpec
+from mesos_gpu.model.words import counted
+from mesos_gpu.wire.tenancy.document import encode
+
+_DEFAULTS: Final = encode(NO_QUEUES)
+_OF_ITEMS: Final = encode(
+    QueueDocument(queues={"q": QueueSpec(budget=Budget(0))}, pools=(Pool("p"),), classes=(JobClass("c"),))
+)
+_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], "budget": None}
+_BUDGET: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"]["budget"], "gpu_hours": None}
+_POOL: Final[Mapping[str, Any]] = _OF_ITEMS["pools"]["p"]
+_CLASS: Final[Mapping[str, Any]] = _OF_ITEMS["classes"]["c"]
+_KEPT_APART: Final = (
+    "version",
+    "at",
+    "by",
+    "comment",
+    "queues",
+    "pools",
+    "classes",
+    "users",
+    "plan",
+    "warnings",
+)
+
+
+def _body(shown: Mapping[str, Any]) -> dict[str, Any]:
+    body = {
+        key: value for key, value in shown.items() if key not in _KEPT_APART and value != _DEFAULTS.get(key)
+    }
+    for key, defaults in (("pools", _POOL), ("classes", _CLASS)):
+        if shown[key]:
+            body[key] = {name: without(each, defaults) for name, each in shown[key].items()}
+    if shown["users"]:
+        body["users"] = _by_user(shown["users"])
+    body["queues"] = {path: queue_body(spec) for path, spec in shown["queues"].items()}
+    return body
+
+
+def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A queue, without what has its default."""
+    body = without(spec, _QUEUE)
+    if "budget" in body:
+        body["budget"] = without(body["budget"], _BUDGET)
+    if "users" in body:
+        body["users"] = _by_user(body["users"])
+    if "user_budgets" in body:
+        body["user_budgets"] = {name: without(each, _BUDGET) for name, each in body["user_budgets"].items()}
+    return body
+
+
+def _by_user(limits: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        name: {key: value for key, value in each.items() if value is not None}
+        for name, each in limits.items()
+    }
+
+
+KIND: Final = Kept(
+    QUEUES,
+    "queue",
+    "/v1/queues",
+    "/v1/queue-versions",
+    "queues are names that jobs say",
+    _body,
+    lambda shown: counted(len(shown["queues"]), "queue"),
+)

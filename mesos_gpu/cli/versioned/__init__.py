@@ -1,0 +1,1 @@
+"""Documents that are kept as versions: shown, compared, applied, undone."""

@@ -1,0 +1,74 @@
+"""A document as a file: YAML that is written for people, and what two of them differ in."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from mesos_gpu.adapters.files.versioned import Form, Read
+from mesos_gpu.cli.versioned.kept import Kept, Shown
+
+
+def read_document(form: Form[Any], file: str) -> Read[Any]:
+    """The document of a file of JSON or YAML; "-": stdin.
+
+    Raises:
+        BadFile: It is none, or has problems; all are listed, each with its place.
+    """
+    if file == "-":
+        return form.read(sys.stdin.read(), "stdin")
+    return form.read(Path(file).read_text(encoding="utf-8"), file)
+
+
+def to_yaml(kind: Kept, shown: Shown, *, with_version: bool = True) -> str:
+    """A document as a file: what has its default is left out."""
+    import yaml
+
+    body = {**({"version": shown["version"]} if with_version else {}), **kind.body(shown)}
+    return yaml.dump(body, Dumper=_dumper(), sort_keys=False, allow_unicode=_is_plain(body), width=100)
+
+
+def difference(kind: Kept, old: Shown, new: Shown, source: str) -> Iterator[str]:
+    """The lines of a unified diff of two documents, versions not counted; none: they say the same.
+
+    `source`: where the new one is from.
+    """
+    before, after = (to_yaml(kind, each, with_version=False).splitlines() for each in (old, new))
+    yield from unified_diff(before, after, f"version {old['version']}", source, lineterm="")
+
+
+def without(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without what has its default."""
+    return {key: each for key, each in value.items() if defaults.get(key) != each}
+
+
+def _dumper() -> Any:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Lists of texts on one line, and no anchors: what is alike stands there twice."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+        def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
+            flat = all(not isinstance(item, dict | list) for item in sequence)
+            return super().represent_sequence(tag, sequence, flow_style=flat)
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:
+            return super().increase_indent(flow, False)
+
+    Dumper.add_representer(
+        list, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data)
+    )
+    return Dumper
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether all texts are printable, so that a terminal may be shown them as they are."""
+    if isinstance(value, dict):
+        return all(_is_plain(each) for pair in value.items() for each in pair)
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return not isinstance(value, str) or value.isprintable()

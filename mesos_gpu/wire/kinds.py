@@ -1,0 +1,120 @@
+"""Values of declared fields from JSON and back, of the kinds that jobs and other documents share. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.wire.checking import Check, is_number, is_text, show
+
+Reader = Callable[[Check, Field], Any]  # the value of a field that is given; problems go to the check
+Writer = Callable[[Any], Any]
+
+
+def read_fields(
+    check: Check, fields: Iterable[Field], readers: Mapping[type[Kind], Reader]
+) -> dict[str, Any]:
+    """The values of fields, by their names in the dataclass, with defaults for what is not given."""
+    return {
+        field.name: entry(readers, field.kind)(check, field) if field.key in check.given else field.standard()
+        for field in fields
+    }
+
+
+def write_fields(
+    value: object, fields: Iterable[Field], writers: Mapping[type[Kind], Writer | None]
+) -> dict[str, Any]:
+    """What `read_fields` reads, with every field; null: it has none."""
+    written = {}
+    for field in fields:
+        item, as_json = getattr(value, field.name), entry(writers, field.kind)
+        written[field.key] = item if item is None or as_json is None else as_json(item)
+    return written
+
+
+def _text(check: Check, field: Field) -> str | None:
+    kind = field.kind
+    assert isinstance(kind, of.Text)
+    return check.text(field.key, field.default, kind.pattern, kind.form)
+
+
+def _number(check: Check, field: Field) -> float | None:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.Number)
+    if not is_number(got) or not kind.holds(got):
+        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
+        default: float | None = field.default
+        return default
+    return float(got) + 0.0  # not -0.0
+
+
+def _whole(check: Check, field: Field) -> int | None:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.Whole)
+    if not is_number(got) or got != int(got) or not kind.holds(got):
+        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
+        default: int | None = field.default
+        return default
+    return int(got)
+
+
+def _flag(check: Check, field: Field) -> bool:
+    return check.flag(field.key)
+
+
+def _one_of(check: Check, field: Field) -> Any:
+    kind = field.kind
+    assert isinstance(kind, of.OneOf)
+    needed = check.given.get(field.needs)
+    if field.needs and not (isinstance(needed, str) and needed):
+        return field.default  # what it needs is missing, which is told
+    return check.one_of(field.key, next(iter(kind.of)) if field.default is None else field.default)
+
+
+def _some_of(check: Check, field: Field) -> tuple[Any, ...]:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.SomeOf)
+    known = {each.value: each for each in kind.of}
+    if not isinstance(got, list) or not all(isinstance(each, str) and each in known for each in got):
+        check.problem(field.key, f"must be a list of {', '.join(known)}, got {show(got)}")
+        return ()
+    return tuple(dict.fromkeys(known[each] for each in got))
+
+
+def _models(check: Check, field: Field) -> tuple[str, ...]:
+    got = check.given[field.key]
+    models = [got] if isinstance(got, str) else got
+    if not isinstance(models, list) or not all(is_text(m) and m.strip() for m in models):
+        check.problem(field.key, f"must be a model or a list of models, got {show(got)}")
+        return ()
+    if len(set(models)) != len(models):
+        check.problem(field.key, f"names a model twice: {show(models)}")
+    return tuple(models)
+
+
+def _strings(check: Check, field: Field) -> dict[str, str]:
+    kind = field.kind
+    assert isinstance(kind, of.Strings)
+    return check.strings(field.key, kind.key, kind.without)
+
+
+PLAIN_READERS: Final[Mapping[type[Kind], Reader]] = {
+    of.Text: _text,
+    of.Number: _number,
+    of.Whole: _whole,
+    of.Flag: _flag,
+    of.OneOf: _one_of,
+    of.SomeOf: _some_of,
+    of.Models: _models,
+    of.Strings: _strings,
+}
+#: None: a value is JSON as it is.
+PLAIN_WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
+    of.Text: None,
+    of.Number: None,
+    of.Flag: None,
+    of.OneOf: lambda choice: choice.value,
+    of.SomeOf: lambda choices: [choice.value for choice in choices],
+    of.Models: list,
+    of.Strings: dict,
+}

@@ -1,0 +1,1 @@
+"""The document of the tree of queues as JSON."""

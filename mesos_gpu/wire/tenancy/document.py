@@ -1,0 +1,205 @@
+"""The tree of queues as JSON: checked as a whole, with all that is wrong at once. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mesos_gpu.model.jobs.fields import NAME, QUEUE, QUEUE_FORM, Field
+from mesos_gpu.model.tenancy import (
+    CLASS_FIELDS,
+    DEFAULT_POOL,
+    LIMIT_FIELDS,
+    NAME_FORM,
+    POOL_FIELDS,
+    QUEUE_FIELDS,
+    Fairness,
+    JobClass,
+    Limits,
+    Pool,
+    QueueDocument,
+    QueueSpec,
+)
+from mesos_gpu.wire.checking import Check, Problem, escaped, is_number, is_text, show
+from mesos_gpu.wire.kinds import read_fields, write_fields
+from mesos_gpu.wire.tenancy import rules
+from mesos_gpu.wire.tenancy.kinds import READERS, WRITERS, by_user, limits_at, object_at, written_limits
+
+T = TypeVar("T")
+MOST_QUEUES: Final = 5000
+MOST_POOLS: Final = 100
+MOST_CLASSES: Final = 100
+MOST_MODELS: Final = 1000
+MOST_COST: Final = 1000
+MOST_VERSION: Final = 1 << 53
+MOST_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
+LONGEST_COMMENT: Final = 1000
+#: `at` and `by` are in what is read, so that it can be sent back; they are not looked at.
+KNOWN: Final = (
+    "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
+    "history_percent", "overbook", "at", "by",
+)  # fmt: skip
+#: A queue's limits stand beside its other fields.
+SPEC_FIELDS: Final = (*QUEUE_FIELDS, *LIMIT_FIELDS)
+
+
+def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
+    """A document whose version is the one that was read, or all that is wrong with it."""
+    check = Check(value, KNOWN)
+    standard = QueueDocument()
+    made = QueueDocument(
+        version=check.integer("version", 0, (0, MOST_VERSION)),
+        comment=_comment(check),
+        queues=_queues(check),
+        pools=tuple(_named(check, "pools", MOST_POOLS, _pool)),
+        gpu_cost=_costs(check),
+        classes=tuple(_named(check, "classes", MOST_CLASSES, _class)),
+        users=by_user(check, "users", limits_at) if "users" in check.given else {},
+        fairness=check.one_of("fairness", Fairness.GPUS),
+        half_life_s=check.integer("half_life_s", standard.half_life_s, (60, 10**9)),
+        history_percent=check.integer("history_percent", 0, (0, 1000)),
+        overbook=check.flag("overbook"),
+    )
+    return _whole(check, made)
+
+
+def _whole(check: Check, made: QueueDocument) -> QueueDocument | list[Problem]:
+    problems = [*check.problems, *rules.faults(made)]
+    if not problems and (size := len(msgspec.json.encode(made))) > MOST_BYTES:
+        problems = [Problem("", f"is larger than {MOST_BYTES} bytes: it has {size}")]
+    return problems or made
+
+
+def encode(document: QueueDocument) -> dict[str, Any]:
+    """What `decode` reads, with every field."""
+    return {
+        "version": document.version,
+        "at": document.at or None,
+        "by": document.by,
+        "comment": document.comment,
+        "fairness": document.fairness.value,
+        "half_life_s": document.half_life_s,
+        "history_percent": document.history_percent,
+        "overbook": document.overbook,
+        "gpu_cost": dict(document.gpu_cost),
+        "pools": {pool.name: write_fields(pool, POOL_FIELDS, WRITERS) for pool in document.pools},
+        "classes": {each.name: write_fields(each, CLASS_FIELDS, WRITERS) for each in document.classes},
+        "users": {name: written_limits(limits) for name, limits in document.users.items()},
+        "queues": {path: encode_queue(spec) for path, spec in document.queues.items()},
+    }
+
+
+def encode_queue(spec: QueueSpec) -> dict[str, Any]:
+    """A queue, with every field; null: as the queue above it has it, or none."""
+    return {**write_fields(spec, QUEUE_FIELDS, WRITERS), **written_limits(spec.limits)}
+
+
+def with_queue(
+    document: QueueDocument, path: str, value: Mapping[str, Any], *, is_patch: bool
+) -> QueueDocument | list[Problem]:
+    """The document with a queue that is as `value` says; a problem's place is that in the whole document.
+
+    With `is_patch` what `value` leaves out stays as it is, and null is what it is without being written.
+    """
+    if is_patch and path in document.queues:
+        value = {**encode_queue(document.queues[path]), **value}
+    check = Check({}, ())
+    place = f"queues/{escaped(path)}"
+    if not QUEUE.fullmatch(path):
+        check.problem(place, f"must be {QUEUE_FORM}")
+    spec = _queue(check, place, value) or QueueSpec()
+    return _whole(check, replace(document, queues=dict(sorted({**document.queues, path: spec}.items()))))
+
+
+def without_queue(document: QueueDocument, path: str) -> QueueDocument | list[Problem]:
+    """The document without a queue, or what then is wrong with it."""
+    left = {other: spec for other, spec in document.queues.items() if other != path}
+    return _whole(Check({}, ()), replace(document, queues=left))
+
+
+def _comment(check: Check) -> str:
+    given = check.given.get("comment", "")
+    if isinstance(given, str) and len(given) <= LONGEST_COMMENT and given.isprintable():
+        return given
+    form = f"one line of at most {LONGEST_COMMENT} printable characters"
+    check.problem("comment", f"must be {form}, got {show(given)}")
+    return ""
+
+
+def _objects(check: Check, key: str, most: int) -> dict[Any, Any]:
+    given = check.given.get(key, {})
+    if isinstance(given, dict) and len(given) <= most:
+        return given
+    shown = f"{len(given)}" if isinstance(given, dict) else show(given)
+    check.problem(key, f"must be an object of at most {most} entries, got {shown}")
+    return {}
+
+
+def _queues(check: Check) -> dict[str, QueueSpec]:
+    made: dict[str, QueueSpec] = {}
+    for path, value in _objects(check, "queues", MOST_QUEUES).items():
+        place = f"queues/{escaped(path)}"
+        if not isinstance(path, str) or not QUEUE.fullmatch(path):
+            check.problem(place, f"must have a path as its name: {QUEUE_FORM}")
+        elif (spec := _queue(check, place, {} if value is None else value)) is not None:
+            made[path] = spec
+    return dict(sorted(made.items()))
+
+
+def _queue(outer: Check, place: str, value: Any) -> QueueSpec | None:
+    check = object_at(outer, place, value, SPEC_FIELDS)
+    if check is None:
+        return QueueSpec()
+    spec = QueueSpec(
+        **read_fields(check, QUEUE_FIELDS, READERS),
+        limits=Limits(**read_fields(check, LIMIT_FIELDS, READERS)),
+    )
+    outer.take(place, check)
+    return spec
+
+
+def _named(check: Check, key: str, most: int, made_of: Callable[[Check, str, str, Any], T | None]) -> list[T]:
+    """Objects by name, in the order of the names."""
+    made = []
+    for name, value in sorted(_objects(check, key, most).items(), key=lambda pair: str(pair[0])):
+        place = f"{key}/{escaped(name)}"
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            check.problem(place, f"must have a name of {NAME_FORM}")
+        elif (item := made_of(check, place, name, {} if value is None else value)) is not None:
+            made.append(item)
+    return made
+
+
+def _pool(outer: Check, place: str, name: str, value: Any) -> Pool | None:
+    if name == DEFAULT_POOL:
+        outer.problem(place, "the pool default has the nodes that are in no other; give yours another name")
+    return _declared(outer, place, value, POOL_FIELDS, lambda fields: Pool(name, **fields))
+
+
+def _class(outer: Check, place: str, name: str, value: Any) -> JobClass | None:
+    return _declared(outer, place, value, CLASS_FIELDS, lambda fields: JobClass(name, **fields))
+
+
+def _declared(
+    outer: Check, place: str, value: Any, fields: tuple[Field, ...], made_of: Callable[[dict[str, Any]], T]
+) -> T | None:
+    check = object_at(outer, place, value, fields)
+    if check is None:
+        return None
+    made = made_of(read_fields(check, fields, READERS))
+    outer.take(place, check)
+    return made
+
+
+def _costs(check: Check) -> dict[str, int]:
+    costs = {}
+    for model, cost in _objects(check, "gpu_cost", MOST_MODELS).items():
+        place = f"gpu_cost/{escaped(model)}"
+        if not is_text(model) or not model.strip():
+            check.problem(place, "must have a model of GPUs as its name")
+        elif not is_number(cost) or cost != int(cost) or not 1 <= cost <= MOST_COST:
+            check.problem(place, f"must be an integer from 1 to {MOST_COST}, got {show(cost)}")
+        else:
+            costs[model] = int(cost)
+    return dict(sorted(costs.items()))

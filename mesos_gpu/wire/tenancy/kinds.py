@@ -1,0 +1,267 @@
+"""Figures of queues from JSON and back, by the kinds with which they are declared. Pure."""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+from mesos_gpu.model import tenancy
+from mesos_gpu.model.jobs.fields import Field, Kind, Whole
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.model.tenancy import (
+    BUDGET_FIELDS,
+    DEFAULT_POOL,
+    LIMIT_FIELDS,
+    MOST_GPUS,
+    Budget,
+    Guarantee,
+    Limits,
+    MinRuntime,
+    Shape,
+)
+from mesos_gpu.wire.checking import MOST_NAME, Check, escaped, is_number, is_text, show
+from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields, write_fields
+
+T = TypeVar("T")
+MOST_SHAPES: Final = 100  # of one guarantee
+MOST_NODES: Final = 100_000
+MOST_GPUS_OF_NODE: Final = 1024
+MOST_USERS: Final = 10_000  # of one object
+MOST_NAMES: Final = 1000  # of one list
+MOST_HOURS: Final = 1e9
+MILLI_S: Final = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
+SHAPE_KNOWN: Final = ("nodes", "gpus")
+RUNTIME_KNOWN: Final = ("reclaim", "rebalance")
+_FIGURE: Final = f"a number of GPUs from 0 to {MOST_GPUS}, in thousandths at the finest"
+_SHAPES: Final = f"a list of at most {MOST_SHAPES} shapes, as [{{nodes: 2, gpus: 8}}]"
+
+
+# --- reading
+
+
+def _per_pool(check: Check, field: Field) -> dict[str, int]:
+    return _by_pool(check, field.key, _milli, _FIGURE)
+
+
+def _guarantees(check: Check, field: Field) -> dict[str, Guarantee]:
+    return _by_pool(check, field.key, _guarantee, f"{_FIGURE}; or {_SHAPES}")
+
+
+def _by_pool(
+    check: Check, key: str, figure: Callable[[Check, str, Any], T | None], form: str
+) -> dict[str, T]:
+    """A figure of each pool; one that stands alone is of the default one."""
+    given = check.given[key]
+    if not isinstance(given, dict):
+        given = {DEFAULT_POOL: given}
+        places = {DEFAULT_POOL: key}
+    elif not given:
+        check.problem(key, f"must be {form}, or an object of them by pool, got {{}}")
+    else:
+        places = {str(pool): f"{key}/{escaped(pool)}" for pool in given}
+    made = {str(pool): figure(check, places[str(pool)], value) for pool, value in given.items()}
+    return {pool: value for pool, value in sorted(made.items()) if value is not None}
+
+
+def _milli(check: Check, place: str, value: float) -> int | None:
+    if is_number(value) and 0 <= value <= MOST_GPUS and round(value * 1000) == value * 1000:
+        return round(value * 1000)
+    check.problem(place, f"must be {_FIGURE}, got {show(value)}")
+    return None
+
+
+def _guarantee(check: Check, place: str, value: Any) -> Guarantee | None:
+    if not isinstance(value, list):
+        milli = _milli(check, place, value)
+        return None if milli is None else Guarantee(milli)
+    if not 0 < len(value) <= MOST_SHAPES:
+        check.problem(place, f"must be {_FIGURE}; or {_SHAPES}, got {show(value)}")
+        return None
+    shapes = tuple(_shape(check, f"{place}/{index}", item) for index, item in enumerate(value))
+    return Guarantee(sum(each.nodes * each.gpus for each in shapes) * 1000, shapes)
+
+
+def _shape(outer: Check, place: str, value: Any) -> Shape:
+    if not isinstance(value, dict):
+        outer.problem(place, f"must be an object of nodes and gpus, got {show(value)}")
+        return Shape(1, 1)
+    check = Check(value, SHAPE_KNOWN)
+    for key in SHAPE_KNOWN:
+        if check.given.get(key) is None:
+            check.problem(key, "is missing: a shape is so many nodes, each with so many gpus")
+    made = Shape(check.integer("nodes", 1, (1, MOST_NODES)), check.integer("gpus", 1, (1, MOST_GPUS_OF_NODE)))
+    outer.take(place, check)
+    return made
+
+
+def _runtimes(outer: Check, field: Field) -> MinRuntime:
+    given = outer.given[field.key]
+    if not isinstance(given, dict):
+        outer.problem(field.key, f"must be an object of reclaim and rebalance, in seconds, got {show(given)}")
+        return MinRuntime()
+    check = Check(given, RUNTIME_KNOWN)
+
+    def seconds(key: str) -> float:
+        form = f"a number of seconds from 0 to {tenancy.LONGEST_S:g}"
+        return check.number(key, 0.0, lambda n: 0 <= n <= tenancy.LONGEST_S, form)
+
+    made = MinRuntime(seconds("reclaim"), seconds("rebalance"))
+    outer.take(field.key, check)
+    return made
+
+
+def by_user(check: Check, key: str, of_one: Callable[[Check, str, Any], T | None]) -> dict[str, T]:
+    """An object by the names of users; "*": each that it does not name."""
+    given = check.given[key]
+    if not isinstance(given, dict) or len(given) > MOST_USERS:
+        check.problem(key, f"must be an object of at most {MOST_USERS} users, got {show(given)}")
+        return {}
+    made = {}
+    for name, value in given.items():
+        place = f"{key}/{escaped(name)}"
+        if not is_text(name) or not 0 < len(name) <= MOST_NAME or not name.isprintable():
+            check.problem(place, 'must have a user\'s name, or "*" for all others')
+        elif (item := of_one(check, place, value)) is not None:
+            made[name] = item
+    return made
+
+
+def _weight(check: Check, place: str, value: Any) -> int | None:
+    kind = Whole(0, 1_000_000)
+    if is_number(value) and value == int(value) and kind.holds(value):
+        return int(value)
+    check.problem(place, f"must be {kind.words}, got {show(value)}")
+    return None
+
+
+def object_at(outer: Check, place: str, value: Any, fields: tuple[Field, ...]) -> Check | None:
+    """A value whose fields are declared, to be checked; None: it is none, which is told."""
+    if isinstance(value, dict):
+        return Check(value, [field.key for field in fields])
+    outer.problem(place, f"must be an object of {', '.join(each.key for each in fields)}, got {show(value)}")
+    return None
+
+
+def limits_at(outer: Check, place: str, value: Any) -> Limits | None:
+    """Limits of a user."""
+    check = object_at(outer, place, value, LIMIT_FIELDS)
+    if check is None:
+        return None
+    made = Limits(**read_fields(check, LIMIT_FIELDS, READERS))
+    outer.take(place, check)
+    return made
+
+
+def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
+    check = object_at(outer, place, value, BUDGET_FIELDS)
+    if check is None:
+        return None
+    if "gpu_hours" not in check.given:
+        check.problem("gpu_hours", "is missing: a budget is so many hours of GPUs of cost 1")
+    values = read_fields(check, BUDGET_FIELDS, READERS)
+    made = Budget(**{**values, "milli_s": values["milli_s"] or 0})
+    outer.take(place, check)
+    return made
+
+
+def _gpu_hours(check: Check, field: Field) -> int:
+    got = check.given[field.key]
+    if not is_number(got) or not 0 <= got <= MOST_HOURS:
+        check.problem(field.key, f"must be a number of hours from 0 to {MOST_HOURS:g}, got {show(got)}")
+        return 0
+    return round(float(got) * MILLI_S)
+
+
+def _percents(check: Check, field: Field) -> tuple[int, ...]:
+    got = check.given[field.key]
+    whole = isinstance(got, list) and all(is_number(each) and each == int(each) for each in got)
+    if not whole or len(got) > 20 or not all(0 < each <= 1000 for each in got):
+        check.problem(
+            field.key, f"must be a list of at most 20 whole percents from 1 to 1000, got {show(got)}"
+        )
+        return ()
+    if any(later <= earlier for earlier, later in pairwise(got)):
+        check.problem(field.key, f"must rise, as [50, 80, 100], got {show(got)}")
+    return tuple(int(each) for each in got)
+
+
+def _names(check: Check, field: Field) -> tuple[str, ...]:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, tenancy.Names)
+    if not isinstance(got, list) or len(got) > MOST_NAMES:
+        check.problem(field.key, f"must be a list of at most {MOST_NAMES} names, got {show(got)}")
+        return ()
+    for index, item in enumerate(got):
+        if not isinstance(item, str) or not kind.pattern.fullmatch(item):
+            check.problem(f"{field.key}/{index}", f"must be {kind.form}, got {show(item)}")
+        elif item in got[:index]:
+            check.problem(f"{field.key}/{index}", f"is there twice: {show(item)}")
+    return tuple(item for item in got if isinstance(item, str))
+
+
+READERS: Final[Mapping[type[Kind], Reader]] = {
+    **PLAIN_READERS,
+    tenancy.PerPool: _per_pool,
+    tenancy.Guarantees: _guarantees,
+    tenancy.Runtimes: _runtimes,
+    tenancy.Weights: lambda check, field: by_user(check, field.key, _weight),
+    tenancy.LimitsByUser: lambda check, field: by_user(check, field.key, limits_at),
+    tenancy.Budgets: lambda check, field: _budget_at(check, field.key, check.given[field.key]),
+    tenancy.BudgetsByUser: lambda check, field: by_user(check, field.key, _budget_at),
+    tenancy.GpuHours: _gpu_hours,
+    tenancy.Percents: _percents,
+    tenancy.Names: _names,
+}
+
+
+# --- writing
+
+
+def gpus_of(milli: int) -> int | float:
+    """A figure in GPUs of cost 1."""
+    return number_of(milli)
+
+
+def _by_pool_or_alone(figures: Mapping[str, Any]) -> Any:
+    """Figures in their shortest form: one of the default pool alone stands alone; null: there is none."""
+    if not figures:
+        return None
+    return figures[DEFAULT_POOL] if [*figures] == [DEFAULT_POOL] else dict(figures)
+
+
+def _written_guarantee(owed: Guarantee) -> Any:
+    if not owed.shapes:
+        return gpus_of(owed.milli)
+    return [{"nodes": shape.nodes, "gpus": shape.gpus} for shape in owed.shapes]
+
+
+def written_limits(limits: Limits) -> dict[str, Any]:
+    """Limits as JSON."""
+    return write_fields(limits, LIMIT_FIELDS, WRITERS)
+
+
+def _written_budget(budget: Budget) -> dict[str, Any]:
+    written = write_fields(budget, BUDGET_FIELDS, WRITERS)
+    for key in ("from", "to"):
+        written[key] = written[key] or None
+    return written
+
+
+def _hours(milli_s: int) -> int | float:
+    return milli_s // MILLI_S if milli_s % MILLI_S == 0 else milli_s / MILLI_S
+
+
+WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
+    **PLAIN_WRITERS,
+    tenancy.PerPool: lambda by: _by_pool_or_alone({pool: gpus_of(milli) for pool, milli in by.items()}),
+    tenancy.Guarantees: lambda by: _by_pool_or_alone(
+        {pool: _written_guarantee(each) for pool, each in by.items()}
+    ),
+    tenancy.Runtimes: lambda times: {"reclaim": times.reclaim_s, "rebalance": times.rebalance_s},
+    tenancy.Weights: dict,
+    tenancy.LimitsByUser: lambda by: {name: written_limits(each) for name, each in by.items()},
+    tenancy.Budgets: _written_budget,
+    tenancy.BudgetsByUser: lambda by: {name: _written_budget(each) for name, each in by.items()},
+    tenancy.GpuHours: _hours,
+    tenancy.Percents: list,
+    tenancy.Names: list,
+}

@@ -1,0 +1,92 @@
+"""`mesos-gpu queue` and its document: YAML out and in, what is asked, exit codes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract.access.test_access_cli import CliRig, done, failed
+from tests.contract.cli.cli_rig import call
+
+FILE = """\
+gpu_cost: {A100: 4}
+pools:
+  big:
+    models: [A100]
+queues:
+  production:
+    guarantee_gpus:
+      big:
+      - nodes: 2
+        gpus: 8
+    budget:
+      gpu_hours: 1000
+      on_empty: borrow
+  research:
+    guarantee_gpus: 16
+    limit_gpus: 64
+  research/vision:
+    guarantee_gpus: 8
+    weight: 2
+    users:
+      '*':
+        max_gpus: 4.0
+"""
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CliRig]:
+    rig = CliRig()
+    monkeypatch.setenv("MESOS_GPU_URL", rig.server.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "queues.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_what_is_shown_can_be_applied_and_is_no_change(rig: CliRig, file: Path, tmp_path: Path) -> None:
+    applied = done("queue", "apply", file, "--yes", "--comment", "the first")
+    assert applied.endswith("Version 1: 3 queues.\n")
+    shown = done("queue", "show")
+    first, _, rest = shown.partition("\n")
+    assert first.endswith(", by anybody: the first")
+    assert yaml.safe_load(rest) == {"version": 1, **yaml.safe_load(FILE)}
+    again = tmp_path / "again.yaml"
+    again.write_text(shown)
+    assert done("queue", "apply", again, "--yes") == "Version 1 says that already; nothing is changed.\n"
+
+
+def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path) -> None:
+    assert "+  research/vision:" in failed(call("queue", "diff", str(file)), 1)
+    done("queue", "apply", file, "--yes")
+    assert "says what version 1 says" in failed(call("queue", "diff", str(file)), 0)
+    file.write_text("queues: {a/b: {}}")
+    assert "/queues/a~1b: there is no queue a" in failed(call("queue", "diff", str(file)), 2)
+
+
+def test_an_earlier_version_is_put_again(rig: CliRig, file: Path) -> None:
+    done("queue", "apply", file, "--yes")
+    file.write_text("queues: {}")
+    done("queue", "apply", file, "--yes")
+    assert done("queue", "rollback", "1", "--yes").endswith("Version 3: 3 queues.\n")
+    rows = done("queue", "versions").splitlines()
+    assert [row.split()[0] for row in rows] == ["VERSION", "3", "2", "1"]
+
+
+def test_a_file_of_another_version_is_refused(rig: CliRig, file: Path) -> None:
+    done("queue", "apply", file, "--yes")
+    file.write_text("version: 0\nqueues: {}")
+    assert "was made of version 0" in failed(call("queue", "apply", str(file), "--yes"), 73)
+
+
+def test_the_queue_alone_goes_on_listing_what_waits(rig: CliRig) -> None:
+    assert done("queue").split()[:3] == ["PLACE", "ID", "QUEUE"]
+    assert yaml.safe_load(done("queue", "--json")) == {"jobs": [], "queues": []}
