@@ -1,6 +1,6 @@
 """Dividing a whole amount by weights, exactly: no float takes part, so the same input gives the same parts. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,39 +38,87 @@ def fill(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
     Returns:
         The part of each claim, by key. Their sum is the amount, or the sum of the caps if that is less.
     """
-    parts = _fill(amount, [claim for claim in claims if claim.weight])
-    left = amount - sum(parts.values())
-    idle = [Claim(claim.key, claim.cap, 1, claim.rank) for claim in claims if not claim.weight]
-    return parts | _fill(left, idle) if idle else parts
-
-
-def _fill(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
-    line = sorted(claims, key=lambda claim: ((claim.cap << _SCALE) // claim.weight, claim.key))
-    weights, parts = sum(claim.weight for claim in line), dict[str, int]()
-    for i, claim in enumerate(line):
-        if claim.cap * weights > amount * claim.weight:  # the level stays below this cap and all after it
-            return parts | _divide(amount, line[i:])
-        parts[claim.key] = claim.cap
-        amount -= claim.cap
-        weights -= claim.weight
-    return parts
-
-
-def _divide(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
-    """By weights, where nobody's part reaches his cap."""
-    weights = sum(claim.weight for claim in claims)
-    parts = {claim.key: amount * claim.weight // weights for claim in claims}
-    left = amount - sum(parts.values())
-    rests = sorted(claims, key=lambda claim: (-(amount * claim.weight % weights), claim.rank, claim.key))
-    for claim in rests[:left]:
-        parts[claim.key] += 1
-    return parts
+    line = sorted(claims, key=_key)
+    parts = pour(amount, [c.cap for c in line], [c.weight for c in line], [c.rank for c in line])
+    return {claim.key: part for claim, part in zip(line, parts, strict=True)}
 
 
 def scaled(amount: int, parts: Sequence[Claim]) -> dict[str, int]:
     """Scale caps down in proportion so that their sum is the amount, if it is more; weights are not looked at."""
-    if sum(claim.cap for claim in parts) <= amount:
-        return {claim.key: claim.cap for claim in parts}
-    return _divide(
-        amount, [Claim(claim.key, claim.cap, claim.cap, claim.rank) for claim in parts if claim.cap]
-    ) | {claim.key: 0 for claim in parts if not claim.cap}
+    line = sorted(parts, key=_key)
+    scaled_parts = shrink(amount, [c.cap for c in line], [c.rank for c in line])
+    return {claim.key: part for claim, part in zip(line, scaled_parts, strict=True)}
+
+
+def _key(claim: Claim) -> str:
+    return claim.key
+
+
+def pour(amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequence[int] = ()) -> list[int]:
+    """`fill` without names: equals are served in their order. `ranks`: none: all are equal."""
+    if sum(caps) <= amount:
+        return list(caps)
+    if 0 in weights:
+        return _pour_by_turns(amount, caps, weights, ranks)
+    parts, total = [0] * len(caps), sum(weights)
+    ratios = [(cap << _SCALE) // weight for cap, weight in zip(caps, weights, strict=True)]
+    order = sorted(range(len(caps)), key=ratios.__getitem__)
+    for at, i in enumerate(order):
+        cap, weight = caps[i], weights[i]
+        if cap * total > amount * weight:  # the level stays below this cap and all after it
+            _divide(amount, weights, ranks, order[at:], total, parts)
+            break
+        parts[i] = cap
+        amount -= cap
+        total -= weight
+    return parts
+
+
+def shrink(amount: int, caps: Sequence[int], ranks: Sequence[int] = ()) -> list[int]:
+    """`scaled` without names."""
+    total = sum(caps)
+    if total <= amount:
+        return list(caps)
+    parts = [0] * len(caps)
+    _divide(amount, caps, ranks, [i for i, cap in enumerate(caps) if cap], total, parts)
+    return parts
+
+
+def _pour_by_turns(
+    amount: int, caps: Sequence[int], weights: Sequence[int], ranks: Sequence[int]
+) -> list[int]:
+    """First those with a weight, then, evenly, those without."""
+    parts = pour(
+        amount,
+        [cap if weight else 0 for cap, weight in zip(caps, weights, strict=True)],
+        _ones(weights),
+        ranks,
+    )
+    idle = [0 if weight else cap for cap, weight in zip(caps, weights, strict=True)]
+    last = pour(amount - sum(parts), idle, [1] * len(caps), ranks)
+    return [one + other for one, other in zip(parts, last, strict=True)]
+
+
+def _ones(weights: Sequence[int]) -> list[int]:
+    return [weight or 1 for weight in weights]
+
+
+def _divide(
+    amount: int,
+    weights: Sequence[int],
+    ranks: Sequence[int],
+    who: Sequence[int],
+    total: int,
+    parts: list[int],
+) -> None:
+    """By weights, where nobody's part reaches his cap."""
+    left, rests = amount, list[tuple[int, int, int]]()
+    for i in who:
+        part, rest = divmod(amount * weights[i], total)
+        parts[i] = part
+        left -= part
+        rests.append((-rest, ranks[i] if ranks else 0, i))
+    if left:
+        rests.sort()
+        for _, _, i in rests[:left]:
+            parts[i] += 1

@@ -1,0 +1,202 @@
+"""What queues are due now, of each pool, and the places of users within a leaf.
+
+All of it follows from the document, from what is held and asked for, from what the pools have, and from past use as it
+is at the last full minute. It is worked out when one of them has changed, and remembered until then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
+from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.model.past_use import PastUse
+from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Guarantee, Stop
+from mesos_gpu.policy.tenancy.fair_tree import Account, ranks
+from mesos_gpu.policy.tenancy.share import Branch, Layout
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.usage import MICRO
+
+_MINUTE: Final = 60 * MICRO
+_NOTE: Final = "shares"
+_RANKS: Final = "ranks"
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was worked out last, and of what."""
+
+    tree: Tree
+    layouts: dict[str, Layout] = field(default_factory=dict)  # by pool
+    key: Any = None
+    dues: dict[str, list[int]] = field(default_factory=dict)  # by pool
+    minute: int = -1
+    uses: dict[str, tuple[PastUse, int]] = field(default_factory=dict)  # by leaf, at that minute
+
+
+class Shares:
+    """What queues are due, as long as a step lasts."""
+
+    def __init__(self, state: State, tree: Tree, now: float) -> None:
+        """Work nothing out yet.
+
+        Args:
+            state: The engine's, with a tree.
+            tree: Of its document, with queues that there are beside it.
+            now: Seconds since the epoch.
+        """
+        self._state, self._tree = state, tree
+        self.minute = int(now * MICRO) // _MINUTE * _MINUTE
+        notes = state.books.notes
+        known: _Known | None = notes.get(_NOTE)
+        if known is None or known.tree is not tree:
+            known = notes[_NOTE] = _Known(tree)
+        self._known = known
+        self._capacities: Mapping[str, PoolCapacity] | None = None
+        self._dues: dict[str, list[int]] | None = None
+
+    def due(self, path: str, pool: str) -> int:
+        """What a queue is due of a pool; of what is in no tree, or has no GPUs, nothing."""
+        dues = self._worked_out().get(pool)
+        place = self.layout(pool).places.get(path) if dues is not None else None
+        return dues[place] if dues is not None and place is not None else 0
+
+    @property
+    def pools(self) -> Mapping[str, PoolCapacity]:
+        """What each pool has that has GPUs."""
+        if self._capacities is None:
+            self._capacities = capacities(self._state, self._tree)
+        return self._capacities
+
+    def layout(self, pool: str) -> Layout:
+        """The tree with a pool's figures."""
+        layout = self._known.layouts.get(pool)
+        if layout is None:
+            layout = self._known.layouts[pool] = Layout(branch_of(self._tree, pool))
+        return layout
+
+    def pending(self, pool: str) -> dict[str, int]:
+        """What jobs of each leaf wait for that could run in a pool, as it would cost at most."""
+        capacity, sums = self.pools[pool], dict[str, int]()
+        for (queue, models), (gpu_milli, _, _) in self._state.books.wanted.items():
+            leaf = leaf_of(self._tree, queue)
+            if leaf and self._tree.queues[leaf].stop is Stop.NONE:
+                sums[leaf] = sums.get(leaf, 0) + capacity.cost_of(models, gpu_milli)
+        return sums
+
+    def held(self, pool: str) -> dict[str, int]:
+        """What each leaf holds of a pool."""
+        held = self._state.books.held.items()
+        return {queue: gpus for (queue, of_pool), (gpus, _, _) in held if of_pool == pool}
+
+    def demands(self, pool: str) -> dict[str, int]:
+        """What each leaf holds and waits for."""
+        sums = self.pending(pool)
+        for queue, milli in self.held(pool).items():
+            sums[queue] = sums.get(queue, 0) + milli
+        return sums
+
+    def uses(self) -> dict[str, int]:
+        """What each queue has used of late, with all that is below it."""
+        known, users, minute = self._known, self._state.books.users, self.minute
+        if known.minute != minute:
+            known.minute, known.uses = minute, {}
+        half_life_s = self._tree.document.half_life_s
+        sums: dict[str, int] = {}
+        for leaf, of_users in users.items():
+            use = of_users.get(EVERYBODY)
+            if use is None:
+                continue
+            seen = known.uses.get(leaf)
+            if seen is None or seen[0] is not use:
+                seen = known.uses[leaf] = use, value_of(use, minute, half_life_s)
+            for path in lineage(leaf):
+                sums[path] = sums.get(path, 0) + seen[1]
+        return sums
+
+    def ranks(self, leaf: str) -> Mapping[str, int]:
+        """Places of a leaf's users by what they have used for their shares, the first is 0; a user of whom nothing is
+        known is not in it, and stands where the first does."""
+        state, tree = self._state, self._tree
+        users = state.books.users.get(leaf, {})
+        if len(users) < 3 or leaf not in tree.queues:  # all together, and one
+            return {}
+        notes: dict[str, tuple[object, dict[str, int]]] = state.books.notes.setdefault(_RANKS, {})
+        key = tree, self.minute, state.books.changes[leaf]
+        known = notes.get(leaf)
+        if known is None or known[0] != key:
+            half_life_s = tree.document.half_life_s
+            accounts = [
+                Account(use.user, shares_of(tree, leaf, use.user), value_of(use, self.minute, half_life_s))
+                for use in users.values()
+                if use.user != EVERYBODY
+            ]
+            known = notes[leaf] = key, ranks(Account(leaf, children=tuple(accounts)))
+        return known[1]
+
+    def rank(self, leaf: str, user: str) -> int:
+        """The place of a user of a leaf, also of one of whom nothing is known."""
+        return self.ranks(leaf).get(user, 0)
+
+    def start_value(self, leaf: str, user: str) -> int:
+        """What a user of whom nothing is known would begin with."""
+        return start_value(self._state, self._tree, leaf, user, self.minute)
+
+    def _worked_out(self) -> dict[str, list[int]]:
+        if self._dues is not None:
+            return self._dues
+        known, books, percent = self._known, self._state.books, self._tree.document.history_percent
+        amounts = {pool: capacity.milli for pool, capacity in self.pools.items()}
+        uses = self.uses() if percent else {}
+        key = books.revision, amounts, uses
+        if known.key != key:
+            known.key = key
+            known.dues = {
+                pool: self.layout(pool).dues(amount, self.demands(pool), uses, percent)
+                for pool, amount in amounts.items()
+            }
+        self._dues = known.dues
+        return known.dues
+
+
+def leaf_of(tree: Tree, queue: str) -> str:
+    """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there is
+    no such queue in the tree."""
+    for path in (queue, DEFAULT_QUEUE):
+        known = tree.queues.get(path)
+        if known is not None and known.is_leaf:
+            return path
+    return ""
+
+
+def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:
+    """The tree, or what is below a queue, with its figures in a pool."""
+    children: Sequence[str] = tree.queues[path].children if path else tree.top
+    below = tuple(branch_of(tree, pool, child) for child in children)
+    if not path:
+        return Branch(ROOT, children=below)
+    spec = tree.queues[path].spec
+    owed = sum(branch.guarantee for branch in below)
+    return Branch(
+        path,
+        max(spec.guarantee_gpus.get(pool, _NONE).milli, owed),
+        limit_of(tree, path, pool),
+        spec.borrow_limit_gpus.get(pool),
+        spec.lend_limit_gpus.get(pool),
+        spec.weight,
+        spec.band,
+        children=below,
+    )
+
+
+def limit_of(tree: Tree, path: str, pool: str) -> int | None:
+    """The most that a queue may hold of a pool by its own limits, thousandths of cost; None: any."""
+    spec = tree.queues[path].spec
+    limit, most = spec.limit_gpus.get(pool), spec.limits.max_gpus
+    limits = [] if limit is None else [limit]
+    return min([*limits, *([] if most is None else [round(most * 1000)])], default=None)
+
+
+_NONE: Final = Guarantee()
