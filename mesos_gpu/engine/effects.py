@@ -20,6 +20,7 @@ from mesos_gpu.model.saves import (
     SaveFramework,
     SaveTrust,
 )
+from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.task import Task
 
@@ -149,6 +150,17 @@ class AskResize:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveNotice:
+    """MESSAGE to the executor of a task: let it read this. It may be lost, or come twice."""
+
+    agent_id: AgentId
+    executor_id: str
+    task_id: TaskId
+    notice: Notice
+    left_s: float  # until its end, now; 0 at least
+
+
+@dataclass(frozen=True, slots=True)
 class Suppress:
     """SUPPRESS offers."""
 
@@ -177,6 +189,7 @@ Call = (
     | AskReset
     | Start
     | AskResize
+    | GiveNotice
     | Suppress
     | Revive
 )
@@ -205,6 +218,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     AskReset,
     Start,
     AskResize,
+    GiveNotice,
     Suppress,
     Revive,
     Publish,

@@ -70,6 +70,8 @@ class Settings:
     reset_timeout_s: float = 60.0  # then the node is taken to be deaf
     start_resend_s: float = 2.0  # the word to a gang's members that they may start
     resize_resend_s: float = 2.0  # to an executor that has not answered
+    notice_resend_s: float = 2.0  # likewise, of a notice
+    most_notice_s: float = 600.0  # of a job whose queue says nothing of notices
     launch_doubt_s: float = 10.0  # a launch without a word is asked about
     reconcile_first_s: float = 1.0
     reconcile_most_s: float = 30.0

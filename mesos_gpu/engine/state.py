@@ -174,6 +174,9 @@ class State:
     readiness: dict[TaskId, Readiness] = field(default_factory=dict)  # what was found last
     looked_at_apps: float = 0.0  # all of them
     released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
+    notified: dict[TaskId, tuple[int, float]] = field(
+        default_factory=dict
+    )  # the number of the notice that an executor was last sent, and when
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
@@ -377,6 +380,7 @@ class State:
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)
+            self.notified.pop(task.id, None)
             for results in (self.healths, self.check_results, self.readiness):
                 results.pop(task.id, None)
             self._let_go(task)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.ports import Driver
+from mesos_gpu.wire.mesos.notice import encode_notice
 from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.v1 import reset_message, start_message
 
@@ -41,6 +42,10 @@ def _ask_resize(driver: Driver, effect: fx.AskResize) -> None:
     driver.message(effect.agent_id, effect.executor_id, encode_request(effect.resize))
 
 
+def _give_notice(driver: Driver, effect: fx.GiveNotice) -> None:
+    driver.message(effect.agent_id, effect.executor_id, encode_notice(effect.notice, effect.left_s))
+
+
 def _suppress(driver: Driver, _: fx.Suppress) -> None:
     driver.suppress()
 
@@ -58,6 +63,7 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
     fx.AskReset: _ask_reset,
     fx.Start: _start,
     fx.AskResize: _ask_resize,
+    fx.GiveNotice: _give_notice,
     fx.Suppress: _suppress,
     fx.Revive: _revive,
 }

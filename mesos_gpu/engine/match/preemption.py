@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.tasks.evictions import evict
+from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.preemption import Victim, plan
@@ -85,7 +86,9 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], rule: Reclaim)
             turn.put_job(replace(job, room_made_at=turn.now))
             for victim in chosen:
                 other = turn.state.jobs[victim.job_id]
-                evict(turn, other, rule.why(job, victim), preempted_for=job.id)
+                own = other.spec.queue == job.spec.queue
+                reason = NoticeReason.PREEMPTION if own else NoticeReason.RECLAIM
+                notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
             return
 
 
@@ -117,7 +120,7 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
         if job is None or job.id in victims or not _may_be_ended(job):
             continue
         members = turn.state.round_of(job)
-        if not any(member.evicted for member in members):
+        if not any(member.evicted for member in members) and notices.stands(turn, job) is None:
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
             cost = job.spec.counted_milli * round(ran_s * 1000) // 1000
             victims[job.id] = Victim(job.id, job.spec.priority, cost)
@@ -193,4 +196,4 @@ def _make_room(turn: Turn, job: Job, chosen: Iterable[Victim]) -> None:
             why = f"makes room for job {job.id}, whose priority is {job.spec.priority}, not {victim.priority}"
         else:
             why = f"makes room for job {job.id}, which has had less GPU time in queue {job.spec.queue}"
-        evict(turn, other, why, preempted_for=job.id)
+        notices.give(turn, other, NoticeReason.PREEMPTION, why, by=job.id)

@@ -29,7 +29,7 @@ def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
 
 
 def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
-    job = _running(turn, task)
+    job = running(turn, task)
     if job is None:
         return
     match job.spec.on_gpu_failure:
@@ -52,18 +52,19 @@ def on_tick(turn: Turn) -> None:
         task = turn.state.tasks[task_id]
         keys: list[tuple[Target, str]] = [(Target.NODE, task.hostname), *((Target.GPU, g) for g in task.gpus)]
         drain = next((overdue[key] for key in keys if key in overdue), None)
-        job = _running(turn, task) if drain else None
+        job = running(turn, task) if drain else None
         if drain is not None and job is not None:
-            why = f"{_named(drain)} was {drain.words}"
+            why = f"{named(drain)} was {drain.words}"
             cards = {g: Health.DRAINED for g in task.gpus if drain.target is Target.NODE or g == drain.name}
             evict(turn, job, why, cards)
 
 
-def _named(drain: Drain) -> str:
+def named(drain: Drain) -> str:
+    """What is drained, for people."""
     return drain.name if drain.target is Target.GPU else f"node {drain.name}"
 
 
-def _running(turn: Turn, task: Task | None) -> Job | None:
+def running(turn: Turn, task: Task | None) -> Job | None:
     """The job of a launch that may be ended: not one that is being ended, or given up as unreachable."""
     job = turn.state.current(task) if task else None
     if task is None or job is None or task.evicted or job.kill_requested:

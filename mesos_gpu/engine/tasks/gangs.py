@@ -85,6 +85,8 @@ def _end_rest(turn: Turn, job: Job, first: Task, end: _End) -> Job:
     if not first.evicted:
         job = replace(job, message=f"rank {first.rank}: {end.message}", exit_code=end.exit_code)
         job = turn.put_job(job)
+    if first.state is TaskState.LOST and first.notice is not None and first.notice.stands:
+        return turn.state.jobs[job.id]  # the others have the rest of their notice
     why = first.evicted or f"rank {first.rank} is gone: {end.message}"
     end_tasks(turn, job, why, first.preempted_for)
     return turn.state.jobs[job.id]
@@ -134,12 +136,19 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
             used = any(task.state is TaskState.FAILED for task in members)
             job = replace(job, attempts=job.attempts + used)
             turn.end_job(job, JobState.FAILED, end.message, end.exit_code)
-        case Verdict.REQUEUE if any(task.preempted_for for task in members):
-            turn.give_way(job, members[0].evicted)
+        case Verdict.REQUEUE if any(_gives_way(task) for task in members):
+            for_others = any(task.preempted_for for task in members)
+            why = next((task.evicted for task in members if task.evicted), end.message)
+            turn.give_way(replace(job, stopped=job.stopped + for_others), why)
         case Verdict.REQUEUE if end.elsewhere:
             turn.give_way(job, end.message)
         case Verdict.REQUEUE:
             turn.requeue(job, end.message)
+
+
+def _gives_way(task: Task) -> bool:
+    """Whether it was ended for something that is not its own doing, and that does not befall it again and again."""
+    return task.preempted_for is not None or (task.notice is not None and task.notice.stands)
 
 
 def release(turn: Turn, job: Job) -> None:

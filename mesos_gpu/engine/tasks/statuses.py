@@ -8,6 +8,7 @@ from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
+from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_told
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
@@ -57,17 +58,20 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     job = turn.state.current(task)
     if job is not None:
         status, outcome = in_words(status, outcome, job.spec.mem_mib)
+    in_time = ends_in_time(task, status)
     new = next_state(
         status,
         outcome,
         kill_requested=job is not None and job.kill_requested,
-        sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
+        sick_gpu=bool(task.evicted) or in_time or _has_sick_gpu(turn, task),
         at_fault=bool(task.excess) and task.kill_sent_at is not None,
     )
     if outcome is not None and outcome.unhealthy and job is not None:
         task = replace(task, unhealthy=task.unhealthy or outcome.unhealthy)
         if job.app_version is not None and new is TaskState.FAILED:
             new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
+    if in_time and new is TaskState.LOST:
+        task = noted(task)
     task = _heard(turn, task, new, status)
     # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
     # A task that holds a card does nothing: of its end there is nothing more to be said than that Mesos knows of it.
@@ -81,6 +85,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         _on_report(turn, task, status)
     elif new is TaskState.RUNNING and status.data:
         on_resized(turn, turn.state.tasks[task.id], status)
+        on_told(turn, turn.state.tasks[task.id], status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import Field as JobField
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, OnGpuFailure, Placement
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, NoticeSignal, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.shares.units import WHOLE, milli_of
 
@@ -291,6 +291,8 @@ class GpuOptions:
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
     in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
+    notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
+    notice_signal: NoticeSignal = NoticeSignal.NONE
 
 
 @dataclass(frozen=True, slots=True)

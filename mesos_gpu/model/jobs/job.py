@@ -98,6 +98,17 @@ class OnMemberFailure(Enum):
     FAIL = "fail"  # the job has failed
 
 
+class NoticeSignal(Enum):
+    """What a task is sent beside the file of a notice. A process that does not handle it is not sent it."""
+
+    NONE = "none"
+    SIGHUP = "SIGHUP"
+    SIGINT = "SIGINT"
+    SIGTERM = "SIGTERM"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+
+
 class Engine(Enum):
     """What runs a job's image."""
 
@@ -410,6 +421,23 @@ class JobSpec:
         shown="secrets",
     )
 
+    notice_s: float | None = asks(
+        None,
+        Seconds(0, 86400),
+        about="from a notice to SIGTERM, within what its queue gives; null: as its queue gives",
+        option=Option("--notice", "Time from a notice to its end, as 60s", "as its queue gives"),
+        shown="notice",
+        of_app="notice_s",
+    )
+    notice_signal: NoticeSignal = asks(
+        NoticeSignal.NONE,
+        OneOf(NoticeSignal),
+        about="sent with a notice to those of its processes that handle it",
+        option=Option("--notice-signal", "Sent with a notice, to those of its processes that handle it"),
+        shown="notice signal",
+        of_app="notice_signal",
+    )
+
     @property
     def is_share(self) -> bool:
         """Whether it asks for parts of GPUs."""
@@ -471,8 +499,8 @@ _ORDER: Final = (
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts",
     "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image",
     "pull", "control_access", "container_engine",
-    "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
-    "away", "health_checks",
+    "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "notice_s",
+    "notice_signal", "queue", "app", "constraints", "near", "away", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 

@@ -6,6 +6,7 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
 
+BY_ITSELF: Final = ("Command exited ", "Command terminated ")  # as executors say it
 _LIVE: Final = {
     "TASK_STAGING": TaskState.LAUNCHED,
     "TASK_STARTING": TaskState.STARTING,
@@ -84,6 +85,12 @@ def next_state(
         )
         return TaskState.LOST if by_others else TaskState.FAILED
     return None
+
+
+def ended_by_itself(status: Status) -> bool:
+    """Whether an update says of a command that it ended on its own account, with whatever code: not at one of its
+    limits, nor because it was ended."""
+    return status.state in ("TASK_FAILED", "TASK_FINISHED") and status.message.startswith(BY_ITSELF)
 
 
 def is_final_error(status: Status) -> bool:

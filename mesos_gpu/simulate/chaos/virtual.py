@@ -23,6 +23,7 @@ from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.wire.mesos import assignment, report
+from mesos_gpu.wire.mesos.notice import encode_told
 from mesos_gpu.wire.mesos.reservations import owner_of, reserved
 from mesos_gpu.wire.mesos.resize import encode_answer
 
@@ -252,6 +253,9 @@ class VirtualMesos:
                 self._start(task_id)
             case fx.AskResize(_, _, task_id, resize):
                 self._resize(task_id, resize)
+            case fx.GiveNotice(_, _, task_id, notice):
+                if run := self._listening(task_id):  # one of an earlier version is deaf to it
+                    self._emit(run, "TASK_RUNNING", encode_told(notice.number))
             case fx.Suppress() | fx.Revive():
                 self._want(isinstance(effect, fx.Revive))
 
@@ -446,14 +450,16 @@ class VirtualMesos:
 
     def _resize(self, task_id: TaskId, resize: Resize) -> None:
         """The executor gives its task another share, or says why not; it answers again what it has answered."""
+        if run := self._listening(task_id):
+            if run.resized is None or resize.number > run.resized.number:
+                run.resized = _resized(run, resize)
+            self._emit(run, "TASK_RUNNING", encode_answer(run.resized))
+
+    def _listening(self, task_id: TaskId) -> Run | None:
         run = self.runs.get(task_id)
-        if run is None or run.stage != "TASK_RUNNING" or run.to_be_killed or not self.hears(run.agent):
-            return
-        if run.deaf:
-            return
-        if run.resized is None or resize.number > run.resized.number:
-            run.resized = _resized(run, resize)
-        self._emit(run, "TASK_RUNNING", encode_answer(run.resized))
+        if run is None or run.stage != "TASK_RUNNING" or run.to_be_killed or run.deaf:
+            return None
+        return run if self.hears(run.agent) else None
 
     # --- agents
 

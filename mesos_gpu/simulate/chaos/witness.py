@@ -374,6 +374,13 @@ class Witness(Account):
         if task.job_id is not None:
             self._quota(task, task.job_id, now)
 
+    def _give_notice(self, given: fx.GiveNotice, now: float) -> None:
+        task = self.disk.tasks[given.task_id]
+        if task.notice != given.notice:
+            raise Violation(
+                "a notice is saved before it is sent", f"{given.notice}, not {task.notice}", task.id
+            )
+
     def _start(self, start: fx.Start, now: float) -> None:
         gangs.all_placed(self, start.task_id)
 
@@ -453,6 +460,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.AskReset: Witness._ask_reset,
     fx.Start: Witness._start,
     fx.AskResize: Witness._ask_resize,
+    fx.GiveNotice: Witness._give_notice,
     fx.Reconcile: Witness._ignore,
     fx.ListTasks: Witness._ignore,
     fx.ReadSecrets: Witness._ignore,

@@ -301,6 +301,9 @@ def _words(effect: fx.Effect) -> str | None:
         case fx.AskResize(_, _, task_id, resize):
             amounts = f"{resize.memory_mib} MiB and {resize.compute_milli} thousandths"
             return f"ask {task_id} to have {amounts}, request {resize.number}"
+        case fx.GiveNotice(_, _, task_id, notice, left_s):
+            what = f"its end in {left_s:g} s" if notice.stands else "that it may go on"
+            return f"tell {task_id} of {what}, notice {notice.number}"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
         case fx.Suppress() | fx.Revive() | fx.ListTasks() | fx.ReadSecrets() | fx.ForgetSecrets():

@@ -468,6 +468,8 @@ def test_every_field_is_printed_as_it_was_sent() -> None:
             "priority": 5,
             "queue": "q",
             "preemptible": True,
+            "notice_s": 30.0,
+            "notice_signal": "SIGUSR1",
         },
         "gpus": 1,
         "killSelection": "OLDEST_FIRST",

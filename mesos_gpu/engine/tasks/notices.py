@@ -1,0 +1,74 @@
+"""Notices on their way to tasks: each is sent again until the executor says that its task can read it."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.effects import GiveNotice
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.tasks.notice import Notice
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.tasks.blame import ended_by_itself
+from mesos_gpu.wire.mesos.notice import decode_told
+
+_LONGEST: Final = 15  # times `notice_resend_s`, between two words to an executor that says nothing
+
+
+def tell(turn: Turn, task: Task, notice: Notice) -> None:
+    """Keep a task's notice, and send it."""
+    task = replace(task, notice=notice)
+    turn.put_task(task)
+    _send(turn, task, notice)
+
+
+def _send(turn: Turn, task: Task, notice: Notice) -> None:
+    if not turn.state.connected or task.state is not TaskState.RUNNING:
+        return  # as soon as it can be heard
+    turn.state.notified[task.id] = notice.number, turn.now
+    left_s = max(notice.until - turn.now, 0.0)
+    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, notice, left_s))
+
+
+def on_tick(turn: Turn) -> None:
+    """Send again what no executor has answered."""
+    for task_id in list(turn.state.live):
+        task = turn.state.tasks[task_id]
+        notice = task.notice
+        if notice is None or notice.told >= notice.number or task.evicted:
+            continue
+        number, sent_at = turn.state.notified.get(task_id, (0, 0.0))
+        if number != notice.number or turn.now - sent_at >= _patience_s(turn, notice):
+            _send(turn, task, notice)
+
+
+def _patience_s(turn: Turn, notice: Notice) -> float:
+    """How long an executor may take to answer before it is told again: longer, the longer it says nothing."""
+    least_s = turn.settings.notice_resend_s
+    return min(max(least_s, (turn.now - (notice.recalled_at or notice.at)) / 4), _LONGEST * least_s)
+
+
+def on_told(turn: Turn, task: Task, status: Status) -> None:
+    """Take in that a task can read its notice; an answer that is late or repeated changes nothing."""
+    try:
+        number = decode_told(status.data)
+    except ValueError:
+        return  # another executor's data
+    notice = task.notice
+    if number is None or notice is None or number <= notice.told:
+        return
+    if number > notice.number:
+        # A state that was lost had told it more: it heeds only a number that is new to it.
+        tell(turn, task, replace(notice, number=number + 1, told=number))
+    else:
+        turn.show_task(replace(task, notice=replace(notice, told=number)))
+
+
+def ends_in_time(task: Task, status: Status) -> bool:
+    """Whether a task that was to end has done so by itself, and none of its limits has ended it."""
+    return task.notice is not None and task.notice.stands and ended_by_itself(status)
+
+
+def noted(task: Task) -> Task:
+    """The same, with why it is queued again: it had notice, and has ended by itself."""
+    assert task.notice is not None
+    return task if task.evicted else replace(task, evicted=f"{task.notice.why}; it ended within its notice")

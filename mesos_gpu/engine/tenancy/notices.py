@@ -1,0 +1,206 @@
+"""Notices: whoever wants a job's GPUs back tells its tasks so first, and ends them when their time has passed.
+
+One way for all reasons. A notice is saved before it is sent, so a restart changes nothing of when a task ends; whether
+its executor has answered does not either, as one of an earlier version never does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.tasks import notices
+from mesos_gpu.engine.tasks.evictions import end_tasks, named, running
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.tasks.notice import Notice, NoticeReason
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import Stop
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+#: What is called off when those who wanted the GPUs need them no more.
+FOR_OTHERS: Final = (NoticeReason.RECLAIM, NoticeReason.PREEMPTION)
+
+
+def lead_s(turn: Turn, job: Job) -> float:
+    """Seconds from a notice to SIGTERM. What the job asks for, and if it asks for nothing what its queue gives; never
+    more than its queue gives, where the document says that for it or a queue above."""
+    given_s = _of_queue(turn.state.tree, job.spec.queue)
+    asked_s = job.spec.notice_s
+    if given_s is None:
+        return min(asked_s or 0.0, turn.settings.most_notice_s)
+    return given_s if asked_s is None else min(asked_s, given_s)
+
+
+def _of_queue(tree: Tree | None, queue: str) -> float | None:
+    if tree is None:
+        return None
+    specs = (tree.document.queues.get(path) for path in lineage(queue))
+    return next((spec.notice_s for spec in specs if spec is not None and spec.notice_s is not None), None)
+
+
+def give(
+    turn: Turn,
+    job: Job,
+    reason: NoticeReason,
+    why: str,
+    *,
+    by: JobId | None = None,
+    notice_s: float | None = None,
+) -> None:
+    """Tell all tasks of a job at once that they are to end. When their time has passed they are ended; the job is then
+    queued again at its place, and no attempt is used up. If none of them runs yet, nothing would be lost: they end now.
+    Nothing happens to a job that has no tasks, or is being ended already; of two notices the earlier end counts.
+
+    Args:
+        turn: The step.
+        job: Whose tasks.
+        reason: Why, for programs.
+        why: The same in words, as "makes room for job b7, which its queue is guaranteed".
+        by: The job that gains.
+        notice_s: From now to SIGTERM; None: as its request and its queue say. 0: SIGTERM now.
+    """
+    if job.state.ended or job.kill_requested:
+        return
+    members = _members(turn, job)
+    if not members:
+        return
+    lead = lead_s(turn, job) if notice_s is None else notice_s
+    runs = any(task.started_at is not None for task in members)
+    until = turn.now + (max(lead, 0.0) if runs else 0.0)
+    standing = [task.notice for task in members if task.notice is not None and task.notice.stands]
+    told = bool(standing) and min(notice.until for notice in standing) <= until
+    for task in members:
+        task = replace(task, preempted_for=by or task.preempted_for)
+        if told:
+            turn.put_task(task)
+            continue
+        number = task.notice.number + 1 if task.notice else 1
+        notice = Notice(number, reason, why, turn.now, until, by, told=task.notice.told if task.notice else 0)
+        if until > turn.now:
+            notices.tell(turn, task, notice)
+        else:
+            turn.put_task(replace(task, notice=notice))
+    if until <= turn.now:
+        _end(turn, job, why, by)
+    elif not told:
+        turn.put_job(replace(job, message=f"{why}; it is ended in {until - turn.now:g} s and queued again"))
+
+
+def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OTHERS) -> bool:
+    """Call the standing notice of a job off, and tell its tasks.
+
+    Args:
+        turn: The step.
+        job: Whose.
+        why: In words, as "job b7 was started elsewhere".
+        of: Notices of other reasons stand.
+
+    Returns:
+        Whether that was done; not if its time has passed, as then its tasks are being ended.
+    """
+    members = [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
+    if not members or any(task.notice.reason not in of for task in members if task.notice):
+        return False
+    if any(task.evicted for task in turn.state.round_of(job)):
+        return False
+    for task in members:
+        assert task.notice is not None
+        notice = replace(task.notice, number=task.notice.number + 1, recalled_at=turn.now)
+        notices.tell(turn, replace(task, preempted_for=None), notice)
+    turn.put_job(replace(job, message=f"it goes on: {why}"))
+    return True
+
+
+def stands(turn: Turn, job: Job) -> Notice | None:
+    """The notice that a job has, and that was not called off; None: there is none."""
+    found = (task.notice for task in turn.state.round_of(job) if not task.ended)
+    return next((notice for notice in found if notice is not None and notice.stands), None)
+
+
+def _members(turn: Turn, job: Job) -> list[Task]:
+    """Its tasks that are to be told: those that run, and are not being ended."""
+    tasks = turn.state.round_of(job)
+    return [
+        task
+        for task in tasks
+        if not task.ended and not task.evicted and task.state not in (TaskState.ABANDONED, TaskState.KILLING)
+    ]
+
+
+def on_tick(turn: Turn) -> None:
+    """End whose time has passed, tell of ends that come, call off what holds no more, and say again what was not
+    heard."""
+    state, tree = turn.state, turn.state.tree
+    drains = {key: drain for key, drain in state.drains.items() if drain.deadline_at is not None}
+    draining = tree is not None and any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
+    seen = set[JobId]()
+    for task_id in list(state.live):
+        task = state.tasks[task_id]
+        job = state.jobs.get(task.job_id) if task.job_id is not None else None
+        if job is None or job.id in seen:
+            continue
+        limited = job.spec.timeout_s is not None and (tree is not None or job.spec.notice_s is not None)
+        if task.notice is None and not (drains or draining or limited):
+            continue
+        seen.add(job.id)
+        if running(turn, task) is not None:
+            _look_after(turn, job, drains, tree)
+    notices.on_tick(turn)
+
+
+def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree | None) -> None:
+    notice = stands(turn, job)
+    if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
+        return  # its executor ends it
+    if notice is not None and turn.now >= notice.until:
+        _end(turn, job, notice.why, notice.by)
+        return
+    if notice is not None and notice.reason is not NoticeReason.DRAIN:
+        return
+    drained = _drained(turn, job, drains, tree)
+    if notice is not None:
+        if drained is None:
+            recall(turn, job, "what it runs on is not taken out any more", of=(NoticeReason.DRAIN,))
+    elif drained is not None:
+        why, notice_s = drained
+        give(turn, job, NoticeReason.DRAIN, why, notice_s=notice_s)
+    else:
+        _warn_of_limit(turn, job)
+
+
+def _drained(
+    turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree | None
+) -> tuple[str, float | None] | None:
+    """Why a job is to be told now that its place or its queue is taken out, and how long before its end; None: it is
+    not, or there is time yet."""
+    queue = tree.queues.get(job.spec.queue) if tree is not None else None
+    if queue is not None and queue.stop is Stop.DRAIN:
+        return f"its queue {queue.path} is drained", None
+    for task in turn.state.round_of(job) if drains else ():
+        for key in ((Target.NODE, task.hostname), *((Target.GPU, gpu) for gpu in task.gpus)):
+            drain = drains.get(key)
+            if drain is None or drain.deadline_at is None or task.ended:
+                continue
+            left_s = drain.deadline_at - turn.now
+            if left_s <= lead_s(turn, job):
+                return f"{named(drain)} was {drain.words}", left_s
+    return None
+
+
+def _warn_of_limit(turn: Turn, job: Job) -> None:
+    """Its executors end it at its time limit: only the notice is given here."""
+    limit_s = job.spec.timeout_s
+    started = [task.started_at for task in _members(turn, job) if task.started_at is not None]
+    if limit_s is None or not started:
+        return
+    left_s = min(started) + limit_s - turn.now
+    if 0 < left_s <= lead_s(turn, job):
+        why = f"its time limit of {limit_s:g} s ends"
+        give(turn, job, NoticeReason.TIME_LIMIT, why, notice_s=left_s)
+
+
+def _end(turn: Turn, job: Job, why: str, by: JobId | None) -> None:
+    job = turn.put_job(replace(turn.state.jobs[job.id], message=f"{why}; it is ended here and queued again"))
+    end_tasks(turn, job, why, by)
