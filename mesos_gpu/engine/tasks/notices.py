@@ -69,6 +69,6 @@ def ends_in_time(task: Task, status: Status) -> bool:
 
 
 def noted(task: Task) -> Task:
-    """The same, with why it is queued again: it had notice, and has ended by itself."""
+    """Say of a task that had notice and has ended by itself why its job is queued again."""
     assert task.notice is not None
     return task if task.evicted else replace(task, evicted=f"{task.notice.why}; it ended within its notice")

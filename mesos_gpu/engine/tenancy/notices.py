@@ -115,12 +115,12 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
 
 def stands(turn: Turn, job: Job) -> Notice | None:
     """The notice that a job has, and that was not called off; None: there is none."""
-    found = (task.notice for task in turn.state.round_of(job) if not task.ended)
-    return next((notice for notice in found if notice is not None and notice.stands), None)
+    latest = (task.notice for task in turn.state.round_of(job) if not task.ended)
+    return next((notice for notice in latest if notice is not None and notice.stands), None)
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:
-    """Its tasks that are to be told: those that run, and are not being ended."""
+    """List its tasks that are to be told: not those that are being ended."""
     tasks = turn.state.round_of(job)
     return [
         task
@@ -190,7 +190,7 @@ def _drained(
 
 
 def _warn_of_limit(turn: Turn, job: Job) -> None:
-    """Its executors end it at its time limit: only the notice is given here."""
+    """Tell a job of the end of its time limit, at which its executors end it."""
     limit_s = job.spec.timeout_s
     started = [task.started_at for task in _members(turn, job) if task.started_at is not None]
     if limit_s is None or not started:

@@ -65,9 +65,9 @@ def task(world: World, name: str = "j1.1") -> Task:
 
 
 def notice(world: World, name: str = "j1.1") -> Notice:
-    found = task(world, name).notice
-    assert found is not None
-    return found
+    latest = task(world, name).notice
+    assert latest is not None
+    return latest
 
 
 def by_itself(world: World, name: str = "j1.1", code: int = 75) -> None:
