@@ -211,6 +211,12 @@ class State:
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
     made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
+    charges: Any = field(
+        default=None, compare=False, repr=False, metadata=DERIVED
+    )  # what tasks hold, as `queue.held.Charges`; None: nobody has asked, or nobody is charged
+    uncharged: set[TaskId] = field(
+        default_factory=set, compare=False, repr=False, metadata=DERIVED
+    )  # tasks whose charge may be another since
 
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
@@ -311,6 +317,8 @@ class State:
             bisect.insort(self.queue, (job.sequence, job.id))
         elif was and not now:
             del self.queue[bisect.bisect_left(self.queue, (job.sequence, job.id))]
+        if self.charges is not None:
+            self.uncharged.update(id_ for id_ in self.launches.get(job.id, ()) if id_ in self.live)
         if job.state.ended:
             self.ended.setdefault(job.id)
         if job.app_version is not None:
@@ -373,6 +381,8 @@ class State:
             self.made_books.enter_task(self.tasks.get(task.id), task)
         self.tasks[task.id] = task
         self.touched.add(task.agent_id)
+        if self.charges is not None:
+            self.uncharged.add(task.id)
         if task.unknown is None or task.ended:
             self.unknown.pop(task.id, None)
         else:

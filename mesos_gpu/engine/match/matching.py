@@ -63,7 +63,8 @@ def _launch_jobs(
         return False
     backlog = Backlog(state, settings, now, remains.resources)
     placing = Placing(state, settings, index)
-    ledger.register(Index(index, remains), placing, backlog, backlog.neighbours)
+    held = [backlog.held] if backlog.held is not None else []
+    ledger.register(Index(index, remains), placing, *held, backlog, backlog.neighbours)
     search = Search(settings, ledger, remains, index.nodes, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state

@@ -22,7 +22,6 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.policy.capacity.node import OFF_GPUS, NodeCapacity, Reservation
-from mesos_gpu.policy.explain.estimate import beyond_limit
 from mesos_gpu.policy.explain.silence import lost, silent
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.queueing.queue import position_of
@@ -107,11 +106,10 @@ def _queue_view(
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
     forecast = Forecast(state, settings, now)
     forecast.before(job.id)
-    limit = settings.queue_limits.get(job.spec.queue)
     view = QueueView(
         position=position_of(job.id, forecast.jobs),
         limit=forecast.limit_words(job),
-        never="" if limit is None else beyond_limit(job, limit),
+        never=forecast.beyond_limit(job),
         estimate=forecast.estimate(job),
         ending=tuple(_ending_for(state, job)),
     )

@@ -4,9 +4,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mesos_gpu.engine.charges import ALL, Charge, charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.line import Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -17,21 +20,24 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
-from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
+    Limit,
     after_launch,
     ends_by,
-    leave_of,
+    leave_of_all,
     outlasts,
     reserve,
     with_leave,
 )
 from mesos_gpu.policy.room.together import reserve_together
+from mesos_gpu.policy.tenancy.tree import Bound
 
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
@@ -88,19 +94,21 @@ class Backlog:
         self._nodes: dict[AgentId, NodeCapacity] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
-        limits = settings.queue_limits
-        self._held: dict[str, list[Allocation]] = {name: [] for name in limits}
-        self._used: dict[str, int] = dict.fromkeys(limits, 0)  # thousandths of GPUs
-        if limits:
-            for task_id in state.live:
-                self._hold(state.tasks[task_id])
+        charges = charges_of(state, settings)
+        self.held = None if charges is None else Held(state, charges)
+        self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
+        self._waits: Waits | None = None
+        if self.held is not None and state.tree is not None:
+            self._waits = Waits(state, settings, now, self.held, self.attained)
 
-    def jobs(self) -> list[Job]:
-        """Every pending job, the first to be tried first."""
+    def jobs(self) -> Iterable[Job]:
+        """Every pending job, the first to be tried first. With a tree of queues the next follows from what became of
+        those before it."""
+        if self._waits is not None:
+            return self._waits.jobs()
         state = self._state
         pending = [state.jobs[job_id] for _, job_id in state.queue]
         ordered = in_order(pending, self._now, self._settings.aging_step_s)
-        ordered = self.attained.line(ordered)
         first = [job for job in pending if job.room_made_at is not None]
         if not first:
             return ordered
@@ -109,28 +117,87 @@ class Backlog:
 
     # --- limits
 
-    def _hold(self, task: Task) -> None:
-        job = self._state.holding_job(task)
-        if job is None or job.spec.queue not in self._held:
-            return
-        held = self.allocation(task)
-        self._held[job.spec.queue].append(held)
-        self._used[job.spec.queue] += held.counted_milli
-
     def used_milli(self, queue: str) -> int:
-        """Thousandths of GPUs that a queue with a limit holds."""
-        return self._used[queue]
+        """Thousandths of cost that a queue holds, of all pools."""
+        return self.held.sums.users[queue, ALL] if self.held is not None else 0
 
     def over_limit(self, job: Job) -> bool:
-        """Whether its queue's limit, or what of it is kept for the first of its queue, forbids it now."""
-        limit, milli = self._settings.queue_limits.get(job.spec.queue), job.spec.gpu_milli_in_all
-        if limit is None or not milli:
+        """Whether a limit of its queue or of one above it, or what of that is kept for others, forbids it now."""
+        held, milli = self.held, job.spec.gpu_milli_in_all
+        if held is None or not milli:
             return False
-        if self._used[job.spec.queue] + milli > limit * WHOLE:
+        bounds = held.tree.bounds.get(job.spec.queue, ())
+        if not bounds:
+            return False
+        if any(
+            held.amount(each.path, each.pool) + held.cost_of(job, each.pool) > each.milli for each in bounds
+        ):
             return True
         ends_at = ends_by(job.spec, self._now)
-        kept = (r for r in self.reservations if r.queue == job.spec.queue)
-        return any(outlasts(ends_at, each) and milli > each.spare_milli for each in kept)
+        return any(
+            held.cost_of(job, spare.pool) > spare.milli
+            for kept in self.reservations
+            if kept.spares and outlasts(ends_at, kept)
+            for spare in kept.spares
+            if spare.queue in up(job.spec.queue)
+        )
+
+    def is_limited(self, job: Job) -> bool:
+        """Whether any limit holds for a job."""
+        return self.held is not None and bool(self.held.tree.bounds.get(job.spec.queue))
+
+    def limit_words(self, job: Job) -> str:
+        """Which limit, of its queue or one above it, keeps a job waiting, in words; "": none does."""
+        if self.held is None or not self.over_limit(job):
+            return ""
+        held, bounds = self.held, self.held.tree.bounds[job.spec.queue]
+        full = (b for b in bounds if held.amount(b.path, b.pool) + held.cost_of(job, b.pool) > b.milli)
+        bound = next(full, None)
+        if bound is not None:
+            return _holds(bound, held.amount(bound.path, bound.pool))
+        kept = next(
+            (
+                spare
+                for each in self.reservations
+                for spare in each.spares
+                if held.cost_of(job, spare.pool) > spare.milli
+            ),
+        )
+        bound = next(each for each in bounds if (each.path, each.pool) == (kept.queue, kept.pool))
+        return f"{_holds(bound, held.amount(bound.path, bound.pool))}; the rest is kept for a job before it"
+
+    def beyond_limit(self, job: Job) -> str:
+        """Which limit never lets a job start, in words; "": none does so."""
+        cost = job.spec.gpu_milli_in_all
+        for bound in self.held.tree.bounds.get(job.spec.queue, ()) if self.held is not None and cost else ():
+            wanted = self.held.cost_of(job, bound.pool) if self.held is not None else cost
+            if wanted > bound.milli:
+                most = _gpus(bound.milli)
+                return f"queue {bound.path} may hold {most}, and it asks for {number_of(wanted)}"
+        return ""
+
+    def _limits(self, job: Job) -> list[Limit]:
+        """The limits that hold for a job, and what counts against them."""
+        if self.held is None or not job.spec.gpu_milli_in_all:
+            return []
+        bounds = self.held.tree.bounds.get(job.spec.queue, ())
+        return [Limit(each.path, each.pool, each.milli, self._held_below(each)) for each in bounds]
+
+    def _held_below(self, bound: Bound) -> list[Allocation]:
+        """What counts against a limit: found when somebody asks, and kept up to date then."""
+        key = bound.path, bound.pool
+        if key not in self._below and self.held is not None:
+            held = self.held
+            self._below[key] = [
+                replace(self.allocation(task), counted_milli=charge.milli)
+                for task in held.tasks_below(bound.path)
+                if (charge := held.charge_of(task)).pool == bound.pool
+            ] + [
+                self._taken(self._state.jobs[charge.job_id], charge.milli)
+                for charge in held.taken_below(bound.path)
+                if charge.pool == bound.pool
+            ]
+        return self._below[key]
 
     # --- reservations
 
@@ -161,13 +228,14 @@ class Backlog:
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
-        limit, milli = self._settings.queue_limits.get(job.spec.queue), job.spec.gpu_milli_in_all
-        if limit is None or not milli:
+        limits = self._limits(job)
+        if not limits or self.held is None:
             return self._reserve(job, request, self.reservations)
-        held = self._held[job.spec.queue]
-        leave = leave_of(limit * WHOLE, milli, held, self._now)
-        if leave is None:
+        cost = self.held.cost_of(job, limits[0].pool)
+        found = leave_of_all(limits, cost, self._now)
+        if found is None:
             return []
+        leave, spares = found
         if leave.awaited:  # a node may idle no longer than for the node's own sake
             gpus = request.resources.gpus * job.spec.tasks
             kept = Reservation(
@@ -175,12 +243,12 @@ class Backlog:
                 job.spec.queue,
                 request.resources.with_gpus(gpus),
                 leave.at,
-                spare_milli=leave.spare_milli,
+                spares=spares,
                 awaited=leave.awaited,
             )
             return [kept]
         return [
-            with_leave(reservation, leave, held, limit * WHOLE, milli)
+            with_leave(reservation, leave, limits, cost)
             for reservation in self._reserve(job, request, self.reservations)
         ]
 
@@ -227,16 +295,17 @@ class Backlog:
         job, request = take.job, take.request
         if job is None or request is None:
             return
-        if job.spec.queue in self._held:
-            self._held[job.spec.queue].append(self._taken(job))
-            self._used[job.spec.queue] += job.spec.counted_milli
+        charge = None if self.held is None else self.held.charge_of_take(take)
+        if charge is not None:
+            self._count(job, charge)
         ends_at = ends_by(job.spec, self._now)
+        takes = [] if charge is None else [(path, charge.pool, charge.milli) for path in up(charge.queue)]
         self.reservations = [
             after_launch(
                 kept,
                 request,
                 here=kept.agent_id == take.agent_id,
-                counted_milli=job.spec.counted_milli if kept.queue == job.spec.queue else 0,
+                takes=takes,
                 chosen=Chosen(take.agent_id, take.gpus, take.share) if take.share else None,
             )
             if outlasts(ends_at, kept)
@@ -248,22 +317,30 @@ class Backlog:
         """Be as before it."""
         self._forget(take.agent_id)
         self.reservations = self._before.pop()
-        if take.job is not None and take.request is not None and take.job.spec.queue in self._held:
-            self._held[take.job.spec.queue].pop()
-            self._used[take.job.spec.queue] -= take.job.spec.counted_milli
+        charge = None if self.held is None else self.held.charge_of_take(take)
+        if charge is not None:
+            for path in up(charge.queue):
+                if (path, charge.pool) in self._below:
+                    self._below[path, charge.pool].pop()
+
+    def _count(self, job: Job, charge: Charge) -> None:
+        """Count a launch against the limits whose use is known."""
+        taken: Allocation | None = None
+        for path in up(charge.queue):
+            if (path, charge.pool) in self._below:
+                taken = taken or self._taken(job, charge.milli)
+                self._below[path, charge.pool].append(taken)
 
     def _forget(self, agent_id: AgentId) -> None:
         """What is known of an agent is read anew when somebody asks."""
         self._nodes.pop(agent_id, None)
         self._tasks = None
 
-    def _taken(self, job: Job) -> Allocation:
+    def _taken(self, job: Job, milli: int) -> Allocation:
         """What a task holds that is launched now; of its GPUs only how many."""
         ends_at, lasts_s, learnt = self._end_by_itself(job, self._now)
         resources = job.spec.resources + self._settings.executor
-        return Allocation(
-            job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=job.spec.counted_milli
-        )
+        return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=milli)
 
     # --- nodes
 
@@ -403,6 +480,14 @@ class Backlog:
         if learnt is not None and begun_at + learnt[0] > self._now:
             return begun_at + learnt[0], learnt[0], learnt[1]
         return ENDLESS, None, ""
+
+
+def _gpus(milli: int) -> str:
+    return counted(number_of(milli), "GPU")
+
+
+def _holds(bound: Bound, milli: int) -> str:
+    return f"queue {bound.path} may hold {_gpus(bound.milli)}, and holds {number_of(milli)}"
 
 
 def _decisive(reservations: Sequence[Reservation]) -> Reservation | None:

@@ -14,9 +14,9 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
-from mesos_gpu.policy.explain.estimate import RunTimes, after, beyond_limit, estimate_of, gpus_of
+from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 
 _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
@@ -38,7 +38,7 @@ class Forecast:
         """Nothing is computed before it is asked for."""
         self._state, self._settings, self._now = state, settings, now
         self._backlog = Backlog(state, settings, now, offered_of(state), reading=True)
-        self.jobs = self._backlog.jobs()
+        self.jobs = list(self._backlog.jobs())
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
         """The first `most` pending jobs that somebody sees, in order."""
@@ -79,14 +79,11 @@ class Forecast:
 
     def limit_words(self, job: Job) -> str:
         """Why its queue's limit keeps it waiting, or "". Call `before` first."""
-        if not self._backlog.over_limit(job):
-            return ""
-        limit = self._settings.queue_limits[job.spec.queue]
-        used = self._backlog.used_milli(job.spec.queue)
-        words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {number_of(used)}"
-        if used + job.spec.gpu_milli_in_all <= limit * WHOLE:
-            words += "; the rest is kept for a job before it"
-        return words
+        return self._backlog.limit_words(job)
+
+    def beyond_limit(self, job: Job) -> str:
+        """Which limit never lets a job start, in words; "": none does so."""
+        return self._backlog.beyond_limit(job)
 
     def estimate(self, job: Job) -> Estimate:
         """When the job may start."""
@@ -108,7 +105,7 @@ class Forecast:
         for i, job in enumerate(islice(self.jobs, most)):
             if only in (None, job.id):
                 request = request_of(job, self._settings)
-                limited = job.spec.queue if job.spec.queue in self._settings.queue_limits else ""
+                limited = job.spec.queue if backlog.is_limited(job) else ""
                 key = limited, len(backlog.reservations), backlog.kind(job, request)
                 if key not in known:
                     known[key] = backlog.reservation(job, request)
@@ -118,13 +115,13 @@ class Forecast:
         return estimates
 
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
-        limit = self._settings.queue_limits.get(job.spec.queue)
-        made = estimate_of(job, reservation, limit_gpus=limit, now=self._now)
+        beyond = backlog.beyond_limit(job)
+        made = estimate_of(job, reservation, beyond=beyond, now=self._now)
         if made.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
         there = backlog.alone(job, request_of(job, self._settings)) if reservation is None else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
-        if first and (limit is None or not beyond_limit(job, limit)):
+        if first and not beyond:
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
         if made.at is None or not ahead:
             return made

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from mesos_gpu.engine.charges import charges_of, cost_of_granted, up
 from mesos_gpu.engine.effects import AskResize
 from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
 from mesos_gpu.engine.gpus.covers import compute_milli
@@ -146,19 +147,19 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
     Raises:
         Conflict: It may not.
     """
-    state, queue = turn.state, job.spec.queue
-    limit, more = turn.settings.queue_limits.get(queue), spec.counted_milli - job.spec.counted_milli
-    if limit is None or more <= 0:
+    charges, more = charges_of(turn.state, turn.settings), spec.counted_milli - job.spec.counted_milli
+    if charges is None or more <= 0:
         return
-    tasks = [state.tasks[task_id] for task_id in state.live]
-    used = sum(
-        state.counted_milli(task, each)
-        for task in tasks
-        if (each := state.holding_job(task)) is not None and each.spec.queue == queue
-    )
-    wanted = used + more * job.spec.tasks
-    if wanted > limit * WHOLE:
-        what = f"queue {queue} would hold {wanted / WHOLE:g} GPUs, and its limit is {limit}"
+    grows = Counter[str]()  # by pool
+    for task in turn.state.round_of(job):
+        node = turn.state.nodes.get(task.agent_id)
+        grows[charges.of_task[task.id].pool] += cost_of_granted(charges.tree, node, task.gpus, job, more)
+    for bound in charges.tree.bounds.get(job.spec.queue, ()):
+        wanted = charges.sums.amounts[bound.path, bound.pool] + grows[bound.pool]
+        if not grows[bound.pool] or wanted <= bound.milli:
+            continue
+        limit = bound.milli / WHOLE
+        what = f"queue {bound.path} would hold {wanted / WHOLE:g} GPUs, and its limit is {limit:g}"
         raise Conflict(
             f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
         )
@@ -189,9 +190,11 @@ def _check_kept(
             continue  # it has ended by then
         whys = (beyond(each, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
         why = next(filter(None, whys), "")
-        if not why and each.queue == job.spec.queue and 0 < queued_milli > each.spare_milli:
-            spare = max(each.spare_milli, 0) / WHOLE
-            why = f"queue {each.queue} has {spare:g} GPUs beside it, and {queued_milli / WHOLE:g} more are asked for"
+        beside = [spare for spare in each.spares if spare.queue in up(job.spec.queue)]
+        short = next((spare for spare in beside if 0 < queued_milli > spare.milli), None)
+        if not why and short is not None:
+            left = max(short.milli, 0) / WHOLE
+            why = f"queue {short.queue} has {left:g} GPUs beside it, and {queued_milli / WHOLE:g} more are asked for"
         if why:
             what = f"job {job.id} cannot be resized: job {each.job_id} waits, and {why}"
             raise Conflict(what, remedy=f"ask for less, or wait until {each.job_id} has started")

@@ -33,12 +33,27 @@ class Allocation:
     lasts_s: float | None = None  # what `ends_at` follows from; None: it is being ended, or nothing is known
     learnt: str = ""  # where `lasts_s` comes from, in words; "": it is the job's time limit
     share: Share | None = None  # what it holds of each of `gpus`; None: all of it
-    counted_milli: int = 0  # thousandths of GPUs, in any health, that count against its queue's limit
+    counted_milli: int = 0  # of GPUs in any health, as limits count: thousandths of cost
 
 
 def by_end(allocations: Iterable[Allocation]) -> list[Allocation]:
     """The soonest to end first; of those that nobody knows, the ones with GPUs, then the oldest."""
     return sorted(allocations, key=lambda held: (held.ends_at, not held.gpus, held.since, str(held.job_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What of a queue's limit is left beside a job that waits for it.
+
+    Attributes:
+        queue: The queue: the job's, or one above it.
+        pool: Of whose nodes it limits the use.
+        milli: Thousandths of cost that others below it may hold when the job starts.
+    """
+
+    queue: str
+    pool: str
+    milli: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +68,7 @@ class Reservation:
     hostname: str = ""
     gpus: frozenset[GpuId] = frozenset()  # wholly
     spare: Resources = NOTHING  # what others may hold of the node at that time; of GPUs: all but `gpus`
-    spare_milli: float = inf  # thousandths of GPUs that others of its queue may hold at that time
+    spares: tuple[Spare, ...] = ()  # of the limits that hold for it, its own queue's first
     awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
     shares: tuple[tuple[GpuId, Share], ...] = ()  # that are kept on GPUs that are open
     beside: tuple[GpuPart, ...] = ()  # what others may hold of those at that time

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Sequence
 from math import inf
 from statistics import median
+from typing import Final
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation
+
+
+_NEVER: Final = "no node would have room for it if all that runs there ended, beside what is kept for others"
 
 
 class RunTimes:
@@ -41,19 +45,19 @@ def _groups(job: Job) -> list[str]:
     return [*([f"of app {job.spec.app}"] if job.spec.app else []), f"named {job.spec.name}"]
 
 
-def estimate_of(job: Job, reservation: Reservation | None, *, limit_gpus: int | None, now: float) -> Estimate:
+def estimate_of(job: Job, reservation: Reservation | None, *, beyond: str = "", now: float) -> Estimate:
     """The estimate that a reservation means.
 
     Args:
         job: The pending job.
         reservation: The soonest start that is known for it; None: it can never start.
-        limit_gpus: Of its queue; None: it has none.
+        beyond: Which limit never lets it start, in words; "": none does so.
         now: Seconds since the epoch.
     """
     if job.not_before > now:
         return Estimate(job.not_before, "that is when it is tried again")
     if reservation is None:
-        return Estimate(None, _never(job, limit_gpus))
+        return Estimate(None, beyond or _NEVER)
     if not reservation.awaited:
         return Estimate(reservation.at, f"what it needs is free on {reservation.hostname}")
     last = reservation.awaited[-1]
@@ -77,20 +81,6 @@ def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now:
         return Estimate(None, f"{said}; nobody knows when that ends")
     starts, lasts = span(first[last].at - now), span(timeouts_s[last] or 0.0)
     return Estimate(ends[last], f"{said}, which starts in {starts} and has a timeout_s of {lasts}")
-
-
-def _never(job: Job, limit_gpus: int | None) -> str:
-    if limit_gpus is not None and (why := beyond_limit(job, limit_gpus)):
-        return why
-    return "no node would have room for it if all that runs there ended, beside what is kept for others"
-
-
-def beyond_limit(job: Job, limit_gpus: int) -> str:
-    """Why its queue's limit never lets a job start; "": it does."""
-    wanted = job.spec.gpu_milli_in_all
-    if wanted <= limit_gpus * WHOLE:
-        return ""
-    return f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {number_of(wanted)}"
 
 
 def _on(reservation: Reservation) -> str:
@@ -119,7 +109,9 @@ def _ran(held: Allocation, now: float) -> str:
 def _then(job: Job, reservation: Reservation) -> str:
     gpus = gpus_of(job.spec.gpus)
     if reservation.agent_id is None:
-        return f"then queue {reservation.queue} may hold {gpus_of(number_of(job.spec.gpu_milli_in_all))} more"
+        tight = min(reservation.spares, key=lambda spare: spare.milli, default=None)
+        queue = reservation.queue if tight is None else tight.queue
+        return f"then queue {queue} may hold {gpus_of(number_of(job.spec.gpu_milli_in_all))} more"
     if job.spec.tasks > 1:
         return f"then there is room for all its {job.spec.tasks} tasks"
     if job.spec.is_share:

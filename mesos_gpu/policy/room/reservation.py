@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.policy.capacity.fit import Chosen, room_for, soonest
-from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, Spare, by_end
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 from mesos_gpu.policy.sharing.parts import GpuPart
@@ -56,7 +56,7 @@ def after_launch(
     request: Request,
     *,
     here: bool,
-    counted_milli: int,
+    takes: Sequence[tuple[str, str, int]] = (),
     chosen: Chosen | None = None,
 ) -> Reservation:
     """The reservation after a launch that outlasts it: less is to spare.
@@ -65,15 +65,20 @@ def after_launch(
         reservation: The reservation.
         request: What was launched.
         here: Whether it is on the reservation's node.
-        counted_milli: Thousandths of GPUs that it counts as, in the limit of the same queue; 0: it is in another.
+        takes: What it adds to each queue in a pool, thousandths of cost.
         chosen: Where it went, if it got shares of GPUs.
     """
     return replace(
         reservation,
         beside=_parts_after(reservation, chosen) if here and chosen else reservation.beside,
         spare=reservation.spare - request.resources if here else reservation.spare,
-        spare_milli=reservation.spare_milli - counted_milli,
+        spares=_spares_after(reservation.spares, takes) if takes else reservation.spares,
     )
+
+
+def _spares_after(spares: tuple[Spare, ...], takes: Sequence[tuple[str, str, int]]) -> tuple[Spare, ...]:
+    taken = {(queue, pool): milli for queue, pool, milli in takes}
+    return tuple(replace(each, milli=each.milli - taken.get((each.queue, each.pool), 0)) for each in spares)
 
 
 def _parts_after(reservation: Reservation, chosen: Chosen) -> tuple[GpuPart, ...]:
@@ -159,8 +164,25 @@ def _keep(request: Request, node: NodeCapacity, ready: NodeCapacity, model: str 
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that holds for a job, and what counts against it.
+
+    Attributes:
+        queue: Whose it is: the job's queue, or one above it.
+        pool: Of whose nodes it limits the use.
+        milli: The limit, thousandths of cost.
+        held: What is held of it now.
+    """
+
+    queue: str
+    pool: str
+    milli: int
+    held: Sequence[Allocation]
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
-    """When a queue's limit leaves room for a job, and how many thousandths of GPUs beside it."""
+    """When a queue's limit leaves room for a job, and how many thousandths of cost beside it."""
 
     at: float
     spare_milli: float
@@ -168,7 +190,7 @@ class Leave:
 
 
 def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float) -> Leave | None:
-    """The soonest time at which the queue may hold so many thousandths of GPUs more; None: never."""
+    """The soonest time at which the queue may hold so many thousandths of cost more; None: never."""
     if want_milli > limit_milli:
         return None
     used, awaited = sum(each.counted_milli for each in held), []
@@ -181,14 +203,37 @@ def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now:
     return Leave(at, limit_milli - used - want_milli, tuple(awaited))
 
 
+def leave_of_all(
+    limits: Sequence[Limit], want_milli: int, now: float
+) -> tuple[Leave, tuple[Spare, ...]] | None:
+    """The soonest time at which all limits leave room for so much more, and what is to spare of each then; None:
+    never."""
+    leaves = [leave_of(each.milli, want_milli, each.held, now) for each in limits]
+    if not leaves or any(leave is None for leave in leaves):
+        return None
+    last = max((leave for leave in leaves if leave is not None), key=lambda leave: leave.at)
+    return last, tuple(
+        Spare(limit.queue, limit.pool, leave.spare_milli)
+        if leave is last
+        else _spare_at(limit, last.at, (leave or last).awaited, want_milli)
+        for limit, leave in zip(limits, leaves, strict=True)
+    )
+
+
 def with_leave(
-    reservation: Reservation, leave: Leave, held: Sequence[Allocation], limit_milli: int, want_milli: int
+    reservation: Reservation, leave: Leave, limits: Sequence[Limit], want_milli: int
 ) -> Reservation:
-    """The reservation of a job whose queue has a limit, and that wants so many thousandths of GPUs in all: it waits for
-    both."""
+    """The reservation of a job for which limits hold, and that costs so much in all: it waits for both."""
     at = max(reservation.at, leave.at)
-    given_back = {id(each) for each in leave.awaited}
-    stays = [each for each in held if id(each) not in given_back and (each.ends_at > at or at == ENDLESS)]
-    later = sum(each.counted_milli for each in stays)
+    spares = tuple(_spare_at(limit, at, leave.awaited, want_milli) for limit in limits)
     awaited = reservation.awaited if reservation.at >= leave.at else leave.awaited
-    return replace(reservation, at=at, spare_milli=limit_milli - later - want_milli, awaited=awaited)
+    return replace(reservation, at=at, spares=spares, awaited=awaited)
+
+
+def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:
+    given_back = {id(each) for each in awaited}
+    stays = [
+        each for each in limit.held if id(each) not in given_back and (each.ends_at > at or at == ENDLESS)
+    ]
+    later = sum(each.counted_milli for each in stays)
+    return Spare(limit.queue, limit.pool, limit.milli - later - want_milli)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import ROOT, QueueDocument, QueueSpec, Resolved, Stop
 
 _INHERITED = tuple(each.name for each in fields(Resolved))
@@ -44,23 +45,40 @@ class Queue:
         return not self.children
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most that a queue may hold of a pool, thousandths of cost."""
+
+    path: str
+    pool: str
+    milli: int
+
+
 @dataclass(frozen=True)
 class Tree:
-    """All queues of a document, by path. Nothing in it changes."""
+    """All queues of a document, by path. Nothing in it changes.
+
+    The queue of jobs that name none is there even if the document has it not: with no guarantee, and no limit.
+    """
 
     document: QueueDocument
+
+    @cached_property
+    def specs(self) -> Mapping[str, QueueSpec]:
+        """What is written of each queue."""
+        return {DEFAULT_QUEUE: QueueSpec(), **self.document.queues}
 
     @cached_property
     def queues(self) -> Mapping[str, Queue]:
         """Each queue, those above it first."""
         below: dict[str, list[str]] = {}
-        for path in sorted(self.document.queues):
+        for path in sorted(self.specs):
             below.setdefault(parent_of(path), []).append(path)
         made: dict[str, Queue] = {}
         line = [(path, Resolved(), Stop.NONE, "") for path in below.get(ROOT, ())]
         while line:
             path, above, stop, fence = line.pop()
-            spec = self.document.queues[path]
+            spec = self.specs[path]
             own = {name: value for name in _INHERITED if (value := getattr(spec, name)) is not None}
             queue = Queue(
                 path, spec, replace(above, **own), _strictest(stop, spec.stop), path if spec.fence else fence,
@@ -75,6 +93,24 @@ class Tree:
         """The queues that are below the root alone."""
         return tuple(path for path in sorted(self.queues) if "/" not in path)
 
+    @cached_property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """Of each queue that is no leaf, those below it; of the root, the top ones."""
+        inner = {path: queue.children for path, queue in self.queues.items() if queue.children}
+        return {ROOT: self.top, **inner}
+
+    @cached_property
+    def bounds(self) -> Mapping[str, tuple[Bound, ...]]:
+        """Of each queue, what it and those above it may hold, its own first; what nothing limits is not named."""
+        return {
+            path: tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above]))
+            for path in self.queues
+        }
+
+    def beside(self, named: Mapping[str, QueueSpec]) -> QueueDocument:
+        """The document, with top queues that it lacks."""
+        return replace(self.document, queues={**named, **self.document.queues})
+
     def leaves(self) -> Iterator[Queue]:
         """The queues that take jobs."""
         return (queue for queue in self.queues.values() if queue.is_leaf)
@@ -86,6 +122,16 @@ class Tree:
     def inside(self, path: str, fence: str) -> bool:
         """Whether a queue is a fenced one or below it; "": nothing is fenced, so everybody is."""
         return not fence or path == fence or path.startswith(fence + "/")
+
+
+def _bounds(queue: Queue) -> Iterator[Bound]:
+    spec = queue.spec
+    for pool in sorted({*spec.limit_gpus, *spec.borrow_limit_gpus}):
+        most = [spec.limit_gpus[pool]] if pool in spec.limit_gpus else []
+        if pool in spec.borrow_limit_gpus:
+            owed = spec.guarantee_gpus[pool].milli if pool in spec.guarantee_gpus else 0
+            most.append(owed + spec.borrow_limit_gpus[pool])
+        yield Bound(queue.path, pool, min(most))
 
 
 def _strictest(stop: Stop, other: Stop) -> Stop:

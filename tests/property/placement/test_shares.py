@@ -286,5 +286,5 @@ def test_what_is_kept_for_a_job_is_there_when_what_it_waits_for_has_ended(
         launch = started(other, node, node.beside(kept))
         if launch is not None:
             node, chosen = launch
-            kept = after_launch(kept, other, here=True, counted_milli=0, chosen=chosen)
+            kept = after_launch(kept, other, here=True, chosen=chosen)
     assert room_for(wanted, node.without(kept.awaited)).slots >= tasks, "somebody took what is kept"

@@ -15,7 +15,7 @@ from mesos_gpu.engine.match import covering, matching, preemption
 from mesos_gpu.engine.match.ledger import Book, Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
-from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -253,7 +253,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         {"a keeper has one ExecutorInfo"},
     ),
     "a book of the ledger is not told: use of limits": (
-        _is_not_told(Backlog),
+        _is_not_told(Held),
         {"no queue is over its limit"},
     ),
     "a book of the ledger is not told: the index": (_is_not_told(Index), {"the engine never fails"}),

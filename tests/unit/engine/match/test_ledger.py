@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
 from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -30,7 +32,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.testing.builders import World, gpu, spec
 
-BOOKS = {Remains, Launches, Index, Placing, Backlog, Neighbours}
+BOOKS = {Remains, Launches, Index, Placing, Held, Backlog, Neighbours}
 
 
 class Sixth:
@@ -161,6 +163,7 @@ def test_every_book_of_the_engine_is_registered(world: World, monkeypatch: pytes
             made.append(self)
 
     monkeypatch.setattr(matching, "Ledger", Seen)
+    world.settings = replace(world.settings, queue_limits={"default": 9})
     world.node("a0", gpu("g0"))
     world.submit("j1", gpus=1)
     registered = max(({type(book) for book in ledger.books} for ledger in made), key=len)
@@ -207,11 +210,9 @@ def _picture(book: Book) -> Any:
             counts = {app: +count for app, count in (book._apps or {}).items() if +count}
             return book._drawn, None if book._apps is None else counts
         case Backlog():
-            return (
-                dict(book._used),
-                {name: list(held) for name, held in book._held.items()},
-                book.reservations,
-            )
+            return {key: list(held) for key, held in book._below.items()} or None, book.reservations
+        case Held():
+            return {name: dict(+getattr(book.sums, name)) for name in ("amounts", "users", "jobs", "members")}
         case Neighbours():
             apps = (
                 None

@@ -16,7 +16,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, Spare
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
@@ -182,11 +182,17 @@ def test_who_may_pass() -> None:
     node = NodeCapacity(AgentId("n1"), "n1", Resources(cpus=8, mem_mib=1000, gpus=2), free)
     open_to = node.beside(kept)
     assert (open_to.free.cpus, open_to.free.mem_mib, [g.id for g in open_to.gpus]) == (5, 1000, ["g1"])
-    after = after_launch(kept, ask(1, cpus=5), here=True, counted_milli=0)
+    after = after_launch(kept, ask(1, cpus=5), here=True)
     assert node.beside(after).free.cpus == 0
-    assert after_launch(kept, ask(1), here=False, counted_milli=0) == kept
-    limited = replace(kept, spare_milli=1500)
-    assert after_launch(limited, ask(1), here=False, counted_milli=250).spare_milli == 1250
+    assert after_launch(kept, ask(1), here=False) == kept
+    limited, takes = (
+        replace(kept, spares=(Spare("lab", "a", 1500), Spare("lab", "b", 1500))),
+        [("lab", "a", 250)],
+    )
+    assert after_launch(limited, ask(1), here=False, takes=takes).spares == (
+        Spare("lab", "a", 1250),
+        Spare("lab", "b", 1500),
+    )
 
 
 def test_what_a_limit_leaves() -> None:
@@ -254,14 +260,14 @@ WORDS = {
 
 @pytest.mark.parametrize(("reservation", "at", "basis"), WORDS.values(), ids=WORDS)
 def test_an_estimate_says_its_basis(reservation: Reservation | None, at: float | None, basis: str) -> None:
-    made = estimate_of(job("j", gpus=4), reservation, limit_gpus=None, now=NOW)
+    made = estimate_of(job("j", gpus=4), reservation, now=NOW)
     assert (made.at, made.basis) == (at, basis)
 
 
 def test_an_estimate_of_what_exceeds_its_limit_or_backs_off() -> None:
-    never = estimate_of(job("j", gpus=4), None, limit_gpus=2, now=NOW)
-    assert (never.at, never.basis) == (None, "queue default may hold 2 GPUs, and it asks for 4")
-    later = estimate_of(replace(job("j"), not_before=NOW + 30), None, limit_gpus=None, now=NOW)
+    never = estimate_of(job("j", gpus=4), None, beyond="the limit, in words", now=NOW)
+    assert (never.at, never.basis) == (None, "the limit, in words")
+    later = estimate_of(replace(job("j"), not_before=NOW + 30), None, now=NOW)
     assert (later.at, later.basis) == (NOW + 30, "that is when it is tried again")
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
@@ -19,13 +20,14 @@ def test_a_limit_counts_shares_in_thousandths() -> None:
     made.submit("c", gpus=1, gpu_milli=251, queue="lab")
     made.submit("two", gpus=1, gpu_compute_pct=51, gpu_memory_mib=10, queue="lab", tasks=2)
     backlog = Backlog(made.state, made.settings, made.now, lambda _: NOTHING)
+    assert backlog.held is not None
+    ledger = Ledger(backlog.held, backlog)
     for name in ("a", "b"):
         assert not backlog.over_limit(made.job(name))
-        request = request_of(made.job(name), made.settings)
-        backlog.take(Take(AgentId("a0"), made.job(name), request))
+        ledger.take(Take(AgentId("a0"), made.job(name), request_of(made.job(name), made.settings)))
     assert backlog.used_milli("lab") == 750
     assert backlog.over_limit(made.job("c"))
-    backlog.undo(Take(AgentId("a0"), made.job("b"), request_of(made.job("b"), made.settings)))
+    ledger.rollback(1)
     assert not backlog.over_limit(made.job("c"))
     assert view(made).explain(JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
     assert [(use.limit_gpus, use.used_gpus) for use in view(made).queues()] == [(1, 0)]

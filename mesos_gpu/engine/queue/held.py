@@ -1,0 +1,107 @@
+"""What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost."""
+
+from mesos_gpu.engine.charges import Charge, Charges, cost_of_granted, owner_of, pool_of_node, up
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+
+
+class Held:
+    """What queues and users hold, beside what a match has taken so far."""
+
+    def __init__(self, state: State, charges: Charges) -> None:
+        """Begin with what all tasks hold."""
+        self._state = state
+        self.tree = charges.tree
+        self._of_task = dict(charges.of_task)
+        self.sums = charges.sums.copied()
+        self.revision = 0  # grows with each change
+        self._taken: list[Charge | None] = []
+        self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
+        self._pools: dict[AgentId, str] = {}
+        self._models: dict[str, set[str]] | None = None
+
+    def amount(self, queue: str, pool: str) -> int:
+        """Thousandths of cost that a queue holds of a pool, with all that is below it."""
+        return self.sums.amounts.get((queue, pool), 0)
+
+    def tasks_below(self, queue: str) -> list[Task]:
+        """The tasks that were charged to a queue or one below it when the match began, in launch order."""
+        charged, tasks = self._of_task, self._state.tasks
+        return [
+            tasks[task_id]
+            for task_id in self._state.live
+            if (charge := charged.get(task_id)) is not None and queue in up(charge.queue)
+        ]
+
+    def charge_of(self, task: Task) -> Charge:
+        """What a task is charged."""
+        return self._of_task[task.id]
+
+    def taken_below(self, queue: str) -> list[Charge]:
+        """What this match has taken so far for a queue or one below it."""
+        return [each for each in self._taken if each is not None and queue in up(each.queue)]
+
+    def pool_of(self, agent_id: AgentId) -> str:
+        """The pool of a node."""
+        if not self.tree.document.pools:
+            return DEFAULT_POOL
+        pool = self._pools.get(agent_id)
+        if pool is None:
+            pool = self._pools[agent_id] = pool_of_node(self.tree, self._state.nodes.get(agent_id))
+        return pool
+
+    # --- what a job may cost
+
+    def cost_of(self, job: Job, pool: str) -> int:
+        """What all tasks of a job cost at most in a pool, thousandths: by the dearest model that it may get there."""
+        milli = job.spec.gpu_milli_in_all
+        if not self.tree.document.gpu_cost or not milli:
+            return milli
+        key = job.spec.gpu_model, milli, pool
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = self._costs[key] = milli * self._dearest(job.spec.gpu_model, pool)
+        return cost
+
+    def _dearest(self, wanted: tuple[str, ...], pool: str) -> int:
+        costs, there = self.tree.document.gpu_cost, self._models_of(pool)
+        models = there & set(wanted) if wanted else there
+        return max(costs.get(model, 1) for model in models or wanted or costs)
+
+    def _models_of(self, pool: str) -> set[str]:
+        if self._models is None:
+            self._models = {}
+            for node in self._state.nodes.values():
+                here = self._models.setdefault(self.pool_of(node.id), set())
+                here.update(gpu.model for gpu in node.gpus)
+        return self._models.get(pool, set())
+
+    # --- a book of the ledger
+
+    def take(self, take: Take) -> None:
+        """Charge what one task takes."""
+        charge = self.charge_of_take(take)
+        self._taken.append(charge)
+        if charge is not None:
+            self.sums.add(charge)
+            self.revision += 1
+
+    def undo(self, take: Take) -> None:
+        """Be as before it."""
+        charge = self._taken.pop()
+        if charge is not None:
+            self.sums.add(charge, -1)
+            self.revision += 1
+
+    def charge_of_take(self, take: Take) -> Charge | None:
+        """What it is charged; None: it is no job's."""
+        job = take.job
+        if job is None or take.request is None:
+            return None
+        node = self._state.nodes.get(take.agent_id)
+        milli = cost_of_granted(self.tree, node, take.gpus, job, job.spec.counted_milli)
+        return Charge(job.id, job.spec.queue, owner_of(job), self.pool_of(take.agent_id), milli)

@@ -1,0 +1,143 @@
+"""The line of all jobs that wait, through the tree of queues, as things stand now."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from mesos_gpu.engine.charges import owner_of
+from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job
+from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
+from mesos_gpu.policy.tenancy.tree import Tree
+
+SeatFor = Callable[[Job], Seat | None]
+Ranks = Callable[
+    [str], Mapping[str, int]
+]  # of a leaf: its users' places, by name; who is not in it comes first
+_Placed = tuple[Rank, int, int, int, Job]
+
+
+def leaf_of(tree: Tree, job: Job) -> str:
+    """The leaf where a job waits; of a queue that takes no jobs any more: the one of jobs that name none."""
+    queue = tree.queues.get(job.spec.queue)
+    return job.spec.queue if queue is not None and queue.is_leaf else DEFAULT_QUEUE
+
+
+class Waits:
+    """The pending jobs of each leaf, in their order, and the line of them all."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        now: float,
+        held: Held,
+        attained: Attained,
+        *,
+        due: Amount | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Look at no job yet.
+
+        Args:
+            state: The engine's.
+            settings: The operator's.
+            now: Seconds since the epoch.
+            held: What queues hold, kept up to date while the line is asked.
+            attained: The order of leaves whose jobs stand by the service that they have had.
+            due: What a queue is due of a pool; None: what it is guaranteed, else by its weight.
+            ranks: Places of users within a leaf; None: all are alike.
+        """
+        self._state, self._settings, self._now, self._held = state, settings, now, held
+        self.tree, self._attained = held.tree, attained
+        self._due, self._ranks = due or self._plain_due, ranks
+        self._leaves: dict[str, list[Job]] | None = None
+        self._seats: dict[JobId, Seat] | None = None
+
+    def jobs(self) -> Iterator[Job]:
+        """Each job, when its turn has come by what is held at that moment."""
+        entries = {leaf: self._entries(leaf, jobs) for leaf, jobs in self._by_leaf().items()}
+        return iter(Line(self.tree.children, self._due, self._held.amount, entries))
+
+    def seat_for(self, job: Job) -> Seat | None:
+        """The seat that a pending job would take if it started now; None: it would borrow."""
+        if self._seats is None:
+            self._seats = {}
+            for leaf, jobs in self._by_leaf().items():
+                self._take_seats(leaf, jobs)
+        return self._seats.get(job.id)
+
+    def pool_of(self, job: Job) -> str:
+        """The pool in which its queue is compared with others."""
+        return DEFAULT_POOL
+
+    def _by_leaf(self) -> dict[str, list[Job]]:
+        """Jobs in the order of their queue."""
+        if self._leaves is None:
+            leaves: dict[str, list[Job]] = {}
+            for _, job_id in self._state.queue:
+                job = self._state.jobs[job_id]
+                leaves.setdefault(leaf_of(self.tree, job), []).append(job)
+            self._leaves = {leaf: self._in_order(leaf, jobs) for leaf, jobs in leaves.items()}
+        return self._leaves
+
+    def _in_order(self, leaf: str, jobs: Sequence[Job]) -> list[Job]:
+        now, step_s = self._now, self._settings.aging_step_s
+        ranks = self._ranks(leaf) if self._ranks is not None else {}
+
+        def place(job: Job) -> tuple[int, int]:
+            rank = ranks.get(owner_of(job), 0) if ranks else 0
+            return rank, -effective_priority(job.spec.priority, now - in_line_since(job), step_s)
+
+        ordered = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted
+        return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
+
+    def _entries(self, leaf: str, jobs: Sequence[Job]) -> list[Entry[Job]]:
+        first, seated, others = [], [], []
+        for job in jobs:
+            if job.room_made_at is not None:
+                pool = self.pool_of(job)
+                cost = self._held.cost_of(job, pool)
+                first.append(Entry(job, cost, Rank.ROOM_MADE, pool, int(job.room_made_at * 1000)))
+            elif (seat := self.seat_for(job)) is not None:
+                seated.append(Entry(job, self._held.cost_of(job, seat.pool), Rank.SEATED, seat.pool))
+            else:
+                pool = self.pool_of(job)
+                others.append(Entry(job, self._held.cost_of(job, pool), Rank.BORROWER, pool))
+        if others:
+            since = self._starves_since(leaf, others[0].job)
+            if since is not None:
+                others[0] = others[0]._replace(rank=Rank.STARVING, since=int(since * 1000))
+        return first + seated + others
+
+    def _starves_since(self, leaf: str, job: Job) -> float | None:
+        """Since when the first job of a leaf waits, if that is too long; None: it is not."""
+        after_s = self.tree.queues[leaf].resolved.starve_after_s
+        if self._now - in_line_since(job) <= after_s:
+            return None
+        ended = max((task.ended_at or 0.0 for task in self._state.round_of(job)), default=0.0)
+        since = max(in_line_since(job), ended)
+        return since if self._now - since > after_s else None
+
+    def _take_seats(self, leaf: str, jobs: Sequence[Job]) -> None:
+        """Give out what of the leaf's guarantee nobody holds, as one cell of each pool."""
+        assert self._seats is not None
+        for pool, guarantee in self.tree.queues[leaf].spec.guarantee_gpus.items():
+            free = guarantee.milli - self._held.amount(leaf, pool)
+            for job in jobs:
+                cost = self._held.cost_of(job, pool)
+                if free > 0 and 0 < cost <= free and job.id not in self._seats:
+                    free -= cost
+                    cells = (0,) * job.spec.tasks
+                    self._seats[job.id] = Seat(leaf, pool, cells, cost // job.spec.tasks, self._now)
+
+    def _plain_due(self, queue: str, pool: str) -> int:
+        spec = self.tree.specs[queue]
+        owed = spec.guarantee_gpus.get(pool)
+        return owed.milli if owed is not None and owed.milli else spec.weight * WHOLE

@@ -1,0 +1,95 @@
+"""A tree of queues decides who starts."""
+
+import pytest
+
+from mesos_gpu.model.tenancy import QueueSpec
+from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
+
+
+def test_weights_decide_who_starts_and_each_start_counts_at_once() -> None:
+    world = tree_world({"a": QueueSpec(weight=3), "b": QueueSpec(weight=1)})
+    submit_all(world, *((f"a{i}", "a", 1) for i in range(8)), *((f"b{i}", "b", 1) for i in range(8)))
+    node(world, "n1", 8)
+    assert running(world) == {*(f"a{i}" for i in range(6)), "b0", "b1"}
+
+
+def test_queues_are_compared_where_they_meet() -> None:
+    """Ten leaves of one parent have together what one leaf beside it has."""
+    queues = {"many": QueueSpec(), **{f"many/{i}": QueueSpec() for i in range(10)}, "one": QueueSpec()}
+    world = tree_world(queues)
+    submit_all(
+        world, *((f"m{i}", f"many/{i}", 1) for i in range(10)), *((f"o{i}", "one", 1) for i in range(10))
+    )
+    node(world, "n1", 8)
+    assert len([name for name in running(world) if name.startswith("m")]) == 4
+
+
+@pytest.mark.parametrize("limited", ["lab", "lab/x", "lab/x/deep"])
+def test_a_limit_holds_for_all_that_is_below(limited: str) -> None:
+    queues = {path: QueueSpec() for path in ("lab", "lab/x", "lab/x/deep", "free")}
+    queues[limited] = QueueSpec(limit_gpus=most(3))
+    world = tree_world(queues)
+    submit_all(world, *((f"j{i}", "lab/x/deep", 1) for i in range(5)))
+    node(world, "n1", 8)
+    assert running(world) == {"j0", "j1", "j2"}
+    apply(world, {**queues, limited: QueueSpec(limit_gpus=most(4))})
+    again(world, "n1", 5)
+    assert running(world) == {"j0", "j1", "j2", "j3"}
+
+
+def test_siblings_below_a_limit_share_it() -> None:
+    queues = {"lab": QueueSpec(limit_gpus=most(4)), "lab/a": QueueSpec(), "lab/b": QueueSpec()}
+    world = tree_world(queues)
+    submit_all(world, *((f"a{i}", "lab/a", 1) for i in range(8)), *((f"b{i}", "lab/b", 1) for i in range(8)))
+    node(world, "n1", 8)
+    assert running(world) == {"a0", "a1", "b0", "b1"}
+
+
+def test_what_a_queue_is_guaranteed_comes_before_what_others_borrow() -> None:
+    world = tree_world({"dev": QueueSpec(weight=100), "prod": QueueSpec(guarantee_gpus=owed(2))})
+    submit_all(world, *((f"d{i}", "dev", 1) for i in range(4)), ("p0", "prod", 2), ("p1", "prod", 2))
+    node(world, "n1", 4)
+    assert running(world) == {"p0", "d0", "d1"}
+
+
+def test_borrowing_has_a_limit() -> None:
+    spec = QueueSpec(guarantee_gpus=owed(2), borrow_limit_gpus=most(1))
+    world = tree_world({"a": spec, "b": QueueSpec()})
+    submit_all(world, *((f"a{i}", "a", 1) for i in range(5)))
+    node(world, "n1", 5)
+    assert running(world) == {"a0", "a1", "a2"}
+
+
+def test_without_a_document_jobs_wait_in_one_line() -> None:
+    world = tree_world({}, settings=None)
+    world.state.queue_versions.clear()
+    submit_all(world, ("b0", "b", 1), ("b1", "b", 1), ("a0", "a", 1))
+    node(world, "n1", 2)
+    assert running(world) == {"b0", "b1"}
+
+
+def test_the_longest_wait_of_those_that_starve_ends_first() -> None:
+    queues = {"big": QueueSpec(weight=100), "x": QueueSpec(weight=1, starve_after_s=60.0), "y": QueueSpec()}
+    world = tree_world(queues)
+    submit_all(world, ("x0", "x", 1), ("x1", "x", 1))
+    world.tick(50)
+    submit_all(world, *((f"b{i}", "big", 1) for i in range(9)), ("y0", "y", 1))
+    world.tick(20)
+    node(world, "n1", 1)
+    assert running(world) == {"x0"}
+
+
+def test_what_is_granted_is_charged_by_its_model() -> None:
+    world = tree_world({"a": QueueSpec(limit_gpus=most(4))}, gpu_cost={"H100": 4})
+    node(world, "n1", 4, "T4")
+    submit_all(world, *((f"t{i}", "a", 1) for i in range(4)), gpu_model=("T4",))
+    again(world, "n1", 4)
+    assert running(world) == {"t0", "t1", "t2", "t3"}
+    node(world, "n2", 2, "H100")
+    submit_all(world, ("h", "a", 1), gpu_model=("H100",))
+    again(world, "n2", 2)
+    assert "h" not in running(world)
+    for i in range(4):
+        world.status(f"t{i}.1", "TASK_FINISHED", agent="n1")
+    again(world, "n2", 2)
+    assert running(world) == {"h"}
