@@ -11,7 +11,6 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation
 
-
 _NEVER: Final = "no node would have room for it if all that runs there ended, beside what is kept for others"
 
 

@@ -533,15 +533,6 @@ def test_why_learns_from_history() -> None:
     assert view(made).explain(JobId("three")).estimate == three.estimate
 
 
-def test_a_job_above_its_queues_limit_is_told_so() -> None:
-    made = world(queue_limits={"lab": 2})
-    made.submit("x", gpus=3, queue="lab")
-    why = view(made).explain(JobId("x"))
-    assert (why.summary, why.can_ever_run) == ("queue lab may hold 2 GPUs, and it asks for 3", False)
-    (use,) = view(made).queues()
-    assert (use.name, use.limit_gpus, use.used_gpus, use.waiting) == ("lab", 2, 0, 1)
-
-
 def test_ten_thousand_pending_jobs_on_a_hundred_full_nodes_are_matched_in_time() -> None:
     """Measured: 20 to 35 ms. The bound is for the thread's own processor time: other tests run beside it."""
     made = world(agents=100, queue_limits={"lab": 40})

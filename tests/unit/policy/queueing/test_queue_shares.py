@@ -96,3 +96,12 @@ def test_a_limit_is_kept_by_a_restart_with_shares() -> None:
     made.state = State.restored(made.now, saved_of(made.state))
     (use,) = view(made).queues()
     assert use.used_gpus == 0.5
+
+
+def test_a_job_above_its_queues_limit_is_told_so() -> None:
+    made = world(queue_limits={"lab": 2})
+    made.submit("x", gpus=3, queue="lab")
+    why = view(made).explain(JobId("x"))
+    assert (why.summary, why.can_ever_run) == ("queue lab may hold 2 GPUs, and it asks for 3", False)
+    (use,) = view(made).queues()
+    assert (use.name, use.limit_gpus, use.used_gpus, use.waiting) == ("lab", 2, 0, 1)
