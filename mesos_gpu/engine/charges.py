@@ -20,7 +20,7 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, QueueDocument, QueueSpec
 from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
-ALL: Final = ""  # in the place of a user: everybody
+ALL: Final = "*"  # in the place of a user: everybody; nobody has that name
 
 
 @dataclass(frozen=True, slots=True)

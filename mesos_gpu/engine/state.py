@@ -1,7 +1,7 @@
 """All that the scheduler knows. Only `step` changes it, on one thread."""
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,11 +25,12 @@ from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
-from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.policy.queueing.queue import in_line_since
+from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.tenancy.cells import Cells
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -211,9 +212,12 @@ class State:
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
     made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
+    seats_given: Mapping[JobId, Seat] = field(
+        default_factory=dict, compare=False, repr=False, metadata=DERIVED
+    )  # to jobs that wait, by the latest match
     charges: Any = field(
         default=None, compare=False, repr=False, metadata=DERIVED
-    )  # what tasks hold, as `queue.held.Charges`; None: nobody has asked, or nobody is charged
+    )  # what tasks hold, as `charges.Charges`; None: nobody has asked, or nobody is charged
     uncharged: set[TaskId] = field(
         default_factory=set, compare=False, repr=False, metadata=DERIVED
     )  # tasks whose charge may be another since
@@ -568,27 +572,8 @@ class State:
         known = {gpu.id: gpu for node in self.nodes.values() for gpu in node.gpus} if sharers else {}
         for gpu, shares in sharers.items():
             card = known.get(gpu)
-            problems += _overdrawn(gpu, card.sharing if card else None, list(shares.values()))
+            problems += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
         return problems
-
-
-def _overdrawn(gpu: GpuId, sharing: Sharing | None, shares: Sequence[Share]) -> list[str]:
-    """What is wrong with the shares of one card; `sharing`: None: its host says nothing of it."""
-    problems = []
-    memory_mib = sum(share.memory_mib for share in shares)
-    if sharing is not None and memory_mib > sharing.memory_mib:
-        problems.append(f"{gpu} has {sharing.memory_mib} MiB for shares, and {memory_mib} are granted")
-    methods, domains = {share.method for share in shares}, {share.domain for share in shares}
-    if len(methods) > 1:
-        problems.append(
-            f"the shares of {gpu} are enforced in several ways: {sorted(m.value for m in methods)}"
-        )
-    if len(domains) > 1:
-        problems.append(f"the shares of {gpu} are of several users: {sorted(domains)}")
-    instances = [share.instance for share in shares if share.instance]
-    if len(set(instances)) < len(instances):
-        problems.append(f"an instance of {gpu} is granted twice: {instances}")
-    return problems
 
 
 #: Methods for nouns that are more than an entry of a dict by their key.

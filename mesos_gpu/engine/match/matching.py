@@ -29,6 +29,7 @@ def match(turn: Turn) -> None:
         cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
         seating = seat(turn)
+        turn.state.seats_given = seating.given if seating else {}
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, seating)
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):

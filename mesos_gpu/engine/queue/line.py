@@ -7,7 +7,6 @@ from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
@@ -16,11 +15,9 @@ from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
 from mesos_gpu.policy.tenancy.tree import Tree
 
-SeatFor = Callable[[Job], Seat | None]
 Ranks = Callable[
     [str], Mapping[str, int]
 ]  # of a leaf: its users' places, by name; who is not in it comes first
-_Placed = tuple[Rank, int, int, int, Job]
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
@@ -58,7 +55,6 @@ class Waits:
         self.tree, self._attained = held.tree, attained
         self._due, self._ranks = due or self._plain_due, ranks
         self._leaves: dict[str, list[Job]] | None = None
-        self._seats: dict[JobId, Seat] | None = None
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""
@@ -66,12 +62,8 @@ class Waits:
         return iter(Line(self.tree.children, self._due, self._held.amount, entries))
 
     def seat_for(self, job: Job) -> Seat | None:
-        """The seat that a pending job would take if it started now; None: it would borrow."""
-        if self._seats is None:
-            self._seats = {}
-            for leaf, jobs in self._by_leaf().items():
-                self._take_seats(leaf, jobs)
-        return self._seats.get(job.id)
+        """The seat that the latest match gave to a pending job; None: it would borrow."""
+        return self._state.seats_given.get(job.id)
 
     def pool_of(self, job: Job) -> str:
         """The pool in which its queue is compared with others."""
@@ -124,18 +116,6 @@ class Waits:
         ended = max((task.ended_at or 0.0 for task in self._state.round_of(job)), default=0.0)
         since = max(in_line_since(job), ended)
         return since if self._now - since > after_s else None
-
-    def _take_seats(self, leaf: str, jobs: Sequence[Job]) -> None:
-        """Give out what of the leaf's guarantee nobody holds, as one cell of each pool."""
-        assert self._seats is not None
-        for pool, guarantee in self.tree.queues[leaf].spec.guarantee_gpus.items():
-            free = guarantee.milli - self._held.amount(leaf, pool)
-            for job in jobs:
-                cost = self._held.cost_of(job, pool)
-                if free > 0 and 0 < cost <= free and job.id not in self._seats:
-                    free -= cost
-                    cells = (0,) * job.spec.tasks
-                    self._seats[job.id] = Seat(leaf, pool, cells, cost // job.spec.tasks, self._now)
 
     def _plain_due(self, queue: str, pool: str) -> int:
         spec = self.tree.specs[queue]
