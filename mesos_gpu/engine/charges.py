@@ -74,7 +74,7 @@ class Sums:
                 self.jobs[path, charge.owner] += job
 
     def copied(self) -> "Sums":
-        """The same, to be changed apart."""
+        """Copy all sums, to be changed apart."""
         return Sums(self.amounts.copy(), self.users.copy(), self.jobs.copy(), self.members.copy())
 
 

@@ -232,10 +232,10 @@ class Backlog:
         if not limits or self.held is None:
             return self._reserve(job, request, self.reservations)
         cost = self.held.cost_of(job, limits[0].pool)
-        found = leave_of_all(limits, cost, self._now)
-        if found is None:
+        granted = leave_of_all(limits, cost, self._now)
+        if granted is None:
             return []
-        leave, spares = found
+        leave, spares = granted
         if leave.awaited:  # a node may idle no longer than for the node's own sake
             gpus = request.resources.gpus * job.spec.tasks
             kept = Reservation(

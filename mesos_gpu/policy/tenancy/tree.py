@@ -95,13 +95,13 @@ class Tree:
 
     @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
-        """Of each queue that is no leaf, those below it; of the root, the top ones."""
+        """Name those below each queue that is no leaf; of the root, the top ones."""
         inner = {path: queue.children for path, queue in self.queues.items() if queue.children}
         return {ROOT: self.top, **inner}
 
     @cached_property
     def bounds(self) -> Mapping[str, tuple[Bound, ...]]:
-        """Of each queue, what it and those above it may hold, its own first; what nothing limits is not named."""
+        """List what each queue and those above it may hold, its own first; what nothing limits is not named."""
         return {
             path: tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above]))
             for path in self.queues
