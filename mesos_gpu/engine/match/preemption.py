@@ -15,7 +15,8 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room.preemption import Victim, plan
+from mesos_gpu.policy.room.knapsack import Victim
+from mesos_gpu.policy.room.preemption import plan
 
 _MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node
 

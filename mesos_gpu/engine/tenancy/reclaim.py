@@ -15,7 +15,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Reclaim as Whose
-from mesos_gpu.policy.room.preemption import Victim
+from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.tenancy.lost import Ran, cost, least_ms, lost_milli_s, ran
 from mesos_gpu.policy.tenancy.tree import Queue, meeting
 

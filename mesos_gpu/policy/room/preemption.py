@@ -1,28 +1,25 @@
-"""Which running jobs to end so that one of higher priority can start: the cheapest, and no more than needed. Pure.
+"""Which running jobs to end so that another one can start: the cheapest, and no more than needed. Pure.
 
 Nothing is chosen before the whole plan is known to make room.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import Final
 
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.policy.capacity.fit import room_for
-from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.knapsack import NOBODY, Bound, Item, Victim, bound_of, cheapest, fractional, worth
 
-MOST_TRIED: Final = 8  # victims on one node, of which every choice is looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Victim:
-    """A job that may be ended, and what that costs."""
-
-    job_id: JobId
-    priority: int
-    cost: int  # the work that is done again, thousandths of GPUs times seconds; weighed, in a tree of queues
+MOST_TRIED: Final = 8  # victims on a node with shared GPUs, of which every choice is looked at
+_NOTHING: Final = Bound(NOBODY, 0)
+#: Whether jobs may be ended together, by a rule that looks at all of them.
+Rule = Callable[[Sequence[Victim]], bool]
 
 
 def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model: str | None) -> int:
@@ -33,7 +30,11 @@ def _room(request: Request, node: NodeCapacity, ended: Collection[JobId], model:
 
 
 def plan(
-    request: Request, tasks: int, nodes: Sequence[NodeCapacity], victims: Mapping[JobId, Victim]
+    request: Request,
+    tasks: int,
+    nodes: Sequence[NodeCapacity],
+    victims: Mapping[JobId, Victim],
+    allowed: Rule | None = None,
 ) -> tuple[Victim, ...] | None:
     """The victims whose end makes room for all tasks; none of them can be left out.
 
@@ -42,59 +43,177 @@ def plan(
         tasks: How many start together.
         nodes: Those that may serve the job, with what victims hold there.
         victims: Every job that may be ended for it.
+        allowed: Asked of each plan when nobody can be left out any more; None: each of them may be ended with any.
 
     Returns:
-        Empty: there is room already. None: there is none even if all of them ended.
+        Empty: there is room already. None: there is none even if all of them ended, or as the rule has it.
     """
     best: tuple[Victim, ...] | None = None
     for model in request.gpu.models or (None,):
-        chosen = (
-            _on_one(request, nodes, victims, model)
-            if tasks == 1
-            else _on_many(request, tasks, nodes, victims, model)
-        )
-        if chosen is not None and (best is None or _cost(chosen) < _cost(best)):
+        if tasks == 1:
+            chosen = _on_one(request, nodes, victims, model, allowed)
+        else:
+            chosen = _on_many(request, tasks, nodes, victims, model)
+            if chosen and allowed is not None and not allowed(chosen):
+                chosen = None
+        if chosen is not None and (best is None or worth(chosen) < worth(best)):
             best = chosen
     return best
 
 
-def _cost(chosen: Iterable[Victim]) -> tuple[int, int, int, list[str]]:
-    """The highest priority that is hurt counts first, then the work lost, then how many."""
-    every = list(chosen)
-    highest = max((victim.priority for victim in every), default=-(1 << 30))
-    return highest, sum(v.cost for v in every), len(every), sorted(v.job_id for v in every)
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """A node, what a task lacks there, and what each victim there would give back.
+
+    Attributes:
+        node: It.
+        model: Of the GPUs; None: it is of no account.
+        free: GPUs that will do, then all amounts: what is free.
+        need: The same, of a task.
+        items: By victim.
+    """
+
+    node: NodeCapacity
+    model: str | None
+    free: tuple[int, ...]
+    need: tuple[int, ...]
+    items: tuple[Item, ...]
+
+    def lack(self, tasks: int) -> list[int]:
+        """What is lacking for so many tasks."""
+        return [need * tasks - free for need, free in zip(self.need, self.free, strict=True)]
+
+    def slots(self, tasks: int) -> int:
+        """For how many tasks there is room, `tasks` where they ask for nothing."""
+        free = zip(self.free, self.need, strict=True)
+        return max(min((amount // need for amount, need in free if need), default=tasks), 0)
+
+
+def _grounds(
+    request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
+) -> list[_Ground]:
+    """The node as it is for GPUs of each model that will do: a task never gets a mix."""
+    held = [each for each in node.allocations if each.job_id in victims]
+    models: Sequence[str | None] = [model]
+    if model is None and request.gpu.count:
+        models = sorted(_models(node, held))
+    return [_ground(request, node, victims, held, each) for each in models]
+
+
+def _models(node: NodeCapacity, held: Iterable[Allocation]) -> set[str]:
+    """Models of its GPUs that are free, or are given back."""
+    return {gpu.model for gpu in node.gpus} | {gpu.model for each in held for gpu in each.gpus}
+
+
+def _ground(
+    request: Request,
+    node: NodeCapacity,
+    victims: Mapping[JobId, Victim],
+    held: Sequence[Allocation],
+    model: str | None,
+) -> _Ground:
+    want = request.gpu
+    cards = len(want.suited(node.gpus, model)) if want.count else 0
+    gifts: dict[JobId, tuple[int, ...]] = {}
+    for each in held:
+        assert each.job_id is not None, "a victim is a job"
+        given = (len(want.suited(each.gpus, model)) if want.count else 0, *each.resources.milli)
+        before = gifts.get(each.job_id)
+        if before is not None:
+            given = tuple([a + b for a, b in zip(before, given, strict=True)])
+        gifts[each.job_id] = given
+    items = tuple([Item(victims[job_id], given) for job_id, given in gifts.items()])
+    return _Ground(node, model, (cards, *node.free.milli), (want.count, *request.resources.milli), items)
+
+
+def _is_plain(request: Request, node: NodeCapacity) -> bool:
+    """Whether what is given back is a sum of amounts: no GPU is shared."""
+    return (
+        request.gpu.share is None and not node.parts and all(held.share is None for held in node.allocations)
+    )
 
 
 def _on_one(
-    request: Request, nodes: Sequence[NodeCapacity], victims: Mapping[JobId, Victim], model: str | None
+    request: Request,
+    nodes: Sequence[NodeCapacity],
+    victims: Mapping[JobId, Victim],
+    model: str | None,
+    allowed: Rule | None,
 ) -> tuple[Victim, ...] | None:
+    """The cheapest choice on any one node. Nodes that cannot be cheaper than the best so far are not looked at."""
     best: tuple[Victim, ...] | None = None
-    for node in nodes:
-        there = sorted({held.job_id for held in node.allocations if held.job_id is not None} & victims.keys())
-        if not _room(request, node, there, model):
-            continue
-        mine = [victims[job_id] for job_id in there]
-        chosen = (
-            _least(request, node, mine, model)
-            if len(mine) <= MOST_TRIED
-            else _thinned(request, 1, [node], mine, model)
-        )
-        if best is None or _cost(chosen) < _cost(best):
-            best = chosen
+    line: list[tuple[int, int, int, NodeCapacity | _Ground]] = []
+    for i, node in enumerate(nodes):
+        bound = _least_of(request, node, victims)
+        if bound is not None:
+            line.append((bound.priority, bound.cost, i, node))
+    heapify(line)
+    while line:
+        priority, cost, i, ground = heappop(line)
+        if best is not None and (priority, cost) > worth(best)[:2]:
+            break
+        if isinstance(ground, _Ground):
+            best = _better(best, _exact(request, ground), allowed)
+        elif not _is_plain(request, ground):
+            best = _better(best, _on_shared(request, ground, victims, model), allowed)
+        else:
+            for each in _grounds(request, ground, victims, model):
+                if (bound := bound_of(each.lack(1), each.items)) is not None:
+                    i += len(nodes)  # no two entries of the line are alike
+                    heappush(line, (bound.priority, bound.cost, i, each))
     return best
 
 
-def _least(
-    request: Request, node: NodeCapacity, mine: Sequence[Victim], model: str | None
-) -> tuple[Victim, ...]:
-    """The cheapest choice on one node, of all choices."""
+def _least_of(request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
+    """What room for a task costs at least on a node, as if all GPUs would do; None: it has too few."""
+    need = request.gpu.count - len(node.gpus)
+    if need <= 0 or request.gpu.share is not None or node.parts:
+        return _NOTHING
+    gifts: dict[JobId, int] = {}
+    for held in node.allocations:
+        if held.share is not None:
+            return _NOTHING
+        if held.gpus and held.job_id is not None and held.job_id in victims:
+            gifts[held.job_id] = gifts.get(held.job_id, 0) + len(held.gpus)
+    line = [(victims[job_id].cost / gift, victims[job_id].cost, gift) for job_id, gift in gifts.items()]
+    least = fractional(need, line)
+    return None if least is None else Bound(min(victims[job_id].priority for job_id in gifts), least)
+
+
+def _better(
+    best: tuple[Victim, ...] | None, chosen: tuple[Victim, ...] | None, allowed: Rule | None
+) -> tuple[Victim, ...] | None:
+    if chosen is None or (best is not None and worth(best) <= worth(chosen)):
+        return best
+    return chosen if not chosen or allowed is None or allowed(chosen) else best
+
+
+def _exact(request: Request, ground: _Ground, tasks: int = 1) -> tuple[Victim, ...]:
+    """The cheapest choice on a node that has room for so many tasks when all victims there have ended."""
+    chosen = cheapest(ground.lack(tasks), ground.items)
+    if chosen is not None:
+        return chosen
+    mine = sorted((item.victim for item in ground.items), key=lambda victim: victim.job_id)
+    return _thinned(request, tasks, [ground.node], mine, ground.model)
+
+
+def _on_shared(
+    request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim], model: str | None
+) -> tuple[Victim, ...] | None:
+    """The cheapest choice on a node with shared GPUs, of all choices unless they are too many; None: there is none."""
+    there = sorted({held.job_id for held in node.allocations if held.job_id is not None} & victims.keys())
+    if not _room(request, node, there, model):
+        return None
+    mine = [victims[job_id] for job_id in there]
+    if len(mine) > MOST_TRIED:
+        return _thinned(request, 1, [node], mine, model)
     able = (
         chosen
         for count in range(len(mine) + 1)
         for chosen in combinations(mine, count)
         if _room(request, node, {victim.job_id for victim in chosen}, model)
     )
-    return min(able, key=_cost)
+    return min(able, key=worth)
 
 
 def _on_many(
@@ -104,9 +223,102 @@ def _on_many(
     victims: Mapping[JobId, Victim],
     model: str | None,
 ) -> tuple[Victim, ...] | None:
-    if sum(_room(request, node, victims.keys(), model) for node in nodes) < tasks:
-        return None
-    return _thinned(request, tasks, nodes, list(victims.values()), model)
+    """A choice for all tasks of a job: the cheapest room for a task first; then whom it does without is spared."""
+    if not all(_is_plain(request, node) and (model or _is_uniform(request, node)) for node in nodes):
+        if sum(_room(request, node, victims.keys(), model) for node in nodes) < tasks:
+            return None
+        return _thinned(request, tasks, nodes, list(victims.values()), model)
+    greedy = _Greedy(request, victims, nodes, model)
+    chosen = greedy.search(tasks)
+    return None if chosen is None else _thinned(request, tasks, greedy.used(tasks), chosen, model)
+
+
+def _is_uniform(request: Request, node: NodeCapacity) -> bool:
+    """Whether the GPUs of a node are of one model, or of no account."""
+    return not request.gpu.count or len(_models(node, node.allocations)) < 2
+
+
+class _Greedy:
+    """Room for tasks on several nodes: the cheapest room for one more task first."""
+
+    def __init__(
+        self,
+        request: Request,
+        victims: Mapping[JobId, Victim],
+        nodes: Sequence[NodeCapacity],
+        model: str | None,
+    ) -> None:
+        self._request, self._victims, self._model, self._nodes = request, victims, model, nodes
+        self._now: dict[int, _Ground] = {}  # nodes as they are when those that were chosen have ended
+        self._chosen: dict[JobId, Victim] = {}
+        self._turns = [0] * len(nodes)  # an older entry of the line is void
+        self._line: list[tuple[int, int, int, int, bool, tuple[Victim, ...] | None]] = []
+
+    def _ground(self, i: int) -> _Ground:
+        ground = self._now.get(i)
+        if ground is None:
+            node = self._nodes[i]
+            node = node.without([held for held in node.allocations if held.job_id in self._chosen])
+            held = [each for each in node.allocations if each.job_id in self._victims]
+            ground = self._now[i] = _ground(self._request, node, self._victims, held, self._model)
+        return ground
+
+    def used(self, tasks: int) -> list[NodeCapacity]:
+        """The nodes that have room, when those that were chosen have ended."""
+        return [node for i, node in enumerate(self._nodes) if i in self._now and self._now[i].slots(tasks)]
+
+    def search(self, tasks: int) -> list[Victim] | None:
+        """Whom to end; None: there is not room enough if all of them ended."""
+        missing = tasks
+        for i, node in enumerate(self._nodes):
+            if len(node.gpus) >= self._request.gpu.count:
+                missing -= self._ground(i).slots(tasks)
+                self._offer(i, tasks)
+            elif (bound := _least_of(self._request, node, self._victims)) is not None:
+                self._line.append((bound.priority, bound.cost, i, 0, False, None))
+        heapify(self._line)
+        while missing > 0 and self._line:
+            _, _, i, turn, known, chosen = heappop(self._line)
+            if turn != self._turns[i]:
+                continue
+            if not known:
+                self._offer(i, tasks)
+            elif chosen is None:
+                chosen = _exact(self._request, self._ground(i), self._ground(i).slots(tasks) + 1)
+                heappush(self._line, (*worth(chosen)[:2], i, turn, True, chosen))
+            else:
+                missing -= self._end(chosen, tasks)
+        return None if missing > 0 else list(self._chosen.values())
+
+    def _offer(self, i: int, tasks: int) -> None:
+        """Put the next task of a node in the line, with the least that its room can cost."""
+        ground = self._ground(i)
+        bound = bound_of(ground.lack(ground.slots(tasks) + 1), ground.items)
+        if bound is not None:
+            heappush(self._line, (bound.priority, bound.cost, i, self._turns[i], True, None))
+
+    def _end(self, chosen: Sequence[Victim], tasks: int) -> int:
+        """Take victims; for how many tasks more there is room then."""
+        more = 0
+        self._chosen |= {victim.job_id: victim for victim in chosen}
+        for i in sorted({i for victim in chosen for i in self._where[victim.job_id]}):
+            before = self._now.pop(i).slots(tasks) if i in self._now else 0
+            self._turns[i] += 1
+            more += self._ground(i).slots(tasks) - before
+            self._offer(i, tasks)
+        return more
+
+    @cached_property
+    def _where(self) -> dict[JobId, list[int]]:
+        """By victim, the nodes where it is."""
+        where: dict[JobId, list[int]] = {}
+        for i, node in enumerate(self._nodes):
+            for held in node.allocations:
+                if held.job_id is not None:
+                    there = where.setdefault(held.job_id, [i])
+                    if there[-1] != i:
+                        there.append(i)
+        return where
 
 
 def _thinned(

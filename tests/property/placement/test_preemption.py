@@ -10,7 +10,8 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room.preemption import Victim, plan
+from mesos_gpu.policy.room.knapsack import Victim
+from mesos_gpu.policy.room.preemption import plan
 from mesos_gpu.testing.builders import gpu, request
 
 
