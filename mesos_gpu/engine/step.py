@@ -37,6 +37,7 @@ from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.tenancy.charges import settle
 from mesos_gpu.engine.tenancy.document import on_queues_changed
+from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
 from mesos_gpu.model.jobs.job import Job
@@ -118,7 +119,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
-    forecast = Forecast(turn.state, turn.settings, turn.now)
+    forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.now))
     on_resize_requested(turn, event, lambda: forecast.before(None))
 
 

@@ -11,6 +11,7 @@ from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import App, Group
@@ -226,7 +227,7 @@ class StateView:
         return why_of(self._state, self._settings, self._now, job, past_offers=past_offers)
 
     def _forecast(self) -> Forecast:
-        return Forecast(self._state, self._settings, self._now)
+        return Forecast(self._state, self._settings, self._now, standing_of(self._state, self._now))
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:
         """The first `most` pending jobs that somebody sees, in the order in which they are tried."""

@@ -14,6 +14,7 @@ from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
 from mesos_gpu.engine.tenancy.seats import Seating, seat
+from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 
@@ -60,9 +61,9 @@ def _launch_jobs(
         return False
     index, may_preempt = table_of(state, settings, now, remains).index, possible(turn, seating)
     if not index.nodes and not may_preempt:
-        make_way(turn, Backlog(state, settings, now, remains.resources))
+        make_way(turn, Backlog(state, settings, now, remains.resources, standing=standing_of(state, now)))
         return False
-    backlog = Backlog(state, settings, now, remains.resources)
+    backlog = Backlog(state, settings, now, remains.resources, standing=standing_of(state, now))
     placing = Placing(state, settings, index)
     held = [backlog.held] if backlog.held is not None else []
     ledger.register(Index(index, remains), placing, *held, backlog, backlog.neighbours)

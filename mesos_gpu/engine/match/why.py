@@ -15,6 +15,7 @@ from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.jobs.why import Why
@@ -104,7 +105,7 @@ def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
-    forecast = Forecast(state, settings, now)
+    forecast = Forecast(state, settings, now, standing_of(state, now))
     forecast.before(job.id)
     view = QueueView(
         position=position_of(job.id, forecast.jobs),

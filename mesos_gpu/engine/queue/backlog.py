@@ -9,7 +9,7 @@ from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import Waits
+from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -72,6 +72,7 @@ class Backlog:
         *,
         reading: bool = False,
         learn: Learn | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Nothing is computed before it is needed: most matches block nobody.
 
@@ -82,6 +83,7 @@ class Backlog:
             offered: What is left of an agent's offers.
             reading: It is a reader's backlog: the state remembers nothing of it.
             learn: The run time of jobs without a limit, for estimates.
+            standing: What queues of a tree are due.
         """
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._learn = offered, reading, learn
@@ -99,7 +101,7 @@ class Backlog:
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
         self._waits: Waits | None = None
         if self.held is not None and state.tree is not None:
-            self._waits = Waits(state, settings, now, self.held, self.attained)
+            self._waits = Waits(state, settings, now, self.held, self.attained, standing)
 
     def jobs(self) -> Iterable[Job]:
         """Every pending job, the first to be tried first. With a tree of queues the next follows from what became of

@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
+from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -34,10 +35,12 @@ def offered_of(state: State) -> Offered:
 class Forecast:
     """What is expected of the jobs that wait. Valid as long as the state does not change; it changes nothing itself."""
 
-    def __init__(self, state: State, settings: Settings, now: float) -> None:
-        """Nothing is computed before it is asked for."""
+    def __init__(
+        self, state: State, settings: Settings, now: float, standing: Standing | None = None
+    ) -> None:
+        """Nothing is computed before it is asked for. `standing`: as of `Backlog`."""
         self._state, self._settings, self._now = state, settings, now
-        self._backlog = Backlog(state, settings, now, offered_of(state), reading=True)
+        self._backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
         self.jobs = list(self._backlog.jobs())
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:

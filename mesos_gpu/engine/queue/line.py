@@ -1,6 +1,7 @@
 """The line of all jobs that wait, through the tree of queues, as things stand now."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from mesos_gpu.engine.charges import owner_of
 from mesos_gpu.engine.queue.held import Held
@@ -12,12 +13,18 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
-from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
+from mesos_gpu.policy.tenancy.order import Entry, Line, Rank
 from mesos_gpu.policy.tenancy.tree import Tree
 
-Ranks = Callable[
-    [str], Mapping[str, int]
-]  # of a leaf: its users' places, by name; who is not in it comes first
+
+class Standing(Protocol):
+    """Where queues and users stand beside each other, as `engine.tenancy.shares.Shares`."""
+
+    def due(self, path: str, pool: str, /) -> int:
+        """What a queue is due of a pool, thousandths of cost."""
+
+    def ranks(self, leaf: str, /) -> Mapping[str, int]:
+        """Places of a leaf's users; who is not in it comes first."""
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
@@ -36,9 +43,7 @@ class Waits:
         now: float,
         held: Held,
         attained: Attained,
-        *,
-        due: Amount | None = None,
-        ranks: Ranks | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Look at no job yet.
 
@@ -48,12 +53,13 @@ class Waits:
             now: Seconds since the epoch.
             held: What queues hold, kept up to date while the line is asked.
             attained: The order of leaves whose jobs stand by the service that they have had.
-            due: What a queue is due of a pool; None: what it is guaranteed, else by its weight.
-            ranks: Places of users within a leaf; None: all are alike.
+            standing: What queues are due, and the places of users; None: only guarantees and weights count, and users
+                are alike.
         """
         self._state, self._settings, self._now, self._held = state, settings, now, held
         self.tree, self._attained = held.tree, attained
-        self._due, self._ranks = due or self._plain_due, ranks
+        self._standing = standing
+        self._due = self._plain_due if standing is None else standing.due
         self._leaves: dict[str, list[Job]] | None = None
 
     def jobs(self) -> Iterator[Job]:
@@ -81,7 +87,7 @@ class Waits:
 
     def _in_order(self, leaf: str, jobs: Sequence[Job]) -> list[Job]:
         now, step_s = self._now, self._settings.aging_step_s
-        ranks = self._ranks(leaf) if self._ranks is not None else {}
+        ranks = {} if self._standing is None else self._standing.ranks(leaf)
 
         def place(job: Job) -> tuple[int, int]:
             rank = ranks.get(owner_of(job), 0) if ranks else 0

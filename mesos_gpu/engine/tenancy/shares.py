@@ -161,6 +161,12 @@ class Shares:
         return known.dues
 
 
+def standing_of(state: State, now: float) -> Shares | None:
+    """What queues are due; None: there is no tree."""
+    tree = state.tree
+    return None if tree is None else Shares(state, tree, now)
+
+
 def leaf_of(tree: Tree, queue: str) -> str:
     """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there is
     no such queue in the tree."""
