@@ -43,14 +43,20 @@ def read_jobs(path: Path) -> list[TraceJob]:
         NotFound: The file cannot be read.
         Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
     """
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         return _jobs(path, reader)
     except csv.Error as error:
         raise Damaged(f"{path}, line {reader.line_num}: {error}", remedy="name a CSV file") from error
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file's text; it may be gzipped.
+
+    Raises:
+        NotFound: It cannot be read.
+        Damaged: It is no text.
+    """
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()

@@ -1,0 +1,373 @@
+"""What others do with many tenants on one cluster: the rules of their documents and sources, in one small loop each.
+
+They get what is fair: all run on the same nodes, pay the same for a stop, have what they free kept for whom it was
+freed for (where they choose a node at all), and let small jobs pass a blocked one of another size.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from mesos_gpu.policy.tenancy.fair_tree import Account, ranks
+from mesos_gpu.policy.tenancy.usage import MICRO, Usage
+from mesos_gpu.simulate.tenancy.loop import Live, Loop, Policy, Where
+
+HALF_LIFE_S: Final = 7 * 86400  # Slurm's PriorityDecayHalfLife
+COOK_EVERY_S: Final = 300.0
+COOK_SAFE: Final = 1.0  # safe-dru-threshold: within its share nobody is touched
+COOK_DIFF: Final = 0.5  # min-dru-diff
+COOK_MOST: Final = 64  # max-preemption of a cycle
+MOST_TRIED: Final = 8  # victims of a node of which every choice is looked at
+
+
+@dataclass(slots=True)
+class Drf(Policy):
+    """Lowest dominant share first, GPUs being the only resource: what a tenant holds by what it is guaranteed.
+
+    Nobody is stopped. Of a tenant alone it is first come, first served, where a job that does not fit is passed by
+    those of other sizes.
+    """
+
+    def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
+        """The lowest is next."""
+        return (loop.held[live.job.tenant] / loop.gpus(live.job.tenant),)
+
+    def decide(self, loop: Loop) -> None:
+        """Start whoever fits, by the order, which changes with each start."""
+        blocked: set[tuple[str, int]] = set()  # tenants and sizes
+        while (live := self._next(loop, blocked)) is not None:
+            where = loop.fit(live)
+            if where is not None:
+                loop.start(live, where)
+            elif not self.make_room(loop, live):
+                blocked.add((live.job.tenant, live.job.gpus))
+
+    def make_room(self, loop: Loop, live: Live) -> bool:
+        """Have others stopped for it; whether it starts thereby."""
+        return False
+
+    def _next(self, loop: Loop, blocked: set[tuple[str, int]]) -> Live | None:
+        def first_of(tenant: str) -> Iterator[Live]:
+            return (live for live in loop.waiting.heads(tenant) if (tenant, live.job.gpus) not in blocked)
+
+        every = [live for tenant in loop.tenants for live in first_of(tenant)]
+        return min(every, key=lambda live: (*self.order(loop, live), live.job.tenant, live.index), default=None)
+
+
+@dataclass(slots=True)
+class Fifo(Drf):
+    """One line for all, first come, first served; a job that does not fit is passed by those of other sizes."""
+
+    def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
+        """The oldest is next."""
+        return (live.index,)
+
+
+@dataclass(slots=True)
+class FairTree(Policy):
+    """Slurm's Fair Tree: tenants by shares over decayed use, users of one below it, all of the better tenant first."""
+
+    use: dict[tuple[str, str], Usage] = field(default_factory=dict)
+    held: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def decide(self, loop: Loop) -> None:
+        """Charge what has run; start whoever fits, in the order of ranks."""
+        now = round(loop.now * MICRO)
+        self._charge(loop, now)
+        line = self._line(loop, now)
+        blocked: set[int] = set()
+        for live in line:
+            if live.job.gpus in blocked:
+                continue
+            where = loop.fit(live)
+            if where is None:
+                blocked.add(live.job.gpus)
+            else:
+                loop.start(live, where)
+        self._charge(loop, now)
+
+    def _charge(self, loop: Loop, now: int) -> None:
+        held = Counter[tuple[str, str]]()
+        for there in loop.on:
+            for live, gpus in there.items():
+                held[live.job.tenant, live.job.user] += gpus
+        for who in self.held.keys() | held.keys():
+            if held[who] != self.held[who]:
+                by = held[who] - self.held[who]
+                self.use[who] = self.use.get(who, Usage()).changed(now, by, HALF_LIFE_S)
+        self.held = held
+
+    def _line(self, loop: Loop, now: int) -> list[Live]:
+        use = {who: usage.at(now, HALF_LIFE_S) for who, usage in self.use.items()}
+        waiting = [live for tenant in loop.tenants for live in loop.waiting.of(tenant)]
+        users: dict[str, set[str]] = {}
+        for tenant, user in (*use, *((live.job.tenant, live.job.user) for live in waiting)):
+            users.setdefault(tenant, set()).add(user)
+        tenants = tuple(
+            Account(
+                tenant, loop.gpus(tenant), sum(use.get((tenant, user), 0) for user in mine),
+                tuple(Account(f"{tenant}/{user}", 1, use.get((tenant, user), 0)) for user in sorted(mine)),
+            )
+            for tenant, mine in sorted(users.items())
+        )  # fmt: skip
+        place = ranks(Account("", children=tenants))
+        return sorted(waiting, key=lambda live: (place[f"{live.job.tenant}/{live.job.user}"], live.index))
+
+
+# --- those that stop jobs
+
+
+def may_stop(victims: Iterable[Live], over: Mapping[str, int]) -> bool:
+    """Whether each tenant keeps what it is guaranteed without them."""
+    taken = Counter[str]()
+    for victim in victims:
+        taken[victim.job.tenant] += victim.job.gpus
+    return all(gpus <= over[tenant] for tenant, gpus in taken.items())
+
+
+def surplus(loop: Loop) -> dict[str, int]:
+    """What each tenant has beyond its guarantee, once all who were told to end are gone."""
+    left = Counter(loop.held)
+    for there in loop.on:
+        for live, gpus in there.items():
+            left[live.job.tenant] -= gpus * live.ending
+    return {tenant: left[tenant] - loop.gpus(tenant) for tenant in loop.tenants}
+
+
+def _is_owed(loop: Loop, live: Live) -> bool:
+    """Whether its tenant stays within its guarantee with it."""
+    return loop.held[live.job.tenant] + live.job.gpus <= loop.gpus(live.job.tenant)
+
+
+def _borrowers(there: Iterable[Live], taker: Live, over: Mapping[str, int]) -> list[Live]:
+    able = (live for live in there if live.job.preemptible and not live.ending)
+    return sorted(live for live in able if live.job.tenant != taker.job.tenant and over[live.job.tenant] > 0)
+
+
+@dataclass(slots=True)
+class Reclaiming(Drf):
+    """Who is within its guarantee comes first, and may stop those of tenants above theirs."""
+
+    def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
+        """Who is owed first, then by share."""
+        return (not _is_owed(loop, live), loop.held[live.job.tenant] / loop.gpus(live.job.tenant))
+
+
+@dataclass(slots=True)
+class CountReclaim(Reclaiming):
+    """Quotas as numbers, as Kueue has them where it does not know nodes: admitted first, placed when it fits.
+
+    A job is admitted if there are GPUs enough by number; for one within its tenant's quota the newest of those above
+    theirs are stopped until there are. Then it counts, though what has come free may lie in pieces and it waits.
+    """
+
+    admitted: list[Live] = field(default_factory=list)  # that wait for a place
+
+    def decide(self, loop: Loop) -> None:
+        """Place who is admitted, admit by number, and place those."""
+        self._place(loop)
+        blocked: set[tuple[str, int]] = set()
+        while (live := self._next(loop, blocked)) is not None:
+            if self._admits(loop, live):
+                loop.waiting.drop(live)
+                loop.held[live.job.tenant] += live.job.gpus
+                self.admitted.append(live)
+            else:
+                blocked.add((live.job.tenant, live.job.gpus))
+        self._place(loop)
+
+    def _place(self, loop: Loop) -> None:
+        for live in tuple(self.admitted):
+            where = loop.fit(live)
+            if where is not None:
+                self._withdraw(loop, live)
+                loop.start(live, where)
+
+    def _withdraw(self, loop: Loop, live: Live) -> None:
+        self.admitted.remove(live)
+        loop.held[live.job.tenant] -= live.job.gpus
+        loop.waiting.add(live)
+
+    def _admits(self, loop: Loop, live: Live) -> bool:
+        need = live.job.gpus - (loop.scenario.cluster.gpus - loop.held.total())
+        if need <= 0:
+            return True
+        if not _is_owed(loop, live):
+            return False
+        over, chosen = surplus(loop), list[Live]()
+        everybody = {*self.admitted, *(other for there in loop.on for other in there)}
+        for victim in sorted(_borrowers(everybody, live, over), key=lambda v: (-v.began_s, -v.index)):
+            if need > 0 and may_stop((*chosen, victim), over):
+                chosen.append(victim)
+                need -= victim.job.gpus
+        if need > 0:
+            return False
+        for victim in [victim for victim in chosen if victim in self.admitted]:
+            self._withdraw(loop, victim)
+        loop.stop([victim for victim in chosen if victim.where], live)
+        return True
+
+
+Cost = Callable[[Loop, Sequence[Live]], tuple[float, ...]]
+
+
+def newest(loop: Loop, victims: Sequence[Live]) -> tuple[float, ...]:
+    """As few as can be, then those that began last."""
+    return (len(victims), *sorted(-victim.began_s for victim in victims))
+
+
+def least_lost(loop: Loop, victims: Sequence[Live]) -> tuple[float, ...]:
+    """The least work that is done again."""
+    return (sum(loop.lost_s(victim) * victim.job.gpus for victim in victims),)
+
+
+@dataclass(slots=True)
+class NodeReclaim(Reclaiming):
+    """Who is within its guarantee takes a node on which it then surely fits: as few jobs as can be, the newest."""
+
+    cost: Cost = newest
+
+    def make_room(self, loop: Loop, live: Live) -> bool:
+        """Stop the cheapest choice of borrowers with which each of its tasks fits somewhere."""
+        if not _is_owed(loop, live):
+            return False
+        over, gone, where = surplus(loop), list[Live](), list[tuple[int, int]]()
+        for _ in range(live.tasks):
+            found = self._place(loop, live, over, gone, where)
+            if found is None:
+                return False
+            node, victims = found
+            gone += victims
+            where.append((node, live.size))
+        loop.make_room(live, tuple(where), gone)
+        return True
+
+    def _place(
+        self, loop: Loop, live: Live, over: Mapping[str, int], gone: Sequence[Live], where: Where | list[tuple[int, int]]
+    ) -> tuple[int, tuple[Live, ...]] | None:
+        """A node for one more task, and who makes room there beside those who do already."""
+        best: tuple[tuple[float, ...], int, tuple[Live, ...]] | None = None
+        for node, there in enumerate(loop.on):
+            free = loop.free[node] + sum(there.get(victim, 0) for victim in gone)
+            need = live.size - free + sum(gpus for at, gpus in where if at == node)
+            able = [v for v in _borrowers(there, live, over) if v not in gone]
+            for victims in _choices(there, able, need):
+                if not may_stop((*gone, *victims), over):
+                    continue
+                cost = self.cost(loop, victims)
+                if best is None or (cost, node) < best[:2]:
+                    best = (cost, node, victims)
+        return best and best[1:]
+
+
+def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iterator[tuple[Live, ...]]:
+    """Every choice that frees enough; of very many jobs on a node, of the newest alone."""
+    if sum(there[live] for live in able) < need:
+        return
+    latest = sorted(able, key=lambda live: -live.began_s)[: max(MOST_TRIED, need)]
+    for count in range(len(latest) + 1):
+        for victims in combinations(latest, count):
+            if sum(there[victim] for victim in victims) >= need:
+                yield victims
+
+
+# --- Cook
+
+
+def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
+    """Cook's cumulative share of each task of a user: all up to it, by the user's share."""
+    total, found = 0, dict[Live, float]()
+    for live in line:
+        total += live.job.gpus
+        found[live] = total / share
+    return found
+
+
+@dataclass(slots=True)
+class Cook(Policy):
+    """Cook's scheduler and its rebalancer: a tenant's k-th GPU stands against others' k-th GPU.
+
+    Each cycle the first of those that wait may take a host from tasks whose cumulative share is above `COOK_SAFE` and
+    by `COOK_DIFF` above its own: the shortest prefix of the highest that makes room, on the host where the lowest of
+    these is highest. What comes free is kept for it, which Cook did not always do.
+    """
+
+    next_s: float = 0.0
+
+    def wakes_after_s(self) -> float | None:
+        """The rebalancer's cycle."""
+        return COOK_EVERY_S
+
+    def decide(self, loop: Loop) -> None:
+        """Start whoever fits by lowest cumulative share; then rebalance, when it is time."""
+        blocked: set[int] = set()
+        order = self._all(loop)
+        for live in sorted(self._waiting(loop), key=lambda live: (order[live], live.index)):
+            if live.job.gpus in blocked:
+                continue
+            where = loop.fit(live)
+            if where is None:
+                blocked.add(live.job.gpus)
+            else:
+                loop.start(live, where)
+        if loop.now >= self.next_s:
+            self.next_s = loop.now + COOK_EVERY_S
+            self._rebalance(loop)
+
+    def _waiting(self, loop: Loop) -> list[Live]:
+        return [live for tenant in loop.tenants for live in loop.waiting.of(tenant)]
+
+    def _all(self, loop: Loop) -> dict[Live, float]:
+        found = dict[Live, float]()
+        running: dict[str, set[Live]] = {tenant: set() for tenant in loop.tenants}
+        for there in loop.on:
+            for live in there:
+                running[live.job.tenant].add(live)
+        for tenant in loop.tenants:
+            began = sorted(running[tenant], key=lambda live: (live.began_s, live.index))
+            found |= drus((*began, *loop.waiting.of(tenant)), loop.gpus(tenant))
+        return found
+
+    def _rebalance(self, loop: Loop) -> None:
+        order, tried = self._all(loop), set[int]()
+        line = sorted(self._waiting(loop), key=lambda live: (order[live], live.index))
+        for live in line[:COOK_MOST]:
+            if live.tasks > 1 or live.job.gpus in tried:
+                continue
+            found = self._host(loop, live, order)
+            if found is None:
+                tried.add(live.job.gpus)
+            else:
+                node, victims = found
+                loop.make_room(live, ((node, live.size),), victims)
+
+    def _host(self, loop: Loop, live: Live, order: Mapping[Live, float]) -> tuple[int, list[Live]] | None:
+        best: tuple[float, int, list[Live]] | None = None
+        for node, there in enumerate(loop.on):
+            need, chosen = live.size - loop.free[node], list[Live]()
+            for victim in sorted(there, key=lambda v: (-order.get(v, 0.0), v.index)):
+                if need <= 0:
+                    break
+                dru = order.get(victim, 0.0)
+                if dru < COOK_SAFE or dru - order[live] <= COOK_DIFF or victim.ending:
+                    continue
+                if victim.job.preemptible:
+                    chosen.append(victim)
+                    need -= there[victim]
+            if need <= 0 and chosen:
+                lowest = min(order[victim] for victim in chosen)
+                if best is None or lowest > best[0]:
+                    best = (lowest, node, chosen)
+        return best and best[1:]
+
+
+BASELINES: Final[Mapping[str, Callable[[], Policy]]] = {
+    "fifo": Fifo,
+    "drf": Drf,
+    "fairtree": FairTree,
+    "cook": Cook,
+    "count-reclaim": CountReclaim,
+    "node-reclaim": NodeReclaim,
+}

@@ -1,0 +1,80 @@
+"""Policies for many tenants beside each other: one trace, one cluster, the same costs, the same figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mesos_gpu.simulate.baselines import BASELINES, Drf
+from mesos_gpu.simulate.jobs import Cluster
+from mesos_gpu.simulate.tenancy.figures import Figures, More, mean, measure
+from mesos_gpu.simulate.tenancy.loop import Loop
+from mesos_gpu.simulate.tenancy.record import Record, Span
+from mesos_gpu.simulate.tenancy.scenario import Scenario
+
+ALONE: Final = "alone"
+POLICIES: Final = (ALONE, *BASELINES)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A policy, by seed and in the mean of all seeds."""
+
+    policy: str
+    figures: Figures
+    by_seed: tuple[Figures, ...]
+    more: tuple[More, ...]
+
+
+def judge(
+    scenarios: Sequence[Scenario], policies: Sequence[str], told: Callable[[str], None] = lambda _: None
+) -> list[Judged]:
+    """Run each policy on each scenario, which differ in their seeds.
+
+    Args:
+        scenarios: At least one.
+        policies: Of `POLICIES`.
+        told: What is run next, in words.
+    """
+    found: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
+    for scenario in scenarios:
+        told(f"seed {scenario.seed}: {ALONE}")
+        own = run_alone(scenario)
+        for policy in policies:
+            told(f"seed {scenario.seed}: {policy}")
+            record = own if policy == ALONE else run(scenario, policy)
+            found[policy].append(measure(scenario, record, own))
+    return [
+        Judged(
+            policy, mean([each for each, _ in pairs]), tuple(each for each, _ in pairs), tuple(m for _, m in pairs)
+        )
+        for policy, pairs in found.items()
+    ]
+
+
+def run(scenario: Scenario, policy: str) -> Record:
+    """All jobs to their end."""
+    return Loop(scenario, BASELINES[policy]()).run(policy)
+
+
+def run_alone(scenario: Scenario) -> Record:
+    """Each tenant on nodes of its own, as many as it is guaranteed; nobody borrows."""
+    ended: dict[str, float] = {}
+    spans: dict[str, Sequence[Span]] = {}
+    for tenant, nodes in scenario.guarantees.items():
+        mine = tuple(job for job in scenario.jobs if job.tenant == tenant)
+        own = replace(
+            scenario,
+            jobs=mine,
+            cluster=Cluster(_enough(mine, nodes, scenario), scenario.cluster.gpus_per_node),
+            guarantees={tenant: nodes},
+        )
+        record = Loop(own, Drf()).run(ALONE)
+        ended |= record.ended_s
+        spans |= record.spans
+    return Record(ALONE, ended, spans, ())
+
+
+def _enough(mine: Sequence[object], nodes: int, scenario: Scenario) -> int:
+    """At least so many that its largest job fits: alone it would wait for ever, else."""
+    largest = max((job.gpus for job in scenario.jobs if job in set(mine)), default=1)
+    return max(nodes, -(-largest // scenario.cluster.gpus_per_node))
