@@ -53,12 +53,14 @@ class Drf(Policy):
             return (live for live in loop.waiting.heads(tenant) if (tenant, live.job.gpus) not in blocked)
 
         every = [live for tenant in loop.tenants for live in first_of(tenant)]
-        return min(every, key=lambda live: (*self.order(loop, live), live.job.tenant, live.index), default=None)
+        return min(
+            every, key=lambda live: (*self.order(loop, live), live.job.tenant, live.index), default=None
+        )
 
 
 @dataclass(slots=True)
 class Fifo(Drf):
-    """One line for all, first come, first served; a job that does not fit is passed by those of other sizes."""
+    """A single line for all, first come, first served; a job that does not fit is passed by those of other sizes."""
 
     def order(self, loop: Loop, live: Live) -> tuple[float, ...]:
         """The oldest is next."""
@@ -214,7 +216,7 @@ Cost = Callable[[Loop, Sequence[Live]], tuple[float, ...]]
 
 
 def newest(loop: Loop, victims: Sequence[Live]) -> tuple[float, ...]:
-    """As few as can be, then those that began last."""
+    """Few jobs first, then those that began last."""
     return (len(victims), *sorted(-victim.began_s for victim in victims))
 
 
@@ -235,17 +237,22 @@ class NodeReclaim(Reclaiming):
             return False
         over, gone, where = surplus(loop), list[Live](), list[tuple[int, int]]()
         for _ in range(live.tasks):
-            found = self._place(loop, live, over, gone, where)
-            if found is None:
+            place = self._place(loop, live, over, gone, where)
+            if place is None:
                 return False
-            node, victims = found
+            node, victims = place
             gone += victims
             where.append((node, live.size))
         loop.make_room(live, tuple(where), gone)
         return True
 
     def _place(
-        self, loop: Loop, live: Live, over: Mapping[str, int], gone: Sequence[Live], where: Where | list[tuple[int, int]]
+        self,
+        loop: Loop,
+        live: Live,
+        over: Mapping[str, int],
+        gone: Sequence[Live],
+        where: Where | list[tuple[int, int]],
     ) -> tuple[int, tuple[Live, ...]] | None:
         """A node for one more task, and who makes room there beside those who do already."""
         best: tuple[tuple[float, ...], int, tuple[Live, ...]] | None = None
@@ -278,11 +285,11 @@ def _choices(there: Mapping[Live, int], able: Sequence[Live], need: int) -> Iter
 
 def drus(line: Iterable[Live], share: int) -> dict[Live, float]:
     """Cook's cumulative share of each task of a user: all up to it, by the user's share."""
-    total, found = 0, dict[Live, float]()
+    total, by_live = 0, dict[Live, float]()
     for live in line:
         total += live.job.gpus
-        found[live] = total / share
-    return found
+        by_live[live] = total / share
+    return by_live
 
 
 @dataclass(slots=True)
@@ -320,15 +327,15 @@ class Cook(Policy):
         return [live for tenant in loop.tenants for live in loop.waiting.of(tenant)]
 
     def _all(self, loop: Loop) -> dict[Live, float]:
-        found = dict[Live, float]()
+        order = dict[Live, float]()
         running: dict[str, set[Live]] = {tenant: set() for tenant in loop.tenants}
         for there in loop.on:
             for live in there:
                 running[live.job.tenant].add(live)
         for tenant in loop.tenants:
             began = sorted(running[tenant], key=lambda live: (live.began_s, live.index))
-            found |= drus((*began, *loop.waiting.of(tenant)), loop.gpus(tenant))
-        return found
+            order |= drus((*began, *loop.waiting.of(tenant)), loop.gpus(tenant))
+        return order
 
     def _rebalance(self, loop: Loop) -> None:
         order, tried = self._all(loop), set[int]()
@@ -336,11 +343,11 @@ class Cook(Policy):
         for live in line[:COOK_MOST]:
             if live.tasks > 1 or live.job.gpus in tried:
                 continue
-            found = self._host(loop, live, order)
-            if found is None:
+            place = self._host(loop, live, order)
+            if place is None:
                 tried.add(live.job.gpus)
             else:
-                node, victims = found
+                node, victims = place
                 loop.make_room(live, ((node, live.size),), victims)
 
     def _host(self, loop: Loop, live: Live, order: Mapping[Live, float]) -> tuple[int, list[Live]] | None:

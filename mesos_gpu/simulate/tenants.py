@@ -10,6 +10,7 @@ from mesos_gpu.simulate.tenancy.figures import Figures, More, mean, measure
 from mesos_gpu.simulate.tenancy.loop import Loop
 from mesos_gpu.simulate.tenancy.record import Record, Span
 from mesos_gpu.simulate.tenancy.scenario import Scenario
+from mesos_gpu.simulate.tenancy.trace import TenantJob
 
 ALONE: Final = "alone"
 POLICIES: Final = (ALONE, *BASELINES)
@@ -35,19 +36,22 @@ def judge(
         policies: Of `POLICIES`.
         told: What is run next, in words.
     """
-    found: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
+    judged: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
     for scenario in scenarios:
         told(f"seed {scenario.seed}: {ALONE}")
         own = run_alone(scenario)
         for policy in policies:
             told(f"seed {scenario.seed}: {policy}")
             record = own if policy == ALONE else run(scenario, policy)
-            found[policy].append(measure(scenario, record, own))
+            judged[policy].append(measure(scenario, record, own))
     return [
         Judged(
-            policy, mean([each for each, _ in pairs]), tuple(each for each, _ in pairs), tuple(m for _, m in pairs)
+            policy,
+            mean([each for each, _ in pairs]),
+            tuple(each for each, _ in pairs),
+            tuple(m for _, m in pairs),
         )
-        for policy, pairs in found.items()
+        for policy, pairs in judged.items()
     ]
 
 
@@ -62,19 +66,15 @@ def run_alone(scenario: Scenario) -> Record:
     spans: dict[str, Sequence[Span]] = {}
     for tenant, nodes in scenario.guarantees.items():
         mine = tuple(job for job in scenario.jobs if job.tenant == tenant)
-        own = replace(
-            scenario,
-            jobs=mine,
-            cluster=Cluster(_enough(mine, nodes, scenario), scenario.cluster.gpus_per_node),
-            guarantees={tenant: nodes},
-        )
+        per_node = scenario.cluster.gpus_per_node
+        cluster = Cluster(_enough(mine, nodes, per_node), per_node)
+        own = replace(scenario, jobs=mine, cluster=cluster, guarantees={tenant: nodes})
         record = Loop(own, Drf()).run(ALONE)
         ended |= record.ended_s
         spans |= record.spans
     return Record(ALONE, ended, spans, ())
 
 
-def _enough(mine: Sequence[object], nodes: int, scenario: Scenario) -> int:
+def _enough(mine: Sequence[TenantJob], nodes: int, per_node: int) -> int:
     """At least so many that its largest job fits: alone it would wait for ever, else."""
-    largest = max((job.gpus for job in scenario.jobs if job in set(mine)), default=1)
-    return max(nodes, -(-largest // scenario.cluster.gpus_per_node))
+    return max(nodes, -(-max((job.gpus for job in mine), default=1) // per_node))

@@ -17,6 +17,10 @@ class _Simulate(Table):
     table: ClassVar = {
         "inflation": ("mesos_gpu.cli.dev.simulate", "Fill a cluster with requests until no more fit."),
         "jobs": ("mesos_gpu.cli.dev.simulate_jobs", "Run a trace of jobs on a cluster, on a virtual clock."),
+        "tenants": (
+            "mesos_gpu.cli.dev.simulate_tenants",
+            "Run a trace of many tenants' jobs by several policies, and compare how fair they are.",
+        ),
         "chaos": (
             "mesos_gpu.cli.dev.simulate_chaos",
             "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains, changes of apps.",

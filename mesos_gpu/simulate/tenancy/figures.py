@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Final
 
 from mesos_gpu.simulate.tenancy.record import Record
@@ -134,7 +133,7 @@ def _gini(parts: Sequence[float]) -> float:
 
 
 def _in_vain(scenario: Scenario, record: Record) -> Iterator[bool]:
-    """Of each stop, whether who was to have the room did not start."""
+    """Whether who was to have the room did not start, for each stop."""
     within_s = scenario.costs.notice_s + STARTS_WITHIN_S
     for stop in record.stopped:
         if stop.for_job is not None:
@@ -148,7 +147,7 @@ class _Owed:
     def __init__(self, scenario: Scenario, record: Record) -> None:
         """Look at all of it."""
         self.until_s = max(job.submitted_s for job in scenario.jobs) or 1.0
-        self.served: Counter[str] = Counter()  # GPU seconds
+        self.served = dict.fromkeys(scenario.guarantees, 0.0)  # GPU seconds
         self.waits_s: list[float] = []
         self.envied_s = 0.0
         self._scenario, self._now = scenario, 0.0
@@ -167,7 +166,7 @@ class _Owed:
         span = min(at_s, self.until_s) - min(self._now, self.until_s)
         if span > 0:
             for tenant, gpus in self._held.items():
-                self.served[tenant] += gpus * span  # type: ignore[assignment]  # seconds are no whole numbers
+                self.served[tenant] += gpus * span
             above = [tenant for tenant, gpus in self._held.items() if gpus > self._scenario.gpus(tenant)]
             self.envied_s += span * sum(any(other != tenant for other in above) for tenant in self._since)
         self._now = at_s
@@ -183,9 +182,7 @@ class _Owed:
                 self.waits_s.append(waited)
 
 
-def _grouped(
-    scenario: Scenario, record: Record
-) -> Iterator[tuple[float, list[tuple[str, int, int, int]]]]:
+def _grouped(scenario: Scenario, record: Record) -> Iterator[tuple[float, list[tuple[str, int, int, int]]]]:
     """All that changes at a time: tenant, GPUs of the job, whether one more waits, whether one more holds them."""
     at: dict[float, list[tuple[str, int, int, int]]] = {}
     for job in scenario.jobs:
@@ -198,9 +195,10 @@ def _grouped(
 
 
 def mean(all_figures: Sequence[Figures]) -> Figures:
-    """Of several seeds."""
+    """Average the figures of several seeds."""
 
     def of(name: str) -> float:
-        return round(sum(getattr(each, name) for each in all_figures) / len(all_figures), 4)
+        total: float = sum(getattr(each, name) for each in all_figures)
+        return round(total / len(all_figures), 4)
 
     return Figures(**{name: of(name) for name in Figures.__dataclass_fields__})

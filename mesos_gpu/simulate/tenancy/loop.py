@@ -60,7 +60,7 @@ class Policy(Protocol):
         """Start and stop what shall be."""
 
     def wakes_after_s(self) -> float | None:
-        """It wants to be asked as often, though nothing happens; None: it does not."""
+        """How often it wants to be asked, though nothing happens; None: never."""
         return None
 
 
@@ -71,11 +71,11 @@ class Waiting:
     by_tenant: dict[str, dict[int, list[Live]]] = field(default_factory=dict)
 
     def add(self, live: Live) -> None:
-        """It waits, at the place of its submission."""
+        """Let it wait, at the place of its submission."""
         insort(self.by_tenant[live.job.tenant].setdefault(live.job.gpus, []), live)
 
     def drop(self, live: Live) -> None:
-        """It waits no more."""
+        """Let it wait no more."""
         self.by_tenant[live.job.tenant][live.job.gpus].remove(live)
 
     def heads(self, tenant: str) -> Iterator[Live]:
@@ -135,24 +135,24 @@ class Loop:
         left = list(self.free)
         where: list[tuple[int, int]] = []
         for _ in range(live.tasks):
-            found = min(
+            nearest = min(
                 ((room, node) for node, room in enumerate(left) if room >= live.size), default=(0, -1)
             )[1]
-            if found < 0:
+            if nearest < 0:
                 return None
-            left[found] -= live.size
-            where.append((found, live.size))
+            left[nearest] -= live.size
+            where.append((nearest, live.size))
         return tuple(where)
 
     def _tightest(self, size: int) -> Where | None:
-        best, found = 1 << 30, -1
+        best, nearest = 1 << 30, -1
         for node, room in enumerate(self.free):
             if size <= room < best:
-                best, found = room, node
-        return ((found, size),) if found >= 0 else None
+                best, nearest = room, node
+        return ((nearest, size),) if nearest >= 0 else None
 
     def start(self, live: Live, where: Where) -> None:
-        """It waits no more."""
+        """Start a job that waits."""
         self.waiting.drop(live)
         self._keep(live, where)
         self._begin(live, where)

@@ -30,7 +30,7 @@ class Costs:
     notice_s: float = 0.0
 
     def kept_s(self, done_s: float, ran_s: float) -> float:
-        """Of work that was done before and in this run, what the job has after a stop."""
+        """What a job has after a stop of the work that it did before and in this run."""
         if self.checkpoint_s is None:
             return 0.0
         return max(done_s, (done_s + ran_s) // self.checkpoint_s * self.checkpoint_s)
@@ -121,4 +121,5 @@ def _guarantees(jobs: Sequence[TenantJob], cluster: Cluster, time_s: float, wron
     if not (factor := WRONG[wrong]):
         return dict.fromkeys(sorted(work), max(1, cluster.nodes // len(work)))
     per_node = time_s * cluster.gpus_per_node
-    return {tenant: max(1, round(factor * work[tenant] / per_node)) for tenant in sorted(work)}
+    whole = {tenant: max(1, round(work[tenant] / per_node)) for tenant in sorted(work)}
+    return {tenant: max(1, round(factor * nodes)) for tenant, nodes in whole.items()}

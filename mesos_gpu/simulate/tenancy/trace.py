@@ -1,4 +1,4 @@
-"""Reading a trace of tenants' jobs: our own columns, those of Helios and Philly, and Gavel's files of Philly's clusters.
+"""Reading a trace of tenants' jobs: our columns, those of Helios and Philly, and Gavel's files of Philly's clusters.
 
 Times are in seconds and count from the first submission. Which of the four a file is, its columns or its ending say.
 """
@@ -267,7 +267,9 @@ def _gavel(folder: Path, leave_out: Callable[[str], None]) -> list[TenantJob]:
 
 def _gavel_line(file: Path, number: int, text: str) -> list[str]:
     fields = text.split("\t")
-    good = len(fields) == 7 and all(_NUMBER.fullmatch(field) for field in fields[4:]) and fields[6].isdecimal()
+    good = (
+        len(fields) == 7 and all(_NUMBER.fullmatch(field) for field in fields[4:]) and fields[6].isdecimal()
+    )
     if not good:
         raise Damaged(
             f"{file}, line {number + 1}: {text[:80]!r} is no job",
@@ -285,9 +287,9 @@ def _throughputs(folder: Path) -> dict[tuple[str, int], float]:
             break
     else:
         raise NotFound(f"there is no {name} in or above {folder}", remedy="put Gavel's there")
-    found = {}
+    rates = {}
     for key, row in table.items():
         match = re.fullmatch(r"\('(.+)', ([0-9]+)\)", key)
         if match and row["null"] > 0:
-            found[match[1], int(match[2])] = float(row["null"])
-    return found
+            rates[match[1], int(match[2])] = float(row["null"])
+    return rates
