@@ -54,7 +54,7 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
         if job.spec.priority <= lowest and not backlog.attained.orders(job):
             continue
         request = request_of(job, turn.settings)
-        key = request, (job.spec.priority, backlog.attained.level(job))
+        key = request, (job.spec.priority, backlog.attained.rank(job))
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
         if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):

@@ -208,6 +208,8 @@ class Backlog:
         queue = job.spec.queue
         if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return
+        if not self.attained.is_kept_for(job):
+            return
         request = request_of(job, self._settings)
         key = queue, self.kind(job, request)
         if key in self._hopeless:

@@ -6,7 +6,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tenancy import LineOrder
-from mesos_gpu.policy.tenancy.las import Rank, moved, rank_of
+from mesos_gpu.policy.tenancy.las import Rank, is_due, moved, rank_of
 
 
 class Attained:
@@ -18,7 +18,7 @@ class Attained:
         tree = state.tree
         leaves = () if tree is None else tree.leaves()
         self._queues = {each.path for each in leaves if each.resolved.order is LineOrder.LAS}
-        self._levels: dict[JobId, Rank] = {}
+        self._ranks: dict[JobId, Rank] = {}
 
     @property
     def any(self) -> bool:
@@ -37,26 +37,35 @@ class Attained:
         return moved(ordered, leaves, self._now)
 
     def gives_way(self, running: Job, job: Job) -> bool:
-        """Whether a job that runs may be ended for one that waits in its queue: it is on a level further down."""
+        """Whether a job that runs may be ended for one that waits in its queue: it stands behind it."""
         if running.spec.queue != job.spec.queue or not self.orders(job):
             return False
-        return self.level(running) > self.level(job)
+        return self.rank(running) > self.rank(job)
+
+    def is_kept_for(self, job: Job) -> bool:
+        """Whether nodes may be kept idle for a job that is blocked: in such a queue it has others ended, and only after
+        a very long wait all stand behind it, and those that may not be ended, too."""
+        return not self.orders(job) or job.room_made_at is not None or is_due(job, self._now)
 
     def moves_on(self, waiting: Iterable[Job], running: Iterable[Job]) -> bool:
         """Whether anybody who waits could have somebody ended."""
         first: dict[str, Rank] = {}
         for job in waiting:
             if self.orders(job):
-                level = self.level(job)
-                first[job.spec.queue] = min(first.get(job.spec.queue, level), level)
-        return any(job.spec.queue in first and self.level(job) > first[job.spec.queue] for job in running)
+                rank = self.rank(job)
+                first[job.spec.queue] = min(first.get(job.spec.queue, rank), rank)
+        return any(job.spec.queue in first and self.rank(job) > first[job.spec.queue] for job in running)
 
-    def level(self, job: Job) -> Rank:
-        """The rank of a job of such a queue, without what orders those of one level; of others there is none."""
+    def rank(self, job: Job) -> Rank:
+        """Where a job of such a queue stands, that waits or runs: the lowest goes first; of others there is none."""
         if not self.orders(job):
             return ()
-        known = self._levels.get(job.id)
+        known = self._ranks.get(job.id)
         if known is None:
             members = () if job.state is JobState.PENDING else self._state.round_of(job)
-            known = self._levels[job.id] = rank_of(job, members, self._now)[:3]
+            known = self._ranks[job.id] = rank_of(job, members, self._now)
         return known
+
+    def level(self, job: Job) -> int:
+        """The level of a job of such a queue, from 0; of one that started anew -1."""
+        return self.rank(job)[2]

@@ -6,14 +6,14 @@ Nobody takes them from a job that has a seat in another queue.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
 from mesos_gpu.model.tenancy import Reclaim as Whose
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.tenancy.lost import Ran, cost, least_ms, lost_milli_s, ran
@@ -83,7 +83,7 @@ class Reclaim:
         """Jobs of one kind may take the same from the same."""
         seated = self._seating.given.get(job.id)
         pool = seated.pool if seated is not None else None
-        return job.spec.queue, pool, job.spec.priority, self._attained.level(job)
+        return job.spec.queue, pool, job.spec.priority, self._attained.rank(job)
 
     def victims_of(self, job: Job) -> dict[JobId, Victim]:
         """All that may be stopped for a job that waits."""
@@ -114,11 +114,15 @@ class Reclaim:
 
     def _below(self, job: Job) -> list[Runner]:
         """Jobs of its own queue that it comes before, be they seated or not."""
-        return [
-            each
-            for each in self._leaves.get(job.spec.queue, ())
-            if each.victim.priority < job.spec.priority or self._attained.gives_way(each.job, job)
-        ]
+        below = []
+        for each in self._leaves.get(job.spec.queue, ()):
+            if self._attained.gives_way(each.job, job):
+                # Who stands last goes first, else each who is ended has the next before him ended.
+                last = replace(each.victim, priority=-HIGHEST_PRIORITY - 1 - self._attained.level(each.job))
+                below.append(replace(each, victim=last))
+            elif each.victim.priority < job.spec.priority:
+                below.append(each)
+        return below
 
     def _is_fenced(self, queue: Queue, other: Queue) -> bool:
         """Whether a fence is between two queues."""
@@ -148,8 +152,8 @@ class Reclaim:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
         runner = self.runners[victim.job_id]
         loss = f"it loses {_hours(runner.lost_milli_s)} GPU-h of work"
-        if runner.job.spec.queue == job.spec.queue and victim.priority < job.spec.priority:
-            rule = f"whose priority is {job.spec.priority}, not {victim.priority}"
+        if runner.job.spec.queue == job.spec.queue and runner.job.spec.priority < job.spec.priority:
+            rule = f"whose priority is {job.spec.priority}, not {runner.job.spec.priority}"
         elif runner.job.spec.queue == job.spec.queue and self._attained.gives_way(runner.job, job):
             rule = f"which has had less GPU time in queue {job.spec.queue}"
         else:

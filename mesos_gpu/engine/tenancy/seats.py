@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -185,13 +186,14 @@ def _lines(turn: Turn, ground: Ground, room: Room, running: Sequence[Job]) -> di
     if not open_:
         return {}
     lines: dict[str, list[Ask]] = {}
+    attained = Attained(state, turn.now)
     for job in running:
         if job.seat is None and job.spec.queue in open_:
-            lines.setdefault(job.spec.queue, []).append(_ask(turn, ground, job, (ground.granted(job),)))
+            lines.setdefault(job.spec.queue, []).append(_ask(turn, attained, job, (ground.granted(job),)))
     for _, job_id in state.queue:
         job = state.jobs[job_id]
         if job.spec.queue in open_ and job.spec.gpus and job.not_before <= turn.now:
-            lines.setdefault(job.spec.queue, []).append(_ask(turn, ground, job, ground.wants(job)))
+            lines.setdefault(job.spec.queue, []).append(_ask(turn, attained, job, ground.wants(job)))
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)
         after_s = ground.tree.queues[leaf].resolved.starve_after_s
@@ -202,7 +204,11 @@ def _lines(turn: Turn, ground: Ground, room: Room, running: Sequence[Job]) -> di
     return lines
 
 
-def _ask(turn: Turn, ground: Ground, job: Job, wants: tuple[tuple[str, int], ...]) -> Ask:
+def _ask(turn: Turn, attained: Attained, job: Job, wants: tuple[tuple[str, int], ...]) -> Ask:
+    if attained.orders(job):
+        return Ask(
+            job.id, wants, job.spec.tasks, (job.room_made_at is None, *attained.rank(job), job.sequence)
+        )
     waited_s = turn.now - in_line_since(job)
     priority = effective_priority(job.spec.priority, waited_s, turn.settings.aging_step_s)
     return Ask(job.id, wants, job.spec.tasks, (job.room_made_at is None, -priority, job.sequence))

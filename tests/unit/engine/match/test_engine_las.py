@@ -7,6 +7,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.model.served import Served
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import LineOrder, QueueDocument, QueueSpec
@@ -37,9 +38,10 @@ def _pass(world: World, seconds: float) -> set[str]:
     effects = world.report("a1", *world.state.nodes["a1"].gpus)  # type: ignore[index]
     effects += world.tick(1.0)
     held = sum(len(task.gpus) for task in world.state.tasks.values() if not task.ended)
-    if held < 4 and not world.state.offers:
+    offered = sum(resources_of(each.resources).gpus for each in world.state.offers.values())
+    if held + offered < 4:
         world.serial += 1
-        effects += world.offers(offer(f"r{world.serial}", "a1", gpus=4 - held, cpus=16))
+        effects += world.offers(offer(f"r{world.serial}", "a1", gpus=4 - held - offered, cpus=16))
     for task in [
         task for task in world.state.tasks.values() if task.job_id and task.state is TaskState.LAUNCHED
     ]:
@@ -104,6 +106,27 @@ def test_who_is_ended_makes_room_for_the_whole_job_alone(world: World) -> None:
     assert [world.job(name).state for name in "abcd"] == [JobState.RUNNING] * 4
     _pass(world, 2 * HOUR_S)
     assert len(_submit(world, "pair", 2)) == 2
+
+
+def test_on_one_level_a_smaller_job_comes_before_a_larger_one_that_runs(world: World) -> None:
+    _submit(world, "wide")
+    assert _submit(world, "wider") == set()
+    assert _submit(world, "small", 1) == {"wide.1"}
+
+
+def test_no_node_idles_for_a_job_that_is_blocked_before_it_has_waited_for_long(world: World) -> None:
+    _submit(world, "runs", 3, preemptible=False)
+    _submit(world, "wide", preemptible=False)
+    _submit(world, "late", 1, priority=-1)
+    assert world.job("late").state is JobState.RUNNING
+    world.status("late.1", "TASK_FINISHED")
+    _pass(world, 30 * 24 * HOUR_S)
+    _submit(world, "later", 1)
+    assert world.job("later").state is JobState.PENDING, "the last GPU is kept for the one that waits so long"
+    world.status("runs.1", "TASK_FINISHED")
+    _pass(world, 1.0)
+    assert world.job("wide").state is JobState.RUNNING
+    assert world.job("wide").served == Served(lifted=True)
 
 
 def test_who_goes_first_is_who_has_had_less(world: World) -> None:
