@@ -83,6 +83,13 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
 def _of_queues(queues: QueueDocuments) -> list[Route]:
     return [
         route("/v1/queues", GET=judged(QUEUE_SEE, queues.show), PUT=needs(QUEUE_WRITE, queues.put)),
+        route(
+            "/v1/queues/{queue:path}",
+            GET=judged(QUEUE_SEE, queues.show_one),
+            PUT=needs(QUEUE_WRITE, queues.put_one),
+            PATCH=needs(QUEUE_WRITE, queues.patch_one),
+            DELETE=needs(QUEUE_WRITE, queues.delete_one),
+        ),
         route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
         route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]

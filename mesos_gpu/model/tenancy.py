@@ -34,7 +34,6 @@ DEFAULT_POOL: Final = "default"  # the nodes that are in no other
 EVERYBODY: Final = "*"  # a user that is not named
 MOST_GPUS: Final = 1_000_000
 LONGEST_S: Final = 1e9
-DEFAULT_QUEUE: Final = "default"  # of jobs that name none; it is always there
 NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAY_FORM: Final = "a day, as 2026-11-22"

@@ -11,6 +11,7 @@ from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
@@ -31,6 +32,7 @@ from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.room.defrag import Problem
+from mesos_gpu.policy.tenancy.checks import Findings
 
 
 class StateView:
@@ -120,6 +122,15 @@ class StateView:
     def queue_versions(self) -> Mapping[int, QueueDocument]:
         """Versions of the tree of queues, oldest first."""
         return self._state.queue_versions
+
+    def check_queues(self, document: QueueDocument) -> Findings:
+        """Hold a tree of queues against the jobs and nodes that there are.
+
+        Raises:
+            Conflict: Jobs would be in no leaf.
+        """
+        refuse_homeless(self._state, self._settings, document)
+        return found_of(self._state, document)
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

@@ -1,7 +1,7 @@
 """What /v1 takes and answers about the tree of queues: as types, and its operations."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from mesos_gpu.api.spec.job_fields import PLAIN_ANSWERED, PLAIN_REQUESTED, Count, Hint, described, like
 from mesos_gpu.api.spec.operation import Operation, in_query
@@ -181,10 +181,33 @@ class QueuesRequest(TypedDict, total=False):
     )
     users: Annotated[dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)] | None
     queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MOST_QUEUES)] | None
+    warnings: list[str] | None
+
+
+class NamedQueueRequest(TypedDict, total=False):
+    """A queue. `version` is that of the tree that was read; `path` and `warnings` are not looked at."""
+
+    version: _Version | None
+    path: str | None
+    comment: _Comment | None
+    warnings: list[str] | None
+
+
+class NamedQueue(TypedDict):
+    """A queue as it is written; null: as in the queue above it, or there is none. `version` is that of the tree;
+    `warnings` are of a change."""
+
+    path: str
+    version: Count
+    warnings: list[str]
+
+
+declare(NamedQueueRequest, _requested(document.SPEC_FIELDS))
+declare(NamedQueue, _answered(document.SPEC_FIELDS))
 
 
 class Queues(TypedDict):
-    """The tree of queues. By path: those that one may see."""
+    """The tree of queues. By path: those that one may see. `warnings` only after a change."""
 
     version: Count
     at: float | None
@@ -199,6 +222,7 @@ class Queues(TypedDict):
     classes: dict[str, QueueClass]
     users: dict[str, QueueLimits]
     queues: dict[str, QueueSpec]
+    warnings: NotRequired[list[str]]
 
 
 class QueueVersion(TypedDict):
@@ -221,8 +245,8 @@ _EXAMPLE: Final = {
     "version": 0,
     "comment": "two teams",
     "queues": {
-        "research": {"guarantee_gpus": 16, "limit_gpus": 64},
-        "research/vision": {"guarantee_gpus": [{"nodes": 1, "gpus": 8}], "weight": 2},
+        "research": {"guarantee_gpus": 2, "limit_gpus": 64},
+        "research/vision": {"guarantee_gpus": [{"nodes": 1, "gpus": 2}], "weight": 2},
         "research/students": {"borrow_limit_gpus": 8, "max_running": 20},
     },
 }
@@ -231,6 +255,18 @@ _AFTER: Final = in_query(
     {"type": "number", "minimum": 0, "maximum": 1e9},
     "who has more than he is owed now gives it back from then on; without it nobody is stopped for the change",
 )
+_DRY: Final = in_query(
+    "dry_run",
+    {"type": "boolean", "default": False},
+    "change nothing: only what would be refused and warned of is told",
+)
+_CHANGED: Final = (_AFTER, _DRY)
+_READ: Final = in_query(
+    "version",
+    {"type": "integer", "minimum": 0, "maximum": document.MOST_VERSION},
+    "of the tree that was read, if If-Match does not say it",
+)
+_ONE_EXAMPLE: Final = {"version": 3, "guarantee_gpus": 1, "weight": 2}
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/queues"): Operation("show_queues", "The tree of queues", {200: Queues}),
     ("PUT", "/v1/queues"): Operation(
@@ -238,9 +274,35 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Change the tree of queues, as a whole; 409: another version was read, or jobs are in a queue that is left out",
         {200: Queues},
         (_CONFLICT,),
-        query=(_AFTER,),
+        query=_CHANGED,
         body=QueuesRequest,
         example=_EXAMPLE,
+    ),
+    ("GET", "/v1/queues/{queue}"): Operation("show_queue_spec", "A queue", {200: NamedQueue}),
+    ("PUT", "/v1/queues/{queue}"): Operation(
+        "put_queue",
+        "Make a queue, or change it as a whole",
+        {200: NamedQueue},
+        (_CONFLICT,),
+        _CHANGED,
+        body=NamedQueueRequest,
+        example=_ONE_EXAMPLE,
+    ),
+    ("PATCH", "/v1/queues/{queue}"): Operation(
+        "patch_queue",
+        "Change fields of a queue; null takes one away",
+        {200: NamedQueue},
+        (_CONFLICT,),
+        _CHANGED,
+        body=NamedQueueRequest,
+        example={"version": 3, "stop": "hold"},
+    ),
+    ("DELETE", "/v1/queues/{queue}"): Operation(
+        "delete_queue",
+        "Take a queue away; what it was. 409: jobs are in it",
+        {200: NamedQueue},
+        (_CONFLICT,),
+        (*_CHANGED, _READ),
     ),
     ("GET", "/v1/queue-versions"): Operation(
         "list_queue_versions", "Its latest versions", {200: QueueVersions}

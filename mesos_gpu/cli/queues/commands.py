@@ -28,6 +28,12 @@ class _Queue(Table):
         "diff": ("mesos_gpu.cli.queues.documents", "Say what a file would change; nothing is changed."),
         "versions": ("mesos_gpu.cli.queues.documents", "List the latest versions of the tree."),
         "rollback": ("mesos_gpu.cli.queues.documents", "Let the tree be what an earlier version said."),
+        "hold": ("mesos_gpu.cli.queues.stops", "Let nothing of a queue start; what runs goes on."),
+        "resume": ("mesos_gpu.cli.queues.stops", "Serve a queue again after `hold` or `drain`."),
+        "drain": (
+            "mesos_gpu.cli.queues.stops",
+            "Let nothing of a queue start, and end what runs, with notice.",
+        ),
     }
 
 

@@ -1,18 +1,75 @@
-"""Versions of the tree of queues."""
+"""Versions of the tree of queues, and what they are held against."""
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.versions import take_next
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.tenancy.checks import Findings, NodeFacts, findings
+from mesos_gpu.policy.tenancy.tree import Tree
 
 READ_AGAIN: Final = "mesos-gpu queue show"
+_MOST_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
 
 
 def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
     """Take it as the next version, unless it says what the latest says.
 
     Raises:
-        Conflict: Somebody else has changed it since it was read.
+        Conflict: Somebody else has changed it since it was read, or jobs would be in no leaf.
     """
+    if event.expected_version == turn.state.queues.version:
+        refuse_homeless(turn.state, turn.settings, event.document)
     take_next(turn, turn.state.queues, event.document, event.expected_version, READ_AGAIN)
+
+
+def found_of(state: State, document: QueueDocument) -> Findings:
+    """Hold a document against the nodes that are known."""
+    facts = [
+        NodeFacts(tuple(gpu.model for gpu in node.gpus), node.attributes)
+        for node in state.nodes.values()
+        if node.gpus
+    ]
+    return findings(Tree(document), facts)
+
+
+def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -> None:
+    """Refuse a document by which a queue takes no jobs any more while some are in it.
+
+    Raises:
+        Conflict: Names them.
+    """
+    homeless: dict[str, list[JobId]] = {}
+    leaves, before = leaves_of(document, settings.queue_limits), _leaves_before(state, settings)
+    for job in state.jobs.values():
+        queue = job.spec.queue
+        if not job.state.ended and queue not in leaves and (before is None or queue in before):
+            homeless.setdefault(queue, []).append(job.id)
+    if not homeless:
+        return
+    shown = "; ".join(
+        f"{queue} ({len(homeless[queue])}: {', '.join(homeless[queue][:_MOST_NAMED])})"
+        for queue in sorted(homeless)[:_MOST_NAMED]
+    )
+    raise Conflict(
+        f"jobs are in queues that the document does not have as leaves: {shown}",
+        remedy="keep these queues, or end their jobs first (mesos-gpu kill); jobs are in queues without others below",
+    )
+
+
+def leaves_of(document: QueueDocument, named: Mapping[str, int]) -> Collection[str]:
+    """The queues that take jobs. `named`: those that the scheduler's command line has limits of."""
+    above = {path.rpartition("/")[0] for path in document.queues}
+    return {path for path in (*document.queues, *named, DEFAULT_QUEUE) if path not in above}
+
+
+def _leaves_before(state: State, settings: Settings) -> Collection[str] | None:
+    """The queues that take jobs now; None: all names do."""
+    return leaves_of(state.queues, settings.queue_limits) if state.queues.version else None

@@ -35,10 +35,10 @@ MOST_COST: Final = 1000
 MOST_VERSION: Final = 1 << 53
 MOST_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
 LONGEST_COMMENT: Final = 1000
-#: `at` and `by` are in what is read, so that it can be sent back; they are not looked at.
+#: `at`, `by` and `warnings` are in what is read, so that it can be sent back; they are not looked at.
 KNOWN: Final = (
     "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
-    "history_percent", "overbook", "at", "by",
+    "history_percent", "overbook", "at", "by", "warnings",
 )  # fmt: skip
 #: A queue's limits stand beside its other fields.
 SPEC_FIELDS: Final = (*QUEUE_FIELDS, *LIMIT_FIELDS)
@@ -95,6 +95,11 @@ def encode_queue(spec: QueueSpec) -> dict[str, Any]:
     return {**write_fields(spec, QUEUE_FIELDS, WRITERS), **written_limits(spec.limits)}
 
 
+def place_of(path: str) -> str:
+    """The JSON pointer of a queue in the document."""
+    return f"/queues/{escaped(path)}"
+
+
 def with_queue(
     document: QueueDocument, path: str, value: Mapping[str, Any], *, is_patch: bool
 ) -> QueueDocument | list[Problem]:
@@ -105,7 +110,7 @@ def with_queue(
     if is_patch and path in document.queues:
         value = {**encode_queue(document.queues[path]), **value}
     check = Check({}, ())
-    place = f"queues/{escaped(path)}"
+    place = place_of(path)[1:]
     if not QUEUE.fullmatch(path):
         check.problem(place, f"must be {QUEUE_FORM}")
     spec = _queue(check, place, value) or QueueSpec()

@@ -5,7 +5,8 @@ from datetime import date
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from mesos_gpu.model.tenancy import DEFAULT_POOL, DEFAULT_QUEUE, Budget, Period, QueueDocument, QueueSpec
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Period, QueueDocument, QueueSpec
 from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.tenancy.kinds import gpus_of
 

@@ -70,6 +70,12 @@ def _queues_file(scene: Scene) -> str:
     return scene.file(yaml.safe_dump({"queues": {"research": {}, "other": {}, scene.new("q"): {}}}))
 
 
+def _queue(scene: Scene) -> str:
+    """A queue of the latest tree."""
+    scene.queues()
+    return "research"
+
+
 def _queues_version(scene: Scene) -> str:
     """A version of the tree that says something else than the latest."""
     before = scene.queues()
@@ -97,6 +103,9 @@ COMMANDS: Final = (
     Command("queue diff", "-xxxxx", lambda s: (_queues_file(s),)),
     Command("queue versions", "-x--xx"),
     Command("queue rollback", "----xx", lambda s: (_queues_version(s), "--yes")),
+    Command("queue hold", "----xx", lambda s: (_queue(s),)),
+    Command("queue resume", "----xx", lambda s: (_queue(s),)),
+    Command("queue drain", "----xx", lambda s: (_queue(s),)),
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
     Command("kill", "---xxx", lambda s: (s.job(),)),

@@ -197,7 +197,7 @@ class Scene(AccessRig):
     def queues(self) -> int:
         """A tree of queues that leaves room for everything; its version."""
         known = self.made("boss", "GET", "/v1/queues").json()
-        body = {"version": known["version"], "queues": {"research": {}, "other": {}}}
+        body = {"version": known["version"], "queues": {"research": {}, "other": {}, "default": {}}}
         return int(self.made("boss", "PUT", "/v1/queues", json=body).json()["version"])
 
     def drained(self, path: str) -> str:

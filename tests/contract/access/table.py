@@ -119,6 +119,13 @@ def _queues_put(scene: Scene) -> Asked:
     return Asked("/v1/queues", {"json": scene.made("boss", "GET", "/v1/queues").json()})
 
 
+def _queue(**more: Any) -> Callable[[Scene], Asked]:
+    def ask(scene: Scene) -> Asked:
+        return Asked("/v1/queues/research", {"headers": {"If-Match": f'"{scene.queues()}"'}, **more})
+
+    return ask
+
+
 def _queue_version(scene: Scene) -> Asked:
     return Asked(f"/v1/queue-versions/{scene.queues()}")
 
@@ -143,6 +150,10 @@ V1: Final = (
     Row("/v1/queue", "GET", "-xxxxx", _to("/v1/queue"), _OWN_SEEN),
     Row("/v1/queues", "GET", "-xxxxx", _to("/v1/queues"), _OWN_SEEN),
     Row("/v1/queues", "PUT", "----xx", _queues_put),
+    Row("/v1/queues/{queue:path}", "GET", "-x-xxx", _queue()),
+    Row("/v1/queues/{queue:path}", "PUT", "----xx", _queue(json={"weight": 2})),
+    Row("/v1/queues/{queue:path}", "PATCH", "----xx", _queue(json={"weight": 3})),
+    Row("/v1/queues/{queue:path}", "DELETE", "----xx", _queue()),
     Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
     Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
     Row("/v1/plan/defrag", "POST", "-xxxxx", _to("/v1/plan/defrag", json={"gpus": 1})),

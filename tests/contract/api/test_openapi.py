@@ -63,6 +63,7 @@ def rig() -> Iterator[Rig]:
         ("PUT", "/v1/services/web", {"apps": {"/web": 1}}),
         ("PUT", "/v1/access", {"version": 0, "bindings": [{"names": ["ann"], "roles": ["admin"]}]}),
         ("POST", "/v1/tokens", {"name": "ann"}),
+        ("PUT", "/v1/queues", {"version": 0, "queues": {"research": {}, "research/vision": {"weight": 2}}}),
     ):
         assert rig.call(verb, path, json=body).ok
     yield rig
@@ -122,7 +123,7 @@ def test_its_examples_keep_to_it(rig: Rig) -> None:
             schema = {"$ref": f"#/components/schemas/{operation.body.__name__}", **openapi.document()}
             for example in operation.examples.values() or [operation.example]:
                 Draft202012Validator(schema).validate(example)
-                answer = rig.call(verb, path.format(id="none", name="none"), json=example)
+                answer = rig.call(verb, path.format(id="none", name="none", queue="none"), json=example)
                 assert answer.status_code != 422 or "there is no app" in answer.text
 
 
@@ -194,7 +195,9 @@ def there(rig: Rig, path: str) -> list[str]:
         return ["a1.example", "a1"]
     if path.startswith("/v1/services"):
         return ["web"]
-    if path.startswith("/v1/access"):
+    if path.startswith("/v1/queues"):
+        return ["research", "research/vision", "default"]
+    if path.startswith(("/v1/access", "/v1/queue-versions")):
         return ["1"]
     if path.startswith("/v1/tokens"):
         return [token["id"] for token in rig.call("GET", "/v1/tokens").json()["tokens"][:3]]

@@ -6,6 +6,12 @@ from typing import Any
 import pytest
 import requests
 
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.wire.mesos import report
 from tests.contract.access.rig import ROOT, AccessRig
 
 BOSS = {"names": ["boss"], "roles": ["admin"]}
@@ -44,7 +50,7 @@ def test_nobody_has_written_it_and_then_somebody_has(rig: AccessRig) -> None:
     assert body["queues"]["research/vision"]["guarantee_gpus"] == [{"nodes": 1, "gpus": 8}]
     assert body["queues"]["sales"]["borrow_limit_gpus"] == 0.5
     assert body["queues"]["sales"]["patience"] is None
-    assert rig.call(ROOT, "GET", "/v1/queues").json() == body
+    assert {**rig.call(ROOT, "GET", "/v1/queues").json(), "warnings": []} == body
 
 
 def test_what_is_read_can_be_sent_back_and_is_no_new_version(rig: AccessRig) -> None:
@@ -113,3 +119,108 @@ def test_only_who_may_change_queues_changes_them(rig: AccessRig) -> None:
     rig.bind(BOSS, ANN, OTTO)
     assert code_of(put(rig, "ann", QUEUES)) == (403, "forbidden")
     assert put(rig, "otto", QUEUES).json()["by"] == "otto"
+
+
+def one(rig: AccessRig, verb: str, path: str, version: int | None = None, **fields: Any) -> requests.Response:
+    headers = {} if version is None else {"If-Match": f'"{version}"'}
+    body = None if verb in ("GET", "DELETE") else fields
+    return rig.call(ROOT, verb, f"/v1/queues/{path}", json=body, headers=headers)
+
+
+def test_a_queue_is_made_changed_and_taken_away_alone(rig: AccessRig) -> None:
+    made = one(rig, "PUT", "research", 0, limit_gpus=8, weight=3)
+    assert (made.status_code, made.json()["version"], made.headers["ETag"]) == (200, 1, '"1"')
+    assert one(rig, "PUT", "research/vision", 1, weight=2).json()["path"] == "research/vision"
+    patched = one(rig, "PATCH", "research", version=2, weight=None, stop="hold").json()
+    assert (patched["weight"], patched["limit_gpus"], patched["stop"]) == (1, 8, "hold")
+    shown = one(rig, "GET", "research").json()
+    assert {**patched, "warnings": None} == {**shown, "warnings": None}
+    again = rig.call(ROOT, "PUT", "/v1/queues/research", json=patched)  # as it was read: no new version
+    assert again.json()["version"] == 3
+    orphan = one(rig, "DELETE", "research", 3)
+    assert code_of(orphan) == (422, "invalid")
+    assert orphan.json()["error"]["problems"][0]["path"] == "/queues/research~1vision"
+    assert one(rig, "DELETE", "research/vision", 3).json()["weight"] == 2
+    assert code_of(one(rig, "GET", "research/vision")) == (404, "not-found")
+
+
+def test_a_queue_alone_is_held_to_the_version_and_to_the_rest_of_the_tree(rig: AccessRig) -> None:
+    put(rig, ROOT, QUEUES)
+    assert code_of(one(rig, "PATCH", "sales", 0, weight=1)) == (409, "conflict")
+    assert code_of(one(rig, "PATCH", "nobody", 1, weight=1)) == (404, "not-found")
+    assert code_of(one(rig, "DELETE", "sales")) == (422, "invalid")
+    wrong = one(rig, "PATCH", "research/vision", guarantee_gpus=32, weight=-1)
+    places = [problem["path"] for problem in wrong.json()["error"]["problems"]]
+    assert places == ["/version", "/weight", "/queues/research/guarantee_gpus"]
+    assert rig.call(ROOT, "GET", "/v1/queues").json()["version"] == 1
+
+
+def test_a_change_that_is_only_tried_changes_nothing(rig: AccessRig) -> None:
+    tried = rig.call(ROOT, "PUT", "/v1/queues?dry_run=true", json={"version": 0, "queues": QUEUES})
+    assert (tried.status_code, [*tried.json()["queues"]]) == (200, [*QUEUES])
+    assert rig.call(ROOT, "GET", "/v1/queues").json()["version"] == 0
+
+
+def test_who_is_not_allowed_to_see_a_queue_does_not_see_it(rig: AccessRig) -> None:
+    put(rig, ROOT, QUEUES)
+    rig.bind(BOSS, ANN)
+    assert rig.call("ann", "GET", "/v1/queues/research").status_code == 200
+    assert code_of(rig.call("ann", "GET", "/v1/queues/sales")) == (404, "not-found")
+    assert code_of(rig.call("ann", "PATCH", "/v1/queues/sales", json={"version": 1})) == (403, "forbidden")
+
+
+def test_a_queue_with_jobs_in_it_is_not_taken_away_and_nothing_is_put_below_it(rig: AccessRig) -> None:
+    put(rig, ROOT, QUEUES)
+    body = {"command": "true", "queue": "sales", "cpus": 1000}
+    job = rig.call(ROOT, "POST", "/v1/jobs", json=body).json()["id"]
+    without: dict[str, Any] = {"research": {}}
+    below: dict[str, Any] = {"sales": {}, "sales/north": {}}
+    for queues in (without, below):
+        refused = put(rig, ROOT, queues, version=1)
+        assert code_of(refused) == (409, "conflict")
+        assert f"sales (1: {job})" in refused.json()["error"]["message"]
+    assert code_of(one(rig, "DELETE", "sales", 1)) == (409, "conflict")
+    assert rig.call(ROOT, "DELETE", f"/v1/jobs/{job}").ok
+    assert one(rig, "DELETE", "sales", 1).json()["version"] == 2
+
+
+def test_the_first_tree_has_the_queues_in_which_jobs_are(rig: AccessRig) -> None:
+    for queue in ("default", "old"):
+        rig.call(ROOT, "POST", "/v1/jobs", json={"command": "true", "queue": queue, "cpus": 1000})
+    assert "old (1: " in put(rig, ROOT, QUEUES).json()["error"]["message"]
+    assert put(rig, ROOT, {**QUEUES, "old": {}}).ok
+
+
+def node(rig: AccessRig, name: str, gpus: int) -> None:
+    """A node whose GPUs are known."""
+    cards = tuple(gpu(f"{name}-{index}") for index in range(gpus))
+    rig.daemon.put(ev.OffersArrived((offer(f"{name}-1", name, gpus=gpus),)))
+    monitor = rig.daemon.read(lambda view: view.nodes[AgentId(name)].monitor).result(60)
+    assert monitor is not None
+    told = report.encode(Inventory(cards, "simulated", "535", "12.2", ""))
+    rig.daemon.put(
+        ev.StatusArrived(Status(TaskId(monitor), "TASK_RUNNING", AgentId(name), data=told, uuid="u"))
+    )
+
+
+def test_a_tree_is_held_against_the_nodes(rig: AccessRig) -> None:
+    for name in ("a1", "a2"):
+        node(rig, name, 4)
+    fits = {"a": {"guarantee_gpus": [{"nodes": 2, "gpus": 3}]}, "b": {"guarantee_gpus": 2}}
+    assert put(rig, ROOT, fits).ok
+    scaled = {"a": {"guarantee_gpus": 12}}
+    refused = put(rig, ROOT, scaled, version=1)
+    assert "guarantee 12 of pool default together, which has 8" in refused.text
+    taken = put(rig, ROOT, scaled, version=1, overbook=True)
+    assert "66 % of each guarantee" in taken.json()["warnings"][0]
+    apart = put(rig, ROOT, {"a": {"guarantee_gpus": [{"nodes": 3, "gpus": 2}, {"nodes": 1, "gpus": 1}]},
+                            "b": {"guarantee_gpus": [{"nodes": 1, "gpus": 1}]}}, version=2)  # fmt: skip
+    assert apart.ok, apart.text
+    apart = put(rig, ROOT, {"a": {"guarantee_gpus": [{"nodes": 2, "gpus": 3}]},
+                            "b": {"guarantee_gpus": [{"nodes": 1, "gpus": 2}]}}, version=3)  # fmt: skip
+    assert "do not lie on its nodes together: cells of 3, 3, 2" in apart.text
+    unknown = put(rig, ROOT, {}, version=3, gpu_cost={"Tesla X": 3}, pools={"x": {"models": ["H1"]}})
+    assert [each["path"] for each in unknown.json()["error"]["problems"]] == [
+        "/gpu_cost/Tesla X",
+        "/pools/x/models/0",
+    ]

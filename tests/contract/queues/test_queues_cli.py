@@ -1,5 +1,6 @@
 """`mesos-gpu queue` and its document: YAML out and in, what is asked, exit codes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +91,15 @@ def test_a_file_of_another_version_is_refused(rig: CliRig, file: Path) -> None:
 def test_the_queue_alone_goes_on_listing_what_waits(rig: CliRig) -> None:
     assert done("queue").split()[:3] == ["PLACE", "ID", "QUEUE"]
     assert yaml.safe_load(done("queue", "--json")) == {"jobs": [], "queues": []}
+
+
+def test_a_queue_is_held_drained_and_resumed(rig: CliRig, file: Path) -> None:
+    done("queue", "apply", file, "--yes")
+    held = done("queue", "hold", "research/vision", "--comment", "new driver")
+    assert held == "research/vision: nothing of it starts, and what runs goes on.\n"
+    assert done("queue", "hold", "research/vision") == "research/vision: that is so already.\n"
+    assert "what runs is ended with notice" in done("queue", "drain", "research/vision")
+    spec = json.loads(done("queue", "resume", "research/vision", "--json"))
+    assert (spec["stop"], spec["version"], spec["weight"]) == ("none", 4, 2)
+    assert "new driver" in done("queue", "versions")
+    assert "there is no queue nobody" in failed(call("queue", "hold", "nobody"), 66)

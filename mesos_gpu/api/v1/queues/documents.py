@@ -1,18 +1,24 @@
-"""The tree of queues: read, and changed as a whole."""
+"""The tree of queues: read, and changed as a whole or a queue at a time."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.requests import Number, result_of
+from mesos_gpu.api.http.answers import invalid, json_answer, valid
+from mesos_gpu.api.http.requests import Flag, Number, body_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
-from mesos_gpu.api.v1.documents import Documents, Versioned
+from mesos_gpu.api.v1.documents import NOT_READ, Documents, Versioned, expected_version, tag_of
+from mesos_gpu.engine.tenancy.document import READ_AGAIN
+from mesos_gpu.engine.versions import stale
+from mesos_gpu.errors import NotFound
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
+from mesos_gpu.wire.checking import Problem, object_of
 from mesos_gpu.wire.tenancy import document
 
 QUEUES: Final = Versioned(
@@ -25,10 +31,12 @@ QUEUES: Final = Versioned(
     lambda each: {"queues": len(each.queues)},
 )
 RECLAIM_AFTER_S: Final = Number("reclaim_after_s", -1, 0, 1e9, whole=False)
+READ: Final = Number("version", -1, 0, document.MOST_VERSION)
+DRY_RUN: Final = Flag("dry_run")
 
 
 class QueueDocuments(Documents[QueueDocument]):
-    """Handlers of the routes of the document."""
+    """Handlers of the routes of the document and of its queues."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
         """Serve a scheduler."""
@@ -41,13 +49,109 @@ class QueueDocuments(Documents[QueueDocument]):
     async def put(self, request: Request) -> Response:
         """PUT /v1/queues: as a whole, by who has read the version that is the latest."""
         wanted, expected = await self.asked(request)
-        return self.shown(await self.change(request, wanted, expected))
+        latest = await self.latest()
+        now, more = await self._change(request, latest, wanted, expected)
+        return self.shown(now, more)
 
-    async def change(self, request: Request, wanted: QueueDocument, expected: int) -> QueueDocument:
-        """Let the document be so; the version that it became."""
-        after_s = RECLAIM_AFTER_S.of(request)
+    async def show_one(self, request: Request) -> Response:
+        """GET /v1/queues/{queue}."""
+        path = str(request.path_params["queue"])
+        return _one(seen_queues(rights_of(request), await self.latest()), path)
+
+    async def put_one(self, request: Request) -> Response:
+        """PUT /v1/queues/{queue}: a queue as a whole; one that is not there is made."""
+        return await self._set(request, is_patch=False)
+
+    async def patch_one(self, request: Request) -> Response:
+        """PATCH /v1/queues/{queue}: what is left out stays."""
+        return await self._set(request, is_patch=True)
+
+    async def delete_one(self, request: Request) -> Response:
+        """DELETE /v1/queues/{queue}: without jobs in it and queues below it."""
+        path, read = str(request.path_params["queue"]), int(READ.of(request))
+        expected = expected_version(request, {"version": read} if read >= 0 else {}, QUEUES.route)
+        latest = await self.latest()
+        _known(latest, path)
+        if expected is None:
+            raise invalid(NOT_READ)
+        wanted = replace(valid(document.without_queue(latest, path)), comment="")
+        now, more = await self._change(request, latest, wanted, expected)
+        return json_answer({**_queue_of(latest, path), "version": now.version, **more}, headers=tag_of(now))
+
+    async def _set(self, request: Request, *, is_patch: bool) -> Response:
+        path, value = str(request.path_params["queue"]), object_of(await body_of(request))
+        expected = expected_version(request, value, f"{QUEUES.route}/{path}")
+        latest = await self.latest()
+        if is_patch:
+            _known(latest, path)
+        fields = {key: item for key, item in value.items() if key not in _READ_WITH}
+        said = document.decode({"comment": value.get("comment")})
+        wanted = document.with_queue(latest, path, fields, is_patch=is_patch)
+        problems = [
+            *(said if isinstance(said, list) else []),
+            *(_at_queue(path, wanted) if isinstance(wanted, list) else []),
+        ]
+        if expected is None:
+            problems = [NOT_READ, *problems]
+        if isinstance(wanted, list) or isinstance(said, list) or expected is None:
+            raise invalid(*problems)
+        now, more = await self._change(request, latest, replace(wanted, comment=said.comment), expected)
+        return _one(now, path, more)
+
+    async def _change(
+        self, request: Request, latest: QueueDocument, wanted: QueueDocument, expected: int
+    ) -> tuple[QueueDocument, dict[str, Any]]:
+        """Let the document be so, unless it is only tried; what it is then, and what else there is to say.
+
+        Raises:
+            Refusal: 422: it does not fit the nodes.
+            Conflict: Another version is the latest, or jobs would be in no leaf.
+        """
+        after_s, dry = RECLAIM_AFTER_S.of(request), DRY_RUN.of(request)
+        if expected != latest.version:
+            raise stale(latest.version, expected, READ_AGAIN)
+        findings = await result_of(self._scheduler.read(lambda view: view.check_queues(wanted)))
+        if findings.faults:
+            raise invalid(*(Problem(*each) for each in findings.faults))
+        more: dict[str, Any] = {"warnings": list(findings.warnings)}
+        if dry:
+            return wanted, more
         wanted = replace(wanted, by=rights_of(request).caller.name)
         future = self._scheduler.set_queues(wanted, expected, after_s if after_s >= 0 else None)
         now = await result_of(future)
         note.about("queues", str(now.version))
-        return now
+        return now, more
+
+
+#: What stands beside a queue's fields when it is read.
+_READ_WITH: Final = ("version", "path", "comment", "warnings")
+
+
+def _one(latest: QueueDocument, path: str, more: Mapping[str, Any] | None = None) -> Response:
+    _known(latest, path)
+    return json_answer({**_queue_of(latest, path), **(more or {})}, headers=tag_of(latest))
+
+
+def _queue_of(latest: QueueDocument, path: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "version": latest.version,
+        **document.encode_queue(latest.queues[path]),
+        "warnings": [],
+    }
+
+
+def _known(latest: QueueDocument, path: str) -> None:
+    if path not in latest.queues:
+        raise NotFound(f"there is no queue {path}", remedy="list them with: mesos-gpu queue list")
+
+
+def _at_queue(path: str, problems: list[Problem]) -> list[Problem]:
+    """Problems of the queue that was sent, by their places in it; those of others by their places in the document."""
+    place = document.place_of(path)
+    return [
+        Problem(each.path.removeprefix(place) or "/", each.reason)
+        if each.path == place or each.path.startswith(f"{place}/")
+        else each
+        for each in problems
+    ]
