@@ -53,6 +53,9 @@ class Kind(Enum):
     UNHEALTHY = "unhealthy"  # its health checks have failed too often
     RESIZE = "resize"  # the scheduler wants it to have more or less of its cards
     RESIZED = "resized"  # what came of that
+    NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
+    NOTICED = "noticed"  # the task can read that
+    CHECKPOINT = "checkpoint"  # the task says that it has kept its work
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
     ENDED = "ended"  # the command
     TERMINATED = "terminated"  # SIGKILL is sent to what outlived the grace
@@ -79,6 +82,9 @@ class Action(Enum):
     SAY_HEALTH = "say_health"
     RESIZE = "resize"  # its share of its cards
     SAY_RESIZED = "say_resized"
+    NOTICE = "notice"  # have the task read it
+    SAY_NOTICED = "say_noticed"
+    SAY_CHECKPOINT = "say_checkpoint"
     SAY_KILLING = "say_killing"
     SAY_END = "say_end"
     REFUSE_TASK = "refuse_task"  # another one than the executor's
@@ -127,7 +133,8 @@ class Event(NamedTuple):
         terms: Of READY and IN_PLACE.
         healthy: Of HEALTH.
         exit_code: Of the process, of GONE.
-        payload: What an action needs and the table does not: the TaskInfo of LAUNCH, the checker of CHECKS_READY.
+        payload: What an action needs and the table does not: the TaskInfo of LAUNCH, the checker of CHECKS_READY, what
+            a scheduler or its executor says.
     """
 
     kind: Kind
@@ -235,7 +242,16 @@ def _as_wanted(life: Life, event: Event) -> Verdict:
 
 
 _PREPARES: Final = (K.CLAIMED, K.SET_UP, K.READY, K.IN_PLACE)
-_RUNS: Final = (K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.OVER_DISK, K.ENDED)
+_RUNS: Final = (
+    K.CHECKS_READY,
+    K.HEALTH,
+    K.RESIZED,
+    K.NOTICED,
+    K.CHECKPOINT,
+    K.UNHEALTHY,
+    K.OVER_DISK,
+    K.ENDED,
+)
 _LIMITS: Final = (K.TIMED_OUT, K.DEATH_OVERDUE)
 _SECOND: Final = (A.REFUSE_TASK,)
 _FAILS: Final = {kind: Move(S.UNDOING, (A.UNDO,), _own) for kind in (K.NOT_STARTED, K.BROKEN)}
@@ -249,7 +265,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.DONE),
         },
         {
-            NO_TASK: (K.KILL, K.RESIZE, K.ACKNOWLEDGED),
+            NO_TASK: (K.KILL, K.RESIZE, K.NOTICE, K.ACKNOWLEDGED),
             NOT_AT_WORK: (*_PREPARES, K.NOT_STARTED, K.BROKEN, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -268,7 +284,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             **_FAILS,
         },
         {
-            ASKED_AGAIN: (K.RESIZE,),
+            ASKED_AGAIN: (K.RESIZE, K.NOTICE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
@@ -284,7 +300,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             **_FAILS,
         },
         {
-            ASKED_AGAIN: (K.RESIZE,),
+            ASKED_AGAIN: (K.RESIZE, K.NOTICE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.CLAIMED, K.SET_UP, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -303,7 +319,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
@@ -317,7 +333,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.BROKEN: Move(S.UNDOING, (A.UNDO,), _own),
         },
         {
-            ASKED_AGAIN: (K.RESIZE,),
+            ASKED_AGAIN: (K.RESIZE, K.NOTICE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE,
                           *_LIMITS, K.OVERDUE),
         },
@@ -330,13 +346,14 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.ABORTING, (A.ABORT_START, A.LIMIT_STAY), kept=True),
             K.STARTED: Move(S.RUNNING, (A.SAY_RUNNING, A.LIMIT_TIME)),
             K.OVER_DISK: Move(S.STARTING, kept=True),
+            K.CHECKPOINT: Move(S.STARTING, kept=True),
             **_FAILS,
         },
         {
             NOT_AWAITED: (K.GO,),
-            ASKED_AGAIN: (K.RESIZE,),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.ENDED,
-                          K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
+            ASKED_AGAIN: (K.RESIZE, K.NOTICE),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
+                          K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
     S.ABORTING: (
@@ -350,9 +367,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.OVER_DISK),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.ENDED,
-                          K.TERMINATED, K.UNDONE, *_LIMITS),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.OVER_DISK, K.CHECKPOINT),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
+                          K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
     S.RUNNING: (
@@ -365,6 +382,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.HEALTH: Move(S.RUNNING, (A.SAY_HEALTH,)),
             K.RESIZE: Move(S.RUNNING, (A.RESIZE,)),
             K.RESIZED: Move(S.RUNNING, (A.SAY_RESIZED,)),
+            K.NOTICE: Move(S.RUNNING, (A.NOTICE,)),
+            K.NOTICED: Move(S.RUNNING, (A.SAY_NOTICED,)),
+            K.CHECKPOINT: Move(S.RUNNING, (A.SAY_CHECKPOINT,)),
             K.UNHEALTHY: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE)),
             K.OVER_DISK: Move(S.KILLING, (A.TERMINATE,)),
             K.TIMED_OUT: Move(S.KILLING, (A.TERMINATE,)),
@@ -381,6 +401,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.LAUNCH: Move(S.KILLING, _SECOND),
             K.GONE: Move(S.KILLING, (A.LIMIT_STAY,), kept=True),
             K.CHECKS_READY: Move(S.KILLING, (A.DISMISS_CHECKS,)),
+            K.CHECKPOINT: Move(S.KILLING, (A.SAY_CHECKPOINT,)),
             K.ENDED: Move(S.KILLING, kept=True),  # its children have the rest of the grace
             K.TERMINATED: Move(S.DYING, (A.LIMIT_DYING,)),
             K.OVERDUE: Move(S.DONE),
@@ -388,8 +409,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED, K.UNDONE, K.DEATH_OVERDUE),
         },
     ),
@@ -398,6 +419,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.LAUNCH: Move(S.DYING, _SECOND),
             K.GONE: Move(S.DYING, (A.LIMIT_STAY,), kept=True),
             K.CHECKS_READY: Move(S.DYING, (A.DISMISS_CHECKS,)),
+            K.CHECKPOINT: Move(S.DYING, (A.SAY_CHECKPOINT,)),
             K.ENDED: Move(S.UNDOING, (A.UNDO,), _as_wanted),
             K.DEATH_OVERDUE: Move(S.UNDOING, (A.UNDO,), _as_wanted),
             K.BROKEN: Move(S.UNDOING, (A.UNDO,), _as_wanted),
@@ -405,8 +427,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, K.TERMINATED, K.UNDONE),
         },
     ),
@@ -420,8 +442,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
+                   K.DEATH_OVERDUE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED),
         },
     ),
@@ -435,8 +458,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
+            ENDS_ALREADY: (K.KILL, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
+                   K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),
         },
     ),

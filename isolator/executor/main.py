@@ -85,12 +85,14 @@ class Executor:
             self._post(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
-        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, and what a task's
-        share is to be."""
+        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, what a task's
+        share is to be, and that it is to end."""
         if may_start(data):
             self._post(Event(Kind.GO))
         elif b'"resize"' in data:
             self._post(Event(Kind.RESIZE, payload=data))
+        elif b'"notice"' in data:
+            self._post(Event(Kind.NOTICE, payload=data))
 
     # --- other threads
 
@@ -209,10 +211,18 @@ class Executor:
         data = effect.event.payload
         self._aside_if_possible(lambda: self._at.resize(data))
 
-    def _say_resized(self, effect: Effect) -> None:
+    def _notice(self, effect: Effect) -> None:
+        data = effect.event.payload
+        self._aside_if_possible(lambda: self._at.notice(data))
+
+    def _say_checkpoint(self, effect: Effect) -> None:
+        ends = effect.life.state is not State.RUNNING
+        self._say_data(effect, "TASK_KILLING" if ends else "TASK_RUNNING")
+
+    def _say_data(self, effect: Effect, state: str = "TASK_RUNNING") -> None:
         self._connection.update(
             effect.life.task_id,
-            "TASK_RUNNING",
+            state,
             message=effect.event.message,
             data=effect.event.payload,
             healthy=effect.life.healthy,
@@ -257,7 +267,10 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_RUNNING: lambda self, effect: self._say(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
     Action.RESIZE: Executor._resize,
-    Action.SAY_RESIZED: Executor._say_resized,
+    Action.SAY_RESIZED: Executor._say_data,
+    Action.NOTICE: Executor._notice,
+    Action.SAY_NOTICED: Executor._say_data,
+    Action.SAY_CHECKPOINT: Executor._say_checkpoint,
     Action.SAY_KILLING: Executor._say_killing,
     Action.SAY_END: Executor._say_end,
     Action.REFUSE_TASK: lambda self, effect: self._connection.update(

@@ -128,6 +128,7 @@ class Upkeep:
         streams: Sequence[int | None],
         say: Callable[[str], None],
         end: Callable[[str], None],
+        more: Callable[[], None],
     ) -> None:
         """Nothing is done yet.
 
@@ -139,9 +140,10 @@ class Upkeep:
                 writes and rotates files of its own this keeps its hands off.
             say: Takes a line for the executor's log.
             end: Is told, once, why the task must end.
+            more: What else is to be looked at, some times a second.
         """
         self._sandbox = Sandbox(sandbox)
-        self._disk_mib, self._say, self._end = disk_mib, say, end
+        self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
         self._logs = [*self._opened(limit_mib, streams)]
         self._stop, self._told = threading.Event(), ""
         self._lock = threading.Lock()
@@ -179,6 +181,7 @@ class Upkeep:
         disk_at = time.monotonic() + FIRST_DISK_S if self._disk_mib else float("inf")
         while not self._stop.wait(LOOK_S):
             self._look()
+            self._more()
             if (begun := time.monotonic()) >= disk_at:
                 self._weigh()
                 now = time.monotonic()

@@ -19,6 +19,7 @@ from isolator.agent.agent_api import Connection
 from isolator.confinement.enclosure import Enclosure, undo
 from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
+from isolator.executor.checkpoints import Checkpoints
 from isolator.executor.life import Event, Kind, Terms, Verdict
 from isolator.executor.upkeep import Upkeep, limit_of
 from isolator.gpus import driver_volume
@@ -38,6 +39,7 @@ from mesos_gpu.wire.plain import clean, clean_trace
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.executor.checks import Checker
     from isolator.executor.mps_watch import Watch as MpsWatch
+    from isolator.executor.notices import Notices
     from isolator.runs.fetching import Fetch
     from isolator.shares.enforcing import Enforcing
     from mesos_gpu.model.jobs.healthcheck import HealthCheck
@@ -93,6 +95,9 @@ class Work:
         self._prepared: Prepared | None = None
         self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
+        self._notices: Notices | None = None  # since the first
+        self._notices_turn = threading.Lock()
+        self._checkpoints: Checkpoints | None = None
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
     # --- until it can be started
@@ -301,6 +306,7 @@ class Work:
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
             _say_of_share(launch, run)
+        self._checkpoints = Checkpoints(launch.sandbox, _below(launch.plan), log)
         run.start(self._with_secrets(launch))
         upkeep = Upkeep(
             launch.sandbox,
@@ -309,6 +315,7 @@ class Work:
             streams=run.streams(),
             say=log,
             end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
+            more=self._look_for_checkpoint,
         )
         upkeep.start()
         self._upkeep = upkeep
@@ -357,6 +364,7 @@ class Work:
             ended = self._explained(run.wait())
         except (MesosGpuError, OSError) as error:
             ended = Ended(why=f"its end could not be seen: {error}", infrastructure=True)
+        self._look_for_checkpoint(last=True)
         self._post(Event(Kind.ENDED, verdict=verdict_of(ended)))
 
     def _hear(self, health: "TaskHealth") -> None:
@@ -391,6 +399,28 @@ class Work:
             return
         log(answered.words)
         self._post(Event(Kind.RESIZED, message=answered.words, payload=answered.data))
+
+    def notice(self, data: bytes) -> None:
+        """Have the task read what a message of the scheduler says of its end. Posts NOTICED when it can."""
+        from isolator.executor.notices import Notices
+
+        launch, run = self._ready.launch, self._ready.run
+        with self._notices_turn:
+            if self._notices is None:
+                self._notices = Notices(launch.sandbox, _below(launch.plan), run.notify)
+            answered = self._notices.hear(data)
+        log(answered.words)
+        if answered.data:
+            self._post(Event(Kind.NOTICED, message=answered.words, payload=answered.data))
+
+    def _look_for_checkpoint(self, *, last: bool = False) -> None:
+        assert self._checkpoints is not None
+        ago_s = self._checkpoints.look(last=last)
+        if ago_s is not None:
+            from mesos_gpu.wire.mesos.notice import encode_checkpoint
+
+            words = f"it says that it kept its work {ago_s:.1f} s ago"
+            self._post(Event(Kind.CHECKPOINT, message=words, payload=encode_checkpoint(ago_s)))
 
     # --- its end
 
@@ -485,6 +515,15 @@ def _nested(plan: Assignment) -> str:
     from isolator.runs.nested_run import CONTAINER
 
     return CONTAINER
+
+
+def _below(plan: Assignment) -> tuple[str, ...]:
+    """Where, in the executor's sandbox, the task has its own."""
+    if nested := _nested(plan):
+        from isolator.host.sandbox import CONTAINERS
+
+        return CONTAINERS, nested
+    return ()
 
 
 def verdict_of(ended: Ended) -> Verdict:

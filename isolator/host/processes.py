@@ -70,6 +70,20 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
+def handling(pids: Iterable[int], number: int) -> list[int]:
+    """Those that a signal does not end: they have a handler for it, or block it to wait for it (proc_pid_status(5))."""
+    bit, able = 1 << (number - 1), []
+    for pid in pids:
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/status", "rb") as file,
+        ):
+            masks = (line.split()[1] for line in file if line.startswith((b"SigCgt:", b"SigBlk:")))
+            if any(int(mask, 16) & bit for mask in masks):
+                able.append(pid)
+    return able
+
+
 def reap(keep: int | None = None) -> None:
     """Collect adopted children that have ended; `keep` is left for whoever waits for it."""
     for pid in _children(os.getpid()):

@@ -22,6 +22,8 @@ _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: Where the agent puts what is nested (slave/containerizer/mesos/paths.hpp), as root, following links on the way.
 CONTAINERS: Final = "containers"
 STREAMS: Final = ("stdout", "stderr")
+NOTICE: Final = "mesos-gpu-notice.json"  # what the task is told of its end
+CHECKPOINT: Final = "mesos-gpu-checkpoint"  # the task writes to it when it has kept its work
 
 _ACL: Final = "system.posix_acl_access"
 _VERSION, _NO_ID = 2, 0xFFFFFFFF
@@ -222,6 +224,15 @@ class Sandbox:
             os.close(fd)
             raise NotAFile(name)
         return fd
+
+    def changed_at(self, name: str) -> float | None:
+        """When a file was last written to, or touched, seconds since the epoch; None: what has the name is no file.
+
+        Raises:
+            OSError: It is not there.
+        """
+        status = os.stat(_one(name), dir_fd=self._fd, follow_symlinks=False)
+        return status.st_mtime if stat.S_ISREG(status.st_mode) else None
 
     def names(self) -> list[str]:
         """The names of all that is there, in order."""

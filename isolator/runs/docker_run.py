@@ -21,6 +21,7 @@ from isolator.devices.facts import read_driver
 from isolator.devices.members import ENGINES, cgroup_names
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Trace
+from isolator.host import processes
 from isolator.host.not_started import NotStarted
 from isolator.runs.image_run import (
     KILL,
@@ -209,6 +210,12 @@ class DockerRun:
         )
         limit = out_of_memory(self._plan.mem_mib, used) if seen else ""
         return Ended(ended.exit_status, why=ended.error, infrastructure=bool(ended.error), limit=limit)
+
+    def notify(self, number: int) -> None:
+        """Signal the container's processes, as `Run.notify` says: all are below its first one."""
+        if self._pid and not self._ended.is_set():
+            inside = [self._pid, *processes.descendants(self._pid)]
+            processes.send(processes.handling(inside, number), number)
 
     def terminate(self, grace_s: float) -> None:
         """End the container, as `Run.terminate` says."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from isolator.host.sandbox import CHECKPOINT, NOTICE
 from isolator.runs.gang import hostfile_in
 from isolator.runs.run import sandbox_of
 from mesos_gpu.adapters.tls.variables import VARIABLES
@@ -44,7 +45,12 @@ def task_environment(
     # HOME: an account's directory is another host's on each host, and often none. Python's output comes as it is said.
     usual = {"HOME": sandbox_of(own), "PATH": PATH, "PYTHONUNBUFFERED": "1"}
     hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
-    return {**kept, **usual, **user, **_of_job(task_id, assignment), **hostfile}
+    return {**kept, **usual, **user, **_of_job(task_id, assignment), **hostfile, **told_in(sandbox_of(own))}
+
+
+def told_in(sandbox: str) -> dict[str, str]:
+    """Where a task reads its notice, and where it tells of checkpoints; `sandbox`: as it sees it."""
+    return {"MESOS_GPU_NOTICE": f"{sandbox}/{NOTICE}", "MESOS_GPU_CHECKPOINT": f"{sandbox}/{CHECKPOINT}"}
 
 
 def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:

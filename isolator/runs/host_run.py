@@ -89,6 +89,10 @@ class HostRun:
         code = self._launcher.wait()
         return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
 
+    def notify(self, number: int) -> None:
+        """Signal the command's processes, as `Run.notify` says."""
+        processes.send(processes.handling(processes.descendants(os.getpid()), number), number)
+
     def terminate(self, grace_s: float) -> None:
         """End the command, as `Run.terminate` says; children of the command have the grace, too."""
         deadline = time.monotonic() + grace_s

@@ -11,7 +11,7 @@ from typing import Final
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
 from isolator.host.user_pool import has_account
-from isolator.runs.environment import image_environment
+from isolator.runs.environment import image_environment, told_in
 from isolator.runs.gang import HOSTFILE_IN_IMAGE, hostfile_in
 from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity
 from mesos_gpu.model.jobs.image import ImageConfig
@@ -103,7 +103,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
         paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
     env = image_environment(launch.own, launch.task, plan)
-    env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX}
+    env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX, **told_in(SANDBOX)}
     return Prepared(env, user, binds, given, share, plan.strict and bool(share))
 
 

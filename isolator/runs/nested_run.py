@@ -21,6 +21,7 @@ from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
+from isolator.host import processes
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.runs.image_run import (
@@ -220,6 +221,11 @@ class NestedRun:
             if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
                 return Ended(why="the agent does not know its container any more", infrastructure=True)
             time.sleep(RETRY_S)
+
+    def notify(self, number: int) -> None:
+        """Signal the container's processes, as `Run.notify` says."""
+        if not self._ended.is_set():
+            processes.send(processes.handling(self._others(), number), number)
 
     def terminate(self, grace_s: float) -> None:
         """End the container, as `Run.terminate` says. The agent signals the first process only; the cgroup has the

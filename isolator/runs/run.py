@@ -104,6 +104,9 @@ class Run(Protocol):
     def wait(self) -> Ended:
         """Wait until the command has ended; on a thread of its own."""
 
+    def notify(self, number: int) -> None:
+        """Send a signal to those of its processes that handle it; the others would be ended by it."""
+
     def terminate(self, grace_s: float) -> None:
         """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
 

@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.job import JobSpec, NoticeSignal
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
@@ -158,6 +158,7 @@ class GiveNotice:
     task_id: TaskId
     notice: Notice
     left_s: float  # until its end, now; 0 at least
+    signal: NoticeSignal = NoticeSignal.NONE  # beside it
 
 
 @dataclass(frozen=True, slots=True)

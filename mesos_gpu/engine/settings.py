@@ -71,6 +71,7 @@ class Settings:
     start_resend_s: float = 2.0  # the word to a gang's members that they may start
     resize_resend_s: float = 2.0  # to an executor that has not answered
     notice_resend_s: float = 2.0  # likewise, of a notice
+    checkpoint_again_s: float = 10.0  # from one that a job tells of to the next, at least
     most_notice_s: float = 600.0  # of a job whose queue says nothing of notices
     launch_doubt_s: float = 10.0  # a launch without a word is asked about
     reconcile_first_s: float = 1.0

@@ -43,7 +43,9 @@ def _ask_resize(driver: Driver, effect: fx.AskResize) -> None:
 
 
 def _give_notice(driver: Driver, effect: fx.GiveNotice) -> None:
-    driver.message(effect.agent_id, effect.executor_id, encode_notice(effect.notice, effect.left_s))
+    driver.message(
+        effect.agent_id, effect.executor_id, encode_notice(effect.notice, effect.left_s, effect.signal)
+    )
 
 
 def _suppress(driver: Driver, _: fx.Suppress) -> None:

@@ -5,11 +5,12 @@ from typing import Final
 
 from mesos_gpu.engine.effects import GiveNotice
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job, NoticeSignal
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.tasks.blame import ended_by_itself
-from mesos_gpu.wire.mesos.notice import decode_told
+from mesos_gpu.wire.mesos.notice import decode_checkpoint, decode_told
 
 _LONGEST: Final = 15  # times `notice_resend_s`, between two words to an executor that says nothing
 
@@ -26,7 +27,9 @@ def _send(turn: Turn, task: Task, notice: Notice) -> None:
         return  # as soon as it can be heard
     turn.state.notified[task.id] = notice.number, turn.now
     left_s = max(notice.until - turn.now, 0.0)
-    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, notice, left_s))
+    job = turn.state.current(task)
+    signal = job.spec.notice_signal if job is not None else NoticeSignal.NONE
+    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, notice, left_s, signal))
 
 
 def on_tick(turn: Turn) -> None:
@@ -61,6 +64,25 @@ def on_told(turn: Turn, task: Task, status: Status) -> None:
         tell(turn, task, replace(notice, number=number + 1, told=number))
     else:
         turn.show_task(replace(task, notice=replace(notice, told=number)))
+
+
+def on_checkpoint(turn: Turn, task: Task, status: Status) -> None:
+    """Take in that a task says that it has kept its work."""
+    try:
+        ago_s = decode_checkpoint(status.data)
+    except ValueError:
+        return  # another executor's data
+    job = turn.state.current(task)
+    if ago_s is not None and job is not None and not job.state.ended:
+        keep(turn, job, task, turn.now - ago_s)
+
+
+def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
+    """Remember up to when a job's work is kept: never of the time before the task's start, nor of the future. Of what
+    is told too often the first counts: somebody is judged by it, so each is saved."""
+    at = min(max(at, task.started_at or task.launched_at), turn.now)
+    if job.checkpoint_at is None or at - job.checkpoint_at >= turn.settings.checkpoint_again_s:
+        turn.show_job(replace(job, checkpoint_at=at, version=job.version + 1))
 
 
 def ends_in_time(task: Task, status: Status) -> bool:

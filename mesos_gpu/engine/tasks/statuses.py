@@ -8,7 +8,7 @@ from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
-from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_told
+from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_checkpoint, on_told
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
@@ -86,6 +86,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     elif new is TaskState.RUNNING and status.data:
         on_resized(turn, turn.state.tasks[task.id], status)
         on_told(turn, turn.state.tasks[task.id], status)
+    if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
+        on_checkpoint(turn, turn.state.tasks[task.id], status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:

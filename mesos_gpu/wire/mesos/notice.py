@@ -8,12 +8,22 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 
+if TYPE_CHECKING:  # executors do without
+    from mesos_gpu.model.jobs.job import NoticeSignal
+    from mesos_gpu.model.tasks.notice import Notice
+
 MARK: Final = b'"notice"'  # each such message has it
+SIGNALS: Final = (
+    "SIGHUP",
+    "SIGINT",
+    "SIGTERM",
+    "SIGUSR1",
+    "SIGUSR2",
+)  # of `NoticeSignal`, whose module few need here
 _NOTICE: Final = "notice"
 _MOST_TEXT: Final = 2000
 
@@ -30,6 +40,7 @@ class Word:
         recalled: Whether it was called off.
         age_s: How long ago it was given.
         left_s: Until the task is ended.
+        signal: That it is sent; "": none.
     """
 
     number: int
@@ -39,9 +50,10 @@ class Word:
     recalled: bool
     age_s: float
     left_s: float
+    signal: str = ""
 
 
-def encode_notice(notice: Notice, left_s: float) -> bytes:
+def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None" = None) -> bytes:
     """The message. Spans, not times: the clocks of hosts differ."""
     word = {
         "number": notice.number,
@@ -51,6 +63,7 @@ def encode_notice(notice: Notice, left_s: float) -> bytes:
         "recalled": not notice.stands,
         "age_s": max(notice.until - left_s - notice.at, 0.0),
         "left_s": left_s,
+        "signal": signal.value if signal is not None else "none",
     }
     return json.dumps({_NOTICE: word}, separators=(",", ":")).encode()
 
@@ -74,6 +87,7 @@ def decode_notice(data: bytes) -> Word | None:
         recalled=word.get("recalled") is True,
         age_s=_span("age_s", word.get("age_s")),
         left_s=_span("left_s", word.get("left_s")),
+        signal=_signal(word.get("signal")),
     )
 
 
@@ -123,6 +137,11 @@ def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MOST_AMOUNT:
         raise ValueError(f"a notice's number must be a whole number from 1, got {value!r}")
     return value
+
+
+def _signal(value: object) -> str:
+    """One that a job may ask for; another is a later scheduler's, and is not sent."""
+    return value if isinstance(value, str) and value in SIGNALS else ""
 
 
 def _text(name: str, value: object) -> str:

@@ -180,7 +180,14 @@ def test_this_hosts_limit_comes_before_the_schedulers() -> None:
 @contextmanager
 def upkeep(directory: Path, disk_mib: int, **more: object) -> Iterator[list[str]]:
     ends: list[str] = []
-    given = {"limit_mib": 1, "streams": (None, None), "say": ends.append, "end": ends.append, **more}
+    given = {
+        "limit_mib": 1,
+        "streams": (None, None),
+        "say": ends.append,
+        "end": ends.append,
+        "more": lambda: None,
+        **more,
+    }
     made = Upkeep(str(directory), disk_mib=disk_mib, **given)  # type: ignore[arg-type]
     made.start()
     try:
