@@ -14,7 +14,7 @@ SLACK_S: Final = 2.0  # that a file's time may be off: some file systems keep wh
 
 
 class Checkpoints:
-    """Of one task."""
+    """Looks for what a task tells of them."""
 
     def __init__(
         self,

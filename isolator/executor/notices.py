@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 class Notices:
-    """Of one task. Not for several threads at once."""
+    """Gives a task its notices. Not for several threads at once."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def handling(pids: Iterable[int], number: int) -> list[int]:
-    """Those that a signal does not end: they have a handler for it, or block it to wait for it (proc_pid_status(5))."""
+    """Find those that a signal does not end: they handle it, or block it to wait for it (proc_pid_status(5))."""
     bit, able = 1 << (number - 1), []
     for pid in pids:
         with (

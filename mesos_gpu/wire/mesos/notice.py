@@ -140,7 +140,7 @@ def _number(value: object) -> int:
 
 
 def _signal(value: object) -> str:
-    """One that a job may ask for; another is a later scheduler's, and is not sent."""
+    """Read a signal that a job may ask for; another one is of a later scheduler, and is not sent."""
     return value if isinstance(value, str) and value in SIGNALS else ""
 
 

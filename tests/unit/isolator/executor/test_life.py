@@ -245,9 +245,10 @@ POSTS: Final[dict[str, tuple[tuple[Kind, str], ...]]] = {
     "start": ((K.STARTED, "watch"), (K.NOT_STARTED, ""), (K.BROKEN, "")),
     "watch": ((K.CHECKS_READY, "wait"), (K.ENDED, ""), (K.BROKEN, "")),
     "wait": ((K.ENDED, ""),),
-    "upkeep": ((K.OVER_DISK, ""),),
+    "upkeep": ((K.OVER_DISK, ""), (K.CHECKPOINT, "")),
     "checker": ((K.HEALTH, "checker"), (K.UNHEALTHY, "")),
     "resize": ((K.RESIZED, ""),),
+    "notice": ((K.NOTICED, ""),),
     "terminate": ((K.TERMINATED, ""), (K.BROKEN, "")),
     "undo": ((K.UNDONE, ""),),
 }  # fmt: skip
@@ -256,6 +257,7 @@ BEGINS: Final = {
     A.FETCH: "fetch",
     A.START: "start",
     A.RESIZE: "resize",
+    A.NOTICE: "notice",
     A.TERMINATE: "terminate",
     A.UNDO: "undo",
 }
@@ -275,7 +277,11 @@ def nexts(world: World) -> Iterator[World]:
                 threads = world.threads - {thread} | ({then} if then else set())
                 yield posted(world._replace(threads=threads), kind)
         for kind in world.may:
-            gone = {K.GONE, K.ACKNOWLEDGED, K.KILL, K.RESIZE, K.GO, K.LAUNCH} if kind is K.GONE else {kind}
+            gone = (
+                {K.GONE, K.ACKNOWLEDGED, K.KILL, K.RESIZE, K.NOTICE, K.GO, K.LAUNCH}
+                if kind is K.GONE
+                else {kind}
+            )
             yield posted(world._replace(may=world.may - gone), kind)
     for kind in world.timers if not world.queue else ():
         yield handled(world._replace(timers=world.timers - {kind}), kind)
@@ -314,7 +320,7 @@ def carried_out(world: World, effect: Effect) -> World:
         assert A.SAY_END not in world.said
         said = world.said if action in world.said else (*world.said, action)
         world = world._replace(said=said)
-    if action is A.SAY_RESIZED:
+    if action in (A.SAY_RESIZED, A.SAY_NOTICED, A.SAY_CHECKPOINT):
         assert A.SAY_RUNNING in world.said and A.SAY_END not in world.said, world  # noqa: PT018
     if action is A.SAY_END:
         assert A.UNDO in world.done, "a claim is released before the last word"
@@ -329,6 +335,8 @@ def carried_out(world: World, effect: Effect) -> World:
 
 #: With a wish for another share, and without what a gang and its agent's shutdown add: all together are too many.
 RESIZED: Final = World(may=frozenset({K.LAUNCH, K.KILL, K.RESIZE, K.GONE}))
+#: The same with a notice.
+NOTICED: Final = World(may=frozenset({K.LAUNCH, K.KILL, K.NOTICE, K.GONE}))
 
 
 def lived(first: World = World()) -> set[World]:  # noqa: B008
@@ -349,7 +357,7 @@ def lived(first: World = World()) -> set[World]:  # noqa: B008
 
 
 def test_no_life_breaks_a_rule_and_each_can_end() -> None:
-    worlds = lived() | lived(RESIZED)
+    worlds = lived() | lived(RESIZED) | lived(NOTICED)
     met = {(world.life.state, world.queue[0]) for world in worlds if world.queue}
     met |= {(world.life.state, kind) for world in worlds for kind in world.timers}
     met |= {(world.life.state, each.kind) for world in worlds for each in world.life.kept}
@@ -376,6 +384,9 @@ def test_no_life_breaks_a_rule_and_each_can_end() -> None:
         ((S.DYING, K.DEATH_OVERDUE), life_module.OVER),
         ((S.UNDOING, K.RESIZED), life_module.NOT_AT_WORK),
         ((S.REPORTED, K.RESIZED), Move(S.REPORTED, (A.SAY_RESIZED,))),
+        ((S.UNDOING, K.NOTICED), life_module.NOT_AT_WORK),
+        ((S.REPORTED, K.NOTICED), Move(S.REPORTED, (A.SAY_NOTICED,))),
+        ((S.STARTING, K.CHECKPOINT), life_module.NOT_AT_WORK),
     ],
 )
 def test_a_mistake_in_the_table_is_found(
@@ -383,4 +394,4 @@ def test_a_mistake_in_the_table_is_found(
 ) -> None:
     monkeypatch.setitem(TABLE, pair, wrong)
     with pytest.raises(AssertionError):
-        lived(RESIZED if pair[1] is K.RESIZED else World())
+        lived({K.RESIZED: RESIZED, K.NOTICED: NOTICED}.get(pair[1], World()))
