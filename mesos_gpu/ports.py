@@ -1,6 +1,6 @@
 """What the inside asks of the outside, as protocols. Adapters implement them; fakes pass the same suites."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.model.usage import Closed
+from mesos_gpu.policy.tenancy.accounts import Row
 
 
 class Clock(Protocol):
@@ -36,6 +38,33 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of it."""
+
+
+class UseRecords(Protocol):
+    """What jobs have used, for reports. From any thread; each call sees one moment of what was saved. Times are in
+    milliseconds since the epoch; spans that are open count up to `now_ms`."""
+
+    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
+        """What was used from a day on and before another, days of UTC since the epoch, by account; several rows of one
+        are to be added. `waits`: also how long jobs waited that started then and hold nothing any more.
+
+        Raises:
+            Unavailable: It cannot be read now.
+        """
+
+    def exact_since_ms(self) -> int:
+        """Since when there are records one by one; before, there are only sums by days.
+
+        Raises:
+            Unavailable: It cannot be read now.
+        """
+
+    def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
+        """The records that have something of a time, by their ends, then those that are open.
+
+        Raises:
+            Unavailable: It cannot be read now.
+        """
 
 
 class SecretStore(Protocol):

@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
+from mesos_gpu.adapters.usage import statements
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
@@ -399,6 +400,10 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield "INSERT OR REPLACE INTO facts VALUES ('framework_id', ?)", (item.framework_id,)
     elif isinstance(item, saves.SaveTrust):
         yield "DELETE FROM facts WHERE name = 'doubtful'", ()
+    elif isinstance(item, saves.KeepRecord):
+        yield from statements.kept(item)
+    elif isinstance(item, saves.FoldRecords):
+        yield from statements.folded(item)
     elif (noun := SAVED_BY.get(type(item))) is not None:
         yield _INSERT[noun.kind], (*map(_plain, saves.columns_of(item)), _body(saves.value_of(item)))
     else:

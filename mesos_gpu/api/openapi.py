@@ -13,7 +13,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import BODY_S
-from mesos_gpu.api.spec import access, audit, bodies, queues, sessions, shapes, ways
+from mesos_gpu.api.spec import access, audit, bodies, queues, sessions, shapes, usage, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -271,6 +271,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **queues.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
+    **usage.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
         "check_health",

@@ -42,6 +42,7 @@ from mesos_gpu.api.v1.plan import Plans
 from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
+from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
 
@@ -56,6 +57,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
+        *_of_use(UsageHandlers(settings.records)),
         *_of_the_scheduler(System(scheduler, settings), operate),
     ]
 
@@ -150,6 +152,13 @@ def _of_access(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandl
             GET=judged(TOKEN_SEE, tokens.show),
             DELETE=judged(TOKEN_REVOKE, tokens.revoke),
         ),
+    ]
+
+
+def _of_use(usage: UsageHandlers) -> list[Route]:
+    return [
+        route("/v1/usage", GET=judged(JOB_SEE, usage.show)),
+        route("/v1/usage/export", GET=judged(JOB_SEE, usage.export)),
     ]
 
 

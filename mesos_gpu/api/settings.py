@@ -10,7 +10,7 @@ from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.ports import AuditTrail
+from mesos_gpu.ports import AuditTrail, UseRecords
 
 LONGEST_TOKEN_S: Final = 365 * 86400.0
 SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and --local_port_max
@@ -36,3 +36,4 @@ class ApiSettings:
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken
     limits: Limits = field(default_factory=Limits)  # of each caller
     audit: AuditTrail | None = None  # None: lines of the log alone
+    records: UseRecords | None = None  # of what jobs have used; None: none are kept

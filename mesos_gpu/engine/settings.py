@@ -107,3 +107,4 @@ class Settings:
     )
     keep_ended_jobs: int = 5000
     keep_lost_nodes_s: float = 86400.0
+    keep_spans_s: float = 400 * 86400.0  # of use, one by one; then they are summed up by days

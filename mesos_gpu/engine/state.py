@@ -29,6 +29,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
+from mesos_gpu.model.usage import Span
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.tenancy.cells import Cells
@@ -117,6 +118,7 @@ class State:
     access_versions: dict[int, AccessDocument] = field(default_factory=dict)  # oldest first
     queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
     past_uses: dict[tuple[str, str], PastUse] = field(default_factory=dict)  # by queue and user
+    spans: dict[TaskId, Span] = field(default_factory=dict)  # what each task holds of GPUs, and since when
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
@@ -193,6 +195,7 @@ class State:
     swept_at: float = 0.0
     tokens_swept_at: float = 0.0
     past_uses_swept_at: float = 0.0
+    folded_day: int = 0  # of UTC since the epoch: records that ended before it were summed up
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
 
@@ -221,6 +224,9 @@ class State:
     uncharged: set[TaskId] = field(
         default_factory=set, compare=False, repr=False, metadata=DERIVED
     )  # tasks whose charge may be another since
+
+    # Whether each task that the state was restored with has been looked at for its span.
+    spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)
 
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)

@@ -35,6 +35,7 @@ from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
+from mesos_gpu.engine.tenancy import accounts
 from mesos_gpu.engine.tenancy.charges import settle
 from mesos_gpu.engine.tenancy.document import on_queues_changed
 from mesos_gpu.engine.tenancy.shares import standing_of
@@ -63,6 +64,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
     settle(turn)
+    accounts.keep(turn)
     return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
 
 

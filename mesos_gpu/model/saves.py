@@ -21,6 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.model.usage import Closed, Span
 
 Key = tuple[Any, ...]
 
@@ -216,6 +217,34 @@ class ForgetPastUse(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveSpan(Save):
+    """Insert or replace."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSpan(Save):
+    """Delete: the task holds nothing more."""
+
+    task_id: TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRecord(Save):
+    """Write a span that is over, once: what is written already stays. No part of the state, reports read it."""
+
+    record: Closed
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRecords(Save):
+    """Delete records that ended before a time; the sums of their days stay."""
+
+    before_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SaveToken(Save):
     """Insert or replace."""
 
@@ -247,6 +276,7 @@ class Saved:
     access_versions: tuple[AccessDocument, ...] = ()  # by version
     queue_versions: tuple[QueueDocument, ...] = ()  # by version
     past_uses: tuple[PastUse, ...] = ()  # by queue and user
+    spans: tuple[Span, ...] = ()  # that are open, by task
     tokens: tuple[Token, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
@@ -382,6 +412,7 @@ NOUNS: Final = (
         ("queue", "user"),
         ("queue", "user"),
     ),
+    Noun(Span, "span", "spans", SaveSpan, ForgetSpan, {"task_id": "task_id"}, ("task_id",), ("task_id",)),
     Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
 )
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
@@ -392,6 +423,8 @@ SAVES: Final[tuple[type[Save], ...]] = (
     SaveTrust,
     *SAVED_BY,
     *FORGOTTEN_BY,
+    KeepRecord,
+    FoldRecords,
 )  # all that there are
 
 
@@ -434,6 +467,8 @@ def dict_key(key: Key) -> Any:
 
 def about(save: Save) -> Key:
     """The key of what is saved or forgotten; (): there is one."""
+    if isinstance(save, KeepRecord):
+        return save.record.span.task_id, save.record.span.begins_ms
     kind = type(save)
     if kind in _FORGOTTEN:
         return _FORGOTTEN[kind](save)

@@ -21,6 +21,7 @@ from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.files.private import read_secret
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
@@ -156,6 +157,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             has_user_pool=bool(options.user_pool),
             limits=options.limits,
             audit=trail,
+            records=SqliteRecords(options.state),
             longest_token_s=options.longest_token_days * 86400.0,
             who=who_asks(options, daemon),
         ),

@@ -1,6 +1,6 @@
 """A store in memory: `simulate chaos` judges by it, and tests run a scheduler on it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from operator import attrgetter
 from typing import Any
@@ -14,6 +14,8 @@ from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     NOUNS,
     SAVED_BY,
+    FoldRecords,
+    KeepRecord,
     Noun,
     Save,
     Saved,
@@ -25,6 +27,8 @@ from mesos_gpu.model.saves import (
     value_of,
 )
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.usage import DAY_MS, Closed, Span, SpanEnd
+from mesos_gpu.policy.tenancy.accounts import Row, rows
 
 
 class MemoryStore:
@@ -37,11 +41,15 @@ class MemoryStore:
     drains: dict[tuple[Target, str], Drain]
     cards: dict[GpuId, Card]
     deployments: dict[str, Deployment]
+    spans: dict[TaskId, Span]
 
     def __init__(self, saved: Saved | None = None) -> None:
         """With what an earlier run left; None: nothing."""
         given = saved or Saved(None, (), (), ())
         self.framework_id, self.doubtful = given.framework_id, given.doubtful
+        self.kept: dict[
+            tuple[TaskId, int], Closed
+        ] = {}  # of use, by task and when it began; none is summed up
         for noun in NOUNS:
             values = getattr(given, noun.plural)
             if noun.key:
@@ -55,6 +63,10 @@ class MemoryStore:
                 self.framework_id = item.framework_id
             elif isinstance(item, SaveTrust):
                 self.doubtful = False
+            elif isinstance(item, KeepRecord):
+                self.kept.setdefault((item.record.span.task_id, item.record.span.begins_ms), item.record)
+            elif isinstance(item, FoldRecords):
+                continue
             elif (noun := SAVED_BY.get(type(item))) is not None:
                 self._put(noun, value_of(item))
             else:
@@ -62,6 +74,23 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
+        """As of `UseRecords`; the waits are always there."""
+        every = self.records(first * DAY_MS, last * DAY_MS, now_ms)
+        return list(rows(every, first * DAY_MS, last * DAY_MS))
+
+    def exact_since_ms(self) -> int:
+        """As of `UseRecords`: nothing is ever summed up."""
+        return 0
+
+    def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
+        """As of `UseRecords`."""
+        ended = sorted(self.kept.values(), key=lambda each: (each.ends_ms, each.span.task_id))
+        last = [Closed(s, max(s.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING) for s in self.spans.values()]
+        for record in (*ended, *last):
+            if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
+                yield record
 
     def _put(self, noun: Noun, value: Any) -> None:
         if noun.key:

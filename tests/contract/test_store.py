@@ -27,6 +27,7 @@ from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
+from mesos_gpu.model.usage import Closed, Part, Span, SpanEnd
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
@@ -57,6 +58,11 @@ def app_version(id: str = "/web", version: float = 1.0, **changes: Any) -> AppVe
 
 def deployment(id: str = "d1", version: float = 1.0, step: int = 0) -> Deployment:
     return Deployment(id, version, Plan(Group("/"), Group("/"), ()), step=step)
+
+
+def span(id: str = "j1.1", gpu_milli: int = 1000, begins_ms: int = 1) -> Span:
+    part = Part("A100", gpu_milli, 2 * gpu_milli)
+    return Span(TaskId(id), JobId("j1"), "ann", "ml", "", "", "", (part,), False, 100, begins_ms)
 
 
 #: By noun (a field of `Saved`): one of it, the same changed, others that come after it, and how it is forgotten.
@@ -191,6 +197,13 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
         ],
         saves.ForgetPastUse("ml", "*"),
     ),
+    "spans": (
+        [
+            saves.SaveSpan(span(id, gpu_milli))
+            for id, gpu_milli in (("j1.1", 1000), ("j1.1", 2000), ("j2.1", 250))
+        ],
+        saves.ForgetSpan(TaskId("j1.1")),
+    ),
     "tokens": (
         [
             saves.SaveToken(
@@ -265,7 +278,12 @@ def latest(batch: list[Save]) -> tuple[object, ...]:
 
 
 def test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved() -> None:
-    examples: list[Save] = [saves.SaveTrust(), *(save for batch in SINGLE.values() for save in batch)]
+    records = [saves.KeepRecord(Closed(span(), 2, 0, 0, SpanEnd.FINISHED)), saves.FoldRecords(1)]
+    examples: list[Save] = [
+        saves.SaveTrust(),
+        *records,
+        *(save for batch in SINGLE.values() for save in batch),
+    ]
     for batch, forget in NOUNS.values():
         examples += [*batch, *([forget] if forget else [])]
     kinds = {type(save) for save in examples}

@@ -176,6 +176,8 @@ V1: Final = (
     Row("/v1/tasks/unknown/{id}", "DELETE", "----xx", _to("/v1/tasks/unknown/t")),
     Row("/v1/tasks/unknown/{id}/adopt", "POST", "----xx", _to("/v1/tasks/unknown/t/adopt")),
     Row("/v1/audit", "GET", "----xx", _to("/v1/audit")),
+    Row("/v1/usage", "GET", "-xxxxx", _to("/v1/usage"), "what jobs have used that one may see"),
+    Row("/v1/usage/export", "GET", "-xxxxx", _to("/v1/usage/export"), "of jobs that one may see"),
     Row("/v1/access", "GET", "----xx", _to("/v1/access")),
     Row(
         "/v1/access",

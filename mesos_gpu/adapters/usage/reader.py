@@ -1,0 +1,96 @@
+"""Records of use as reports read them: from the state's file, beside the scheduler that writes it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, Span, SpanEnd
+from mesos_gpu.policy.tenancy.accounts import Figures, Row, rows
+
+_BUSY_S: Final = 5.0
+_DAYS: Final = """SELECT account, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),
+SUM(refunded), SUM(unmet) FROM used_days WHERE day >= :first AND day < :last GROUP BY account"""
+_WAITS: Final = """SELECT account, step, SUM(jobs) FROM used_waits WHERE day >= :first AND day < :last
+GROUP BY account, step"""
+_RECORDS: Final = """SELECT begins_ms, ends_ms, gpu_milli, cost_milli, charged_milli, borrowed, idle_ms, lost_ms,
+refunded_ms, wait_ms, wanted_milli, reason, task_id, job_id, owner, queue, job_class, app, model, pool
+FROM used_spans JOIN used_accounts ON account = id WHERE ends_ms >= :since AND begins_ms < :until
+ORDER BY ends_ms, task_id, model"""
+
+
+class SqliteRecords:
+    """`UseRecords` of a state file."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is opened before it is asked for."""
+        self._path = path
+
+    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
+        """See `UseRecords`."""
+        days = {"first": first, "last": last}
+        with self._read() as db:
+            accounts = {id: Account(*names) for id, *names in db.execute("SELECT * FROM used_accounts")}
+            found: list[Row] = [(accounts[id], Figures(*sums)) for id, *sums in db.execute(_DAYS, days)]
+            for id, step, jobs in db.execute(_WAITS, days) if waits else ():
+                found.append((accounts[id], Figures(waits={step: jobs})))
+            return [*found, *rows(_open(db, now_ms), first * DAY_MS, last * DAY_MS)]
+
+    def exact_since_ms(self) -> int:
+        """See `UseRecords`."""
+        with self._read() as db:
+            row = db.execute("SELECT value FROM facts WHERE name = 'folded_ms'").fetchone()
+        return int(row[0]) if row else 0
+
+    def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
+        """See `UseRecords`."""
+        with self._read() as db:
+            for row in db.execute(_RECORDS, {"since": since_ms, "until": until_ms}):
+                yield _record(*row)
+            for record in _open(db, now_ms):
+                if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
+                    yield record
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """One moment of it."""
+        try:
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            db = sqlite3.connect(
+                uri, uri=True, isolation_level=None, timeout=_BUSY_S, check_same_thread=False
+            )
+            with closing(db):
+                db.execute("BEGIN")
+                yield db
+        except sqlite3.OperationalError as error:
+            raise Unavailable(
+                f"the records of use in {self._path} cannot be read now: {error}", remedy="try again"
+            ) from error
+
+
+def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
+    """Spans that are open, as if they ended now; what ends them is not known, so nothing of them is lost."""
+    decoder = msgspec.json.Decoder(Span)
+    for (body,) in db.execute("SELECT body FROM spans ORDER BY task_id"):
+        span = decoder.decode(body)
+        yield Closed(span, max(span.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING)
+
+
+def _record(
+    begins_ms: int, ends_ms: int, gpu_milli: int, cost_milli: int, charged_milli: int, borrowed: int, idle_ms: int,
+    lost_ms: int, refunded_ms: int, wait_ms: int, wanted_milli: int, reason: str, task_id: str, job_id: str,
+    *names: Any,
+) -> Closed:  # fmt: skip
+    """A row as a record of one part."""
+    account = Account(*names)
+    percent = -(-charged_milli * 100 // cost_milli) if cost_milli else 100
+    span = Span(
+        TaskId(task_id), JobId(job_id), account.owner, account.queue, account.job_class, account.app, account.pool,
+        (Part(account.model, gpu_milli, cost_milli),), bool(borrowed), percent, begins_ms, wait_ms, wanted_milli,
+    )  # fmt: skip
+    return Closed(span, ends_ms, lost_ms, refunded_ms, SpanEnd(reason), idle_ms)

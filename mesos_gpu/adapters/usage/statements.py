@@ -1,0 +1,59 @@
+"""How records of use are written and summed up in SQLite, as statements of the state's own transaction."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mesos_gpu.model.saves import FoldRecords, KeepRecord
+from mesos_gpu.model.usage import DAY_MS, charged
+from mesos_gpu.policy.tenancy.accounts import AMOUNTS, by_day, step_of
+
+Statement = tuple[str, tuple[Any, ...]]
+
+_ACCOUNT: Final = """INSERT OR IGNORE INTO used_accounts (owner, queue, job_class, app, model, pool)
+VALUES (?, ?, ?, ?, ?, ?)"""
+#: A batch may be given again, after it was written: a record that is there stays.
+_RECORD: Final = """INSERT OR IGNORE INTO used_spans
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
+WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ?"""
+#: Only if the statement before it has written something: so each of the chain has, if the record is new.
+_DAY: Final = """INSERT INTO used_days
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
+WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
+ON CONFLICT (account, day) DO UPDATE SET spans = spans + excluded.spans, gpu = gpu + excluded.gpu,
+    cost = cost + excluded.cost, charged = charged + excluded.charged, borrowed = borrowed + excluded.borrowed,
+    idle = idle + excluded.idle, lost = lost + excluded.lost, refunded = refunded + excluded.refunded,
+    unmet = unmet + excluded.unmet"""
+_WAIT: Final = """INSERT INTO used_waits SELECT id, ?, ?, 1 FROM used_accounts
+WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
+ON CONFLICT (account, step, day) DO UPDATE SET jobs = jobs + 1"""
+_GONE: Final = "DELETE FROM used_spans WHERE ends_ms <= ?"
+_FOLDED: Final = "INSERT OR REPLACE INTO facts VALUES ('folded_ms', ?)"
+
+
+def kept(save: KeepRecord) -> Iterator[Statement]:
+    """What writes a record and its part of each day, for each model of GPUs. An account's statement comes before the
+    record's, whose own comes before those of its days: see `_DAY`."""
+    record, span = save.record, save.record.span
+    for part in span.parts:
+        account = tuple(span.account(part))
+        yield _ACCOUNT, account
+        waited = span.wanted_milli > 0 and part == span.parts[0]
+        yield (
+            _RECORD,
+            (
+                span.begins_ms, record.ends_ms, part.gpu_milli, part.cost_milli,
+                charged(part.cost_milli, span.charge_percent), int(span.borrowed), record.idle_ms, record.lost_ms,
+                record.refunded_ms, span.wait_ms, span.wanted_milli, record.reason.value, span.task_id, span.job_id,
+                *account,
+            ),
+        )  # fmt: skip
+        for day, each in by_day(record, part):
+            yield _DAY, (day, *(getattr(each, name) for name in AMOUNTS), *account)
+        if waited:
+            yield _WAIT, (step_of(span.wait_ms), span.begins_ms // DAY_MS, *account)
+
+
+def folded(save: FoldRecords) -> Iterator[Statement]:
+    """What deletes records whose days are summed up."""
+    yield _GONE, (save.before_ms,)
+    yield _FOLDED, (str(save.before_ms),)

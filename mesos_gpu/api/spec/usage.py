@@ -1,0 +1,123 @@
+"""What the routes of use answer, as types."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypedDict
+
+from mesos_gpu.api.spec.operation import Operation, in_query
+from mesos_gpu.api.spec.schema import one_of, says
+from mesos_gpu.api.spec.shapes import Moment
+from mesos_gpu.model.tenancy import Period
+from mesos_gpu.model.usage import SpanEnd
+from mesos_gpu.policy.tenancy.accounts import GROUPS
+
+Hours = Annotated[float, says(minimum=0)]
+GpuHours = Annotated[float, says(minimum=0, description="GPU hours")]
+
+
+class UsageRow(TypedDict):
+    """What was used. What it is not grouped by is null."""
+
+    period: Annotated[float, says(description="when it begins, seconds since the epoch")] | None
+    owner: (
+        Annotated[str, says(description="a proved name; with a ?: the UNIX user, whom nobody has proved")]
+        | None
+    )
+    queue: str | None
+    app: str | None
+    job_class: str | None
+    model: str | None
+    pool: str | None
+    spans: Annotated[int, says(minimum=0, description="grants that began then")]
+    gpu_hours: GpuHours
+    cost_hours: Annotated[float, says(minimum=0, description="GPU hours by what each GPU costs")]
+    charged_hours: Annotated[
+        float, says(minimum=0, description="of cost, what budgets pay, refunds not taken off")
+    ]
+    refunded_hours: Hours
+    borrowed_hours: Annotated[
+        float, says(minimum=0, description="of cost, beyond what queues are guaranteed")
+    ]
+    idle_hours: Annotated[float, says(minimum=0, description="of cost, of GPUs that did nothing")]
+    lost_hours: Annotated[float, says(minimum=0, description="of cost, of work that was lost with its task")]
+    unmet_gpu_hours: Annotated[
+        float, says(minimum=0, description="GPUs that jobs waited for, times how long")
+    ]
+    started: Annotated[int, says(minimum=0, description="launches whose waits are known")] | None
+    wait_p50_s: float | None
+    wait_p90_s: float | None
+    wait_p99_s: float | None
+
+
+class Usage(TypedDict):
+    """What was used of whole days of UTC, by those that one may see."""
+
+    since: Moment
+    until: Moment
+    by: list[str]
+    rows: list[UsageRow]
+
+
+class UsageRecord(TypedDict):
+    """What a task held of GPUs of one model while nothing of it changed. Whoever has it may add records up."""
+
+    task_id: str
+    job_id: str
+    owner: str | None
+    queue: str
+    job_class: str | None
+    app: str | None
+    model: str | None
+    pool: str | None
+    begins: Moment
+    ends: Moment
+    gpus: Annotated[float, says(minimum=0)]
+    cost: Annotated[float, says(minimum=0, description="GPUs by what each costs")]
+    gpu_s: Annotated[float, says(minimum=0)]
+    wait_s: float
+    borrowed_s: float
+    idle_s: float
+    lost_s: float
+    refunded_s: float
+    reason: Annotated[str, one_of(*SpanEnd)]
+
+
+class UsageRecords(TypedDict):
+    """Records that have something of a time, by their ends; those that are open at the end."""
+
+    records: list[UsageRecord]
+
+
+_SINCE: Final = in_query(
+    "since", {"type": "number", "minimum": 0, "maximum": 1e11}, "seconds since the epoch"
+)
+_UNTIL: Final = in_query(
+    "until", {"type": "number", "minimum": 0, "maximum": 1e11}, "before it; default: now"
+)
+_BY: Final = in_query(
+    "by", {"type": "string", "default": "queue"}, f"of {', '.join(GROUPS)}, one or several with commas"
+)
+_PERIOD: Final = in_query(
+    "period",
+    {"type": "string", "enum": [each.value for each in Period if each is not Period.ONCE]},
+    "rows of each such time by itself, of UTC",
+)
+_WAITS: Final = in_query("waits", {"type": "boolean", "default": False}, "how long jobs waited as well")
+_FORM: Final = in_query(
+    "format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "of the answer"
+)
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "/v1/usage"): Operation(
+        "show_usage",
+        "What was used, by those that one may see",
+        {200: Usage},
+        (404, 503),
+        query=(_BY, _SINCE, _UNTIL, _PERIOD, _WAITS),
+    ),
+    ("GET", "/v1/usage/export"): Operation(
+        "export_usage",
+        "Records of use, one by one",
+        {200: (UsageRecords, "text/csv; charset=utf-8")},
+        (404, 503),
+        query=(_SINCE, _UNTIL, _FORM),
+    ),
+}

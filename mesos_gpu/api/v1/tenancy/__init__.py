@@ -1,0 +1,1 @@
+"""What jobs have used, and what they may use still."""

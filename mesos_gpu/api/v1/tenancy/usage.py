@@ -1,0 +1,232 @@
+"""What jobs have used: sums for reports, and records one by one."""
+
+import asyncio
+import csv
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from mesos_gpu.access.decide import Subject
+from mesos_gpu.access.rights import JOB_SEE
+from mesos_gpu.api.http.answers import invalid, json_answer, large_answer
+from mesos_gpu.api.http.requests import Flag, Number
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.spec import usage as shapes
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.tenancy import Period
+from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed
+from mesos_gpu.policy.tenancy import accounts
+from mesos_gpu.policy.tenancy.periods import period_at
+from mesos_gpu.ports import UseRecords
+from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.plain import clean
+
+SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
+UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
+WAITS: Final = Flag("waits")
+PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
+MOST_PERIODS: Final = 400
+_DAY_S: Final = DAY_MS // MS
+_HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
+_AT_ONCE: Final = 2  # reports: each may take a processor for a second
+_PERCENTS: Final = (50, 90, 99)
+_CSV: Final = "text/csv; charset=utf-8"
+_FORMULA: Final = "=+-@\t\r"  # as which a spreadsheet takes a text that begins so
+
+Sees = Callable[[Account], bool]
+
+
+class UsageHandlers:
+    """The routes' functions."""
+
+    def __init__(self, records: UseRecords | None, clock: Callable[[], float] = time.time) -> None:
+        """Serve what is on record; None: nothing is."""
+        self._kept, self._clock = records, clock
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/usage."""
+        by, spans, waits = _by(request), self._periods(request), WAITS.of(request)
+        sees, records = _sees(request), self._records
+
+        def asked() -> shapes.Usage:
+            now_ms = int(self._clock() * MS)
+            rows = [
+                row
+                for begins, first, last in spans
+                for row in _rows(records, by, begins, first, last, now_ms, sees, waits)
+            ]
+            return {
+                "since": spans[0][1] * _DAY_S,
+                "until": spans[-1][2] * _DAY_S,
+                "by": list(by),
+                "rows": rows,
+            }
+
+        async with self._turn:
+            return json_answer(await run_in_threadpool(asked))
+
+    async def export(self, request: Request) -> Response:
+        """GET /v1/usage/export."""
+        form = request.query_params.get("format", "json")
+        if form not in ("json", "csv"):
+            raise invalid(Problem("/format", f"must be json or csv, got {form[:40]!r}"))
+        now_ms = int(self._clock() * MS)
+        since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
+        sees, records = _sees(request), self._records
+
+        found = records.records(since_ms, until_ms, now_ms)
+        async with self._turn:
+            first = await run_in_threadpool(
+                lambda: [*islice(found, 1)]
+            )  # an error comes before the answer begins
+            rows = (row for record in chain(first, found) for row in _shown(record, sees))
+            if form == "json":
+                return await large_answer({"records": rows})
+            return StreamingResponse(_lines(rows), media_type=_CSV)
+
+    @property
+    def _records(self) -> UseRecords:
+        if self._kept is None:
+            raise NotFound("no use is on record here", remedy="the scheduler's state must be a file")
+        return self._kept
+
+    def _periods(self, request: Request) -> list[tuple[float | None, int, int]]:
+        """When each begins, and its first day and the one after its last; None: all in one."""
+        now, text = self._clock(), request.query_params.get("period")
+        if text is not None and text not in [each.value for each in PERIODS]:
+            known = ", ".join(each.value for each in PERIODS)
+            raise invalid(Problem("/period", f"{text[:40]!r} is none of {known}"))
+        since, until = SINCE.of(request), min(UNTIL.of(request), now + _DAY_S)
+        first = int((since if SINCE.name in request.query_params else now - 30 * _DAY_S) // _DAY_S)
+        last = max(int(-(-until // _DAY_S)), first + 1)
+        if text is None:
+            return [(None, first, last)]
+        spans: list[tuple[float | None, int, int]] = []
+        while first < last:
+            span = period_at(Period(text), "UTC", first * _DAY_S)
+            spans.append((span.begins, first, min(last, span.ends // _DAY_S)))
+            first = span.ends // _DAY_S
+            if len(spans) > MOST_PERIODS:
+                raise invalid(
+                    Problem("/period", f"more than {MOST_PERIODS}: ask for longer ones, or a later since")
+                )
+        return spans
+
+
+def _by(request: Request) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(request.query_params.get("by", "queue").split(",")))
+    unknown = [name for name in names if name not in accounts.GROUPS]
+    if unknown:
+        raise invalid(Problem("/by", f"{unknown[0][:40]!r} is none of {', '.join(accounts.GROUPS)}"))
+    return names
+
+
+def _sees(request: Request) -> Sees:
+    """Whether who asks sees the jobs of an account; each is judged once."""
+    rights, known = rights_of(request), dict[tuple[str, str, str], bool]()
+
+    def sees(account: Account) -> bool:
+        owner = "" if account.owner.endswith("?") else account.owner
+        key = owner, account.queue, account.app if account.app.startswith("/") else ""
+        if key not in known:
+            known[key] = rights.may(JOB_SEE, Subject(*key))
+        return known[key]
+
+    return sees
+
+
+def _rows(
+    records: UseRecords, by: Sequence[str], begins: float | None, first: int, last: int, now_ms: int, sees: Sees,
+    waits: bool,
+) -> Iterator[shapes.UsageRow]:  # fmt: skip
+    use = records.use(first, last, now_ms, waits=waits)
+    for key, sums in accounts.grouped((row for row in use if sees(row[0])), by).items():
+        yield _row(begins, dict(zip(by, key, strict=True)), sums, waits)
+
+
+def _row(begins: float | None, names: dict[str, str], sums: accounts.Figures, waits: bool) -> shapes.UsageRow:
+    p50, p90, p99 = [_seconds(accounts.percentile_ms(sums.waits, percent)) for percent in _PERCENTS]
+    return {
+        "period": begins,
+        "owner": names.get("owner"),
+        "queue": names.get("queue"),
+        "app": names.get("app"),
+        "job_class": names.get("class"),
+        "model": names.get("model"),
+        "pool": names.get("pool"),
+        "spans": sums.spans,
+        "gpu_hours": sums.gpu / _HOUR,
+        "cost_hours": sums.cost / _HOUR,
+        "charged_hours": sums.charged / _HOUR,
+        "refunded_hours": sums.refunded / _HOUR,
+        "borrowed_hours": sums.borrowed / _HOUR,
+        "idle_hours": sums.idle / _HOUR,
+        "lost_hours": sums.lost / _HOUR,
+        "unmet_gpu_hours": sums.unmet / _HOUR,
+        "started": sum(sums.waits.values()) if waits else None,
+        "wait_p50_s": p50,
+        "wait_p90_s": p90,
+        "wait_p99_s": p99,
+    }
+
+
+def _seconds(wait_ms: int | None) -> float | None:
+    return None if wait_ms is None else wait_ms / MS
+
+
+def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
+    span = record.span
+    held_ms = record.ends_ms - span.begins_ms
+    for part in span.parts:
+        if not sees(span.account(part)):
+            continue
+        yield {
+            "task_id": span.task_id,
+            "job_id": span.job_id,
+            "owner": span.owner or None,
+            "queue": span.queue,
+            "job_class": span.job_class or None,
+            "app": span.app or None,
+            "model": part.model or None,
+            "pool": span.pool or None,
+            "begins": span.begins_ms / MS,
+            "ends": record.ends_ms / MS,
+            "gpus": part.gpu_milli / 1000,
+            "cost": part.cost_milli / 1000,
+            "gpu_s": part.gpu_milli * held_ms / (1000 * MS),
+            "wait_s": span.wait_ms / MS,
+            "borrowed_s": held_ms / MS if span.borrowed else 0.0,
+            "idle_s": record.idle_ms / MS,
+            "lost_s": record.lost_ms / MS,
+            "refunded_s": record.refunded_ms / MS,
+            "reason": record.reason.value,
+        }
+
+
+def _lines(records: Iterator[shapes.UsageRecord]) -> Iterator[str]:
+    """CSV, its header first."""
+    names = list(shapes.UsageRecord.__annotations__)
+    yield _line(names)
+    for record in records:
+        yield _line([_cell(value) for value in record.values()])
+
+
+def _cell(value: Any) -> Any:
+    """A text that a spreadsheet takes for a text."""
+    if not isinstance(value, str):
+        return value
+    value = clean(value)
+    return f"'{value}" if value.startswith(tuple(_FORMULA)) else value
+
+
+def _line(cells: Sequence[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()

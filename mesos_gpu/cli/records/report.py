@@ -1,0 +1,194 @@
+"""`mesos-gpu report`: what was used, who waited, and how evenly all were served."""
+
+import csv
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.types import PAST
+from mesos_gpu.policy.tenancy.accounts import GROUPS, jain_percent
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.usage import Usage, UsageRow
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_PERIODS: Final = ("day", "week", "month", "quarter", "year")
+_FIELDS: Final[Mapping[str, str]] = {**GROUPS, "class": "job_class"}  # of a row
+_MILLI: Final = 1000
+_NOTHING: Final = "Nothing was used then."
+
+
+@click.group()
+def report() -> None:
+    """Reports of what was used, who waited, and who was served.
+
+    They are of whole days of UTC, and of the last 30 if nothing else is said.
+    """
+
+
+def _asks(function: _F) -> _F:
+    for option in (
+        click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
+        click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
+        click.option("--until", type=PAST, help="Before that; default: now."),
+        click.option("--since", type=PAST, help="From then on: 90d (ago), or 2027-03-01."),
+        click.option(
+            "--by",
+            multiple=True,
+            type=click.Choice(tuple(GROUPS)),
+            help="What is summed up; may be repeated.  [default: queue]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@report.command()
+@_asks
+@json_option
+@api_command
+def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+    """GPU hours that were used, and those that jobs waited for.
+
+    COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
+    the GPUs that were waited for times how long.
+    """
+    found = _found(app, asked)
+    columns = ("gpu_hours", "cost_hours", "charged_hours", "borrowed_hours", "lost_hours", "unmet_gpu_hours")
+    headers = ("GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET")
+
+    def cells(row: "UsageRow") -> tuple[object, ...]:
+        paid = row["charged_hours"] - row["refunded_hours"]
+        return tuple(_hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
+
+    _show(found, headers, cells, as_json, as_csv)
+
+
+@report.command()
+@_asks
+@json_option
+@api_command
+def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+    """How long jobs with GPUs waited before they started: half of them, nine of ten, and 99 of 100 no longer than so.
+
+    Each wait is right to a sixteenth. Jobs that never started are not among them.
+    """
+    found = _found(app, asked, waits=True)
+
+    def cells(row: "UsageRow") -> tuple[object, ...]:
+        spans = (row["wait_p50_s"], row["wait_p90_s"], row["wait_p99_s"])
+        return row["started"], *map(output.span, spans), _hours(row["unmet_gpu_hours"])
+
+    _show(found, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, as_json, as_csv)
+
+
+@report.command()
+@_asks
+@json_option
+@api_command
+def idle(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+    """GPU hours, by cost, that were held and did nothing, and those whose work was lost."""
+    found = _found(app, asked)
+
+    def cells(row: "UsageRow") -> tuple[object, ...]:
+        cost = row["cost_hours"]
+        amounts = row["idle_hours"], row["lost_hours"]
+        return _hours(cost), *(cell for each in amounts for cell in (_hours(each), _percent(each, cost)))
+
+    _show(found, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, as_json, as_csv)
+
+
+@report.command()
+@_asks
+@json_option
+@api_command
+def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+    """How much each got of what it asked for.
+
+    SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
+    Below the table, Jain's index of SERVED: 100 % if all were served alike.
+    """
+    found = _found(app, asked, waits=True)
+    whole = sum(row["gpu_hours"] for row in found["rows"])
+
+    def cells(row: "UsageRow") -> tuple[object, ...]:
+        used, wanted = row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]
+        served, part = _percent(used, wanted), _percent(used, whole)
+        return _hours(used), part, _hours(row["unmet_gpu_hours"]), served, output.span(row["wait_p90_s"])
+
+    _show(found, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, as_json, as_csv)
+    if not (as_json or as_csv) and (even := _jain(found)) is not None:
+        output.line(f"Jain's index: {even} %")
+
+
+def _jain(found: "Usage") -> int | None:
+    used = [int(row["gpu_hours"] * _MILLI) for row in found["rows"]]
+    wanted = [int((row["gpu_hours"] + row["unmet_gpu_hours"]) * _MILLI) for row in found["rows"]]
+    return jain_percent(used, wanted)
+
+
+def _found(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usage":
+    from mesos_gpu.api.spec.usage import Usage
+
+    query = {name: value for name, value in asked.items() if value is not None and name != "by"}
+    query["by"] = ",".join(asked["by"] or ("queue",))
+    return app.client().call("GET", "/v1/usage", Usage, {**query, **({"waits": "true"} if waits else {})})
+
+
+def _show(
+    found: "Usage",
+    headers: Sequence[str],
+    cells: Callable[["UsageRow"], tuple[object, ...]],
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    if as_json:
+        output.document(found)
+        return
+    if as_csv:
+        _csv(found)
+        return
+    rows, names = found["rows"], [_FIELDS[name] for name in found["by"]]
+    by_time = any(row["period"] is not None for row in rows)
+    heads = (*(("FROM",) if by_time else ()), *(name.upper() for name in found["by"]), *headers)
+    body = [
+        (*((_day(row["period"]),) if by_time else ()), *(_of(row, name) for name in names), *cells(row))
+        for row in rows
+    ]
+    cut = tuple(name.upper() for name in found["by"])
+    output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut))
+
+
+def _csv(found: "Usage") -> None:
+    from mesos_gpu.api.spec.usage import UsageRow
+
+    names = [name for name in UsageRow.__annotations__ if name not in _FIELDS.values()]
+    names = [*(_FIELDS[name] for name in found["by"]), *names]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    for row in found["rows"]:
+        cells = [_of(row, name) for name in names]
+        writer.writerow([output.clean(cell) if isinstance(cell, str) else cell for cell in cells])
+
+
+def _of(row: "UsageRow", name: str) -> Any:
+    return dict(row)[name]
+
+
+def _day(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def _hours(amount: float) -> float:
+    """A number of hours as tables have it."""
+    return round(amount, 1 if amount >= 10 else 2)
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 1) if whole else None

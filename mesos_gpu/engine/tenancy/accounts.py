@@ -1,0 +1,165 @@
+"""Spans of what tasks hold of GPUs: opened, closed and split as that changes.
+
+`keep` compares what is held after a step with the spans that are open, for all that the step has saved: there is no
+place that could forget to open or to close one, and the sum of all records is the integral of what was held.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.grants import parts_of, pool_at
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.usage import DAY_MS, MS, Closed, Part, Span, SpanEnd
+
+_PROOFLESS: Final = "?"  # after the name of a user that nobody has proved
+
+
+def keep(turn: Turn) -> list[Closed]:
+    """Bring the open spans up to what the tasks hold after this step; those that were closed."""
+    closed = [_look(turn, task_id) for task_id in _touched(turn)]
+    return [record for record in closed if record is not None]
+
+
+def on_tick(turn: Turn) -> None:
+    """Sum up the records that are old enough, once a day."""
+    day = int((turn.now - turn.settings.keep_spans_s) * MS) // DAY_MS
+    if day > turn.state.folded_day:
+        turn.state.folded_day = day
+        turn.effects.append(FoldRecords(day * DAY_MS))
+
+
+def now_ms(turn: Turn) -> int:
+    """The time of the step, in whole milliseconds."""
+    return int(turn.now * MS)
+
+
+def _touched(turn: Turn) -> dict[TaskId, None]:
+    """Tasks of which something may have changed."""
+    state = turn.state
+    if not state.spans_seen or any(isinstance(effect, SaveQueues) for effect in turn.effects):
+        state.spans_seen = True
+        return dict.fromkeys((*state.spans, *state.live))
+    touched: dict[TaskId, None] = {}
+    for effect in turn.effects:
+        if isinstance(effect, SaveTask):
+            touched.setdefault(effect.task.id)
+        elif isinstance(effect, SaveJob):
+            job = effect.job
+            if job.spec.gpus and job.task_id is not None:
+                touched.update(dict.fromkeys(task.id for task in state.round_of(job)))
+    return touched
+
+
+def _look(turn: Turn, task_id: TaskId) -> Closed | None:
+    state, old = turn.state, turn.state.spans.get(task_id)
+    task = state.tasks.get(task_id)
+    job = state.holding_job(task) if task is not None and task.gpus else None
+    if task is None or job is None:
+        return None if old is None else _end(turn, old, task)
+    new = _span(state, task, job, old)
+    if old is None:
+        turn.put(_waited(turn, replace(new, begins_ms=now_ms(turn)), task, job))
+        return None
+    if new == old:
+        return None
+    return _change(turn, old, new, job)
+
+
+def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
+    """What a task holds, as if it had begun with the span that is open."""
+    document, parts = state.queues, parts_of(state, task)
+    if old is not None and any(not part.model for part in parts) and _milli(parts) == _milli(old.parts):
+        parts = old.parts  # its node says no more of what it holds
+    return Span(
+        task.id,
+        job.id,
+        owner=job.owner or (f"{job.spec.user}{_PROOFLESS}" if job.spec.user else ""),
+        queue=job.spec.queue,
+        job_class="",
+        app=job.spec.app or "",
+        pool=pool_at(state, state.nodes.get(task.agent_id)),
+        parts=parts,
+        borrowed=bool(document.version) and job.seat is None,
+        charge_percent=100,
+        begins_ms=old.begins_ms if old else 0,
+        wait_ms=old.wait_ms if old else 0,
+        wanted_milli=old.wanted_milli if old else 0,
+    )
+
+
+def _milli(parts: tuple[Part, ...]) -> int:
+    return sum(part.gpu_milli for part in parts)
+
+
+def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
+    """Say how long its job had waited before this launch, and for what; of a gang one task says it."""
+    if task.rank:
+        return new
+    ends = [t.ended_at or 0.0 for t in turn.state.tasks_of(job.id) if t.ended and t.id != task.id]
+    waited_s = task.launched_at - max(job.submitted_at, job.not_before, *ends)
+    return replace(new, wait_ms=int(max(waited_s, 0.0) * MS), wanted_milli=job.spec.gpu_milli_in_all)
+
+
+def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
+    """Write the last span of a task."""
+    ends_ms = max(old.begins_ms, now_ms(turn))
+    turn.state.drop(Span, old.task_id)
+    turn.effects.append(ForgetSpan(old.task_id))
+    job = turn.state.jobs.get(old.job_id)
+    reason = reason_of(task)
+    lost_ms = refunded_ms = 0
+    if reason in _LOST:
+        kept_ms = int(job.checkpoint_at * MS) if job is not None and job.checkpoint_at is not None else 0
+        lost_ms = ends_ms - min(max(old.begins_ms, kept_ms), ends_ms)
+        refunded_ms = lost_ms
+    elif task is not None and task.ended_at is not None:
+        # Nobody was there to hear of its end: what it held since was of no use to it. Whole seconds: clocks differ.
+        late_ms = ends_ms - max(int(task.ended_at * MS), old.begins_ms)
+        refunded_ms = max(late_ms, 0) // MS * MS
+    record = Closed(old, ends_ms, lost_ms, refunded_ms, reason)
+    turn.effects.append(KeepRecord(record))
+    return record
+
+
+def _change(turn: Turn, old: Span, new: Span, job: Job) -> Closed | None:
+    """Let another span follow at once."""
+    at_ms = max(old.begins_ms, now_ms(turn))
+    if at_ms == old.begins_ms:  # nothing was held as it was: it began so
+        turn.put(new)
+        return None
+    reason = SpanEnd.RULES
+    if _milli(old.parts) != _milli(new.parts):
+        reason = SpanEnd.RESIZED
+    elif old.borrowed != new.borrowed:
+        reason = SpanEnd.SEAT
+    record = Closed(old, at_ms, 0, 0, reason)
+    turn.effects.append(KeepRecord(record))
+    turn.put(replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0))
+    return record
+
+
+#: Ends by which work is lost that nobody's program is to blame for: budgets do not pay for it.
+_LOST: Final = (SpanEnd.LOST, SpanEnd.RECLAIM, SpanEnd.PREEMPTION, SpanEnd.DRAIN, SpanEnd.EVICTED)
+_ENDS: Final = {
+    TaskState.FINISHED: SpanEnd.FINISHED,
+    TaskState.FAILED: SpanEnd.FAILED,
+    TaskState.KILLED: SpanEnd.KILLED,
+}
+
+
+def reason_of(task: Task | None) -> SpanEnd:
+    """Why a task holds nothing any more; None: it is not known any more."""
+    if task is None:
+        return SpanEnd.LOST
+    if task.notice is not None and task.notice.stands and task.state is not TaskState.FINISHED:
+        return SpanEnd(task.notice.reason.value)
+    if task.state in _ENDS:
+        return _ENDS[task.state]
+    if task.preempted_for is not None:
+        return SpanEnd.PREEMPTION
+    return SpanEnd.EVICTED if task.evicted else SpanEnd.LOST

@@ -1,0 +1,165 @@
+"""What was used, as the interface and the command line tell it, and to whom."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.types import Scope
+
+from mesos_gpu.adapters.usage.reader import SqliteRecords
+from mesos_gpu.model.access.caller import ANYBODY, Caller
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.saves import KeepRecord, SaveSpan
+from mesos_gpu.model.usage import DAY_MS, Closed, Part, Span, SpanEnd
+from mesos_gpu.testing.memory_store import MemoryStore
+from tests.contract.access.rig import AccessRig
+from tests.contract.cli.cli_rig import call
+
+DAY = 20_000
+HOUR_MS = 3_600_000
+AT = DAY * DAY_MS
+SPAN = Span(
+    TaskId("train.1"), JobId("train"), "ann", "research", "", "", "", (Part("A100", 8000, 16000),), True, 100, AT,
+    600_000, 8000,
+)  # fmt: skip
+OTHER = replace(SPAN, task_id=TaskId("=x.1"), job_id=JobId("=x"), owner="carl", queue="other", borrowed=False)
+ASKED = {"since": DAY * 86400, "until": (DAY + 2) * 86400}
+
+
+@pytest.fixture
+def rig() -> Iterator[AccessRig]:
+    store = MemoryStore()
+    store.save(
+        [
+            KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.RECLAIM)),
+            KeepRecord(Closed(OTHER, AT + HOUR_MS, 0, 0, SpanEnd.FINISHED)),
+        ]
+    )
+    rig = AccessRig(records=store)
+    rig.bind(
+        {"names": ["boss"], "roles": ["admin"]},
+        {"names": ["ann"], "roles": ["user"], "queues": ["research"]},
+        {"names": ["carl"], "roles": ["user"], "queues": ["other"]},
+    )
+    yield rig
+    rig.close()
+
+
+def test_use_is_summed_up_by_what_is_asked_for(rig: AccessRig) -> None:
+    found = rig.call(
+        "boss", "GET", "/v1/usage", params={**ASKED, "by": "queue,model", "waits": "true"}
+    ).json()
+    assert (found["since"], found["until"], found["by"]) == (*ASKED.values(), ["queue", "model"])
+    other, research = found["rows"]
+    assert (research["queue"], research["model"], research["owner"], research["period"]) == (
+        "research", "A100", None, None,
+    )  # fmt: skip
+    hours = {name: value for name, value in research.items() if name.endswith("_hours")}
+    assert hours == {
+        "gpu_hours": 200.0, "cost_hours": 400.0, "charged_hours": 400.0, "refunded_hours": 16.0,
+        "borrowed_hours": 400.0, "idle_hours": 0.0, "lost_hours": 16.0, "unmet_gpu_hours": 8 / 6,
+    }  # fmt: skip
+    assert (other["gpu_hours"], other["borrowed_hours"], other["started"]) == (8.0, 0.0, 1)
+    assert other["wait_p50_s"] == pytest.approx(600, rel=1 / 8)
+
+
+def test_days_are_told_one_by_one(rig: AccessRig) -> None:
+    rows = rig.call("boss", "GET", "/v1/usage", params={**ASKED, "by": "owner", "period": "day"}).json()[
+        "rows"
+    ]
+    assert [(row["period"], row["owner"], row["gpu_hours"]) for row in rows] == [
+        (DAY * 86400.0, "ann", 192.0), (DAY * 86400.0, "carl", 8.0), ((DAY + 1) * 86400.0, "ann", 8.0),
+    ]  # fmt: skip
+
+
+def test_one_sees_what_the_jobs_have_used_that_one_sees(rig: AccessRig) -> None:
+    for who, queues in (("boss", ["other", "research"]), ("ann", ["research"]), ("carl", ["other"])):
+        found = rig.call(who, "GET", "/v1/usage", params=ASKED).json()
+        assert [row["queue"] for row in found["rows"]] == queues
+        records = rig.call(who, "GET", "/v1/usage/export").json()["records"]
+        assert sorted(record["queue"] for record in records) == queues
+    assert rig.call(None, "GET", "/v1/usage").status_code == 401
+
+
+def test_records_are_told_as_csv_that_no_spreadsheet_computes(rig: AccessRig) -> None:
+    answer = rig.call("boss", "GET", "/v1/usage/export", params={"format": "csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    first, second = csv.DictReader(io.StringIO(answer.text))
+    assert (first["task_id"], first["gpu_s"], first["reason"]) == ("'=x.1", "28800.0", "finished")
+    assert (second["borrowed_s"], second["lost_s"], second["wait_s"]) == ("90000.0", "3600.0", "600.0")
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("by=queue,user", "/by"),
+        ("by=", "/by"),
+        ("period=once", "/period"),
+        ("period=day&since=0", "/period"),
+        ("waits=yes", "/waits"),
+        ("since=x", "/since"),
+    ],
+)
+def test_a_report_that_there_is_not_is_refused(rig: AccessRig, query: str, field: str) -> None:
+    answer = rig.call("boss", "GET", f"/v1/usage?{query}")
+    assert answer.status_code == 422
+    assert [problem["path"] for problem in answer.json()["error"]["problems"]] == [field]
+
+
+def test_records_that_cannot_be_read_are_no_defect(tmp_path: Path) -> None:
+    rig = AccessRig(records=SqliteRecords(tmp_path / "none"))
+    rig.bind({"names": ["boss"], "roles": ["admin"]})
+    for path in ("/v1/usage", "/v1/usage/export", "/v1/usage/export?format=csv"):
+        assert rig.call("boss", "GET", path).status_code == 503
+    rig.close()
+
+
+class Open(AccessRig):
+    """Where nobody is asked for a name."""
+
+    async def identify(self, scope: Scope) -> Caller:
+        return ANYBODY
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    store = MemoryStore()
+    store.save([KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.RECLAIM))])
+    store.save([SaveSpan(replace(OTHER, begins_ms=AT))])
+    rig = Open(records=store)
+    monkeypatch.setenv("MESOS_GPU_URL", rig.server.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    yield
+    rig.close()
+
+
+def told(*words: str) -> list[list[str]]:
+    done = call("report", *words, "--since", "2024-10-04T00:00Z", "--until", "2024-10-06T00:00Z")
+    assert done.exit_code == 0, done.output
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_reports_are_tables(cli: None) -> None:
+    assert told("usage") == [
+        ["QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"],
+        ["other", "384", "768", "768", "0", "0", "1.33"],
+        ["research", "200", "400", "384", "400", "16", "1.33"],
+    ]
+    assert told("wait", "--by", "owner", "--by", "queue")[1][:4] == ["carl", "other", "1", "10m22s"]
+    assert told("idle", "--by", "model") == [
+        ["MODEL", "COST", "IDLE", "IDLE%", "LOST", "LOST%"], ["A100", "1168", "0", "0", "16", "1.4"],
+    ]  # fmt: skip
+    fair = told("fairness")
+    assert fair[1][:5] == ["other", "384", "65.8", "1.33", "99.7"]
+    assert fair[-1] == ["Jain's", "index:", "99", "%"]
+    assert told("usage", "--period", "day", "--by", "owner")[1][:3] == ["2024-10-04", "ann", "192"]
+
+
+def test_a_report_is_csv_or_json_for_programs(cli: None) -> None:
+    assert [line[0].split(",")[0] for line in told("usage", "--csv")] == ["queue", "other", "research"]
+    done = call("report", "usage", "--json", "--since", "2024-10-04T00:00Z", "--until", "2024-10-06T00:00Z")
+    assert [row["cost_hours"] for row in json.loads(done.stdout)["rows"]] == [768.0, 400.0]
