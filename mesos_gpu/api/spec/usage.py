@@ -93,13 +93,16 @@ _SINCE: Final = in_query(
 _UNTIL: Final = in_query(
     "until", {"type": "number", "minimum": 0, "maximum": 1e11}, "before it; default: now"
 )
+_NAME: Final = f"({'|'.join(GROUPS)})"
 _BY: Final = in_query(
-    "by", {"type": "string", "default": "queue"}, f"of {', '.join(GROUPS)}, one or several with commas"
+    "by",
+    {"type": "string", "default": "queue", "pattern": f"^{_NAME}(,{_NAME})*$"},
+    "what is summed up, with commas",
 )
 _PERIOD: Final = in_query(
     "period",
     {"type": "string", "enum": [each.value for each in Period if each is not Period.ONCE]},
-    "rows of each such time by itself, of UTC",
+    "rows of each such time by itself, of UTC; the latest 400",
 )
 _WAITS: Final = in_query("waits", {"type": "boolean", "default": False}, "how long jobs waited as well")
 _FORM: Final = in_query(

@@ -31,7 +31,14 @@ SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the
 UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 WAITS: Final = Flag("waits")
 PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
-MOST_PERIODS: Final = 400
+MOST_PERIODS: Final = 400  # of an answer, the latest
+LONGEST: Final = {
+    Period.DAY: 1,
+    Period.WEEK: 7,
+    Period.MONTH: 31,
+    Period.QUARTER: 92,
+    Period.YEAR: 366,
+}  # days
 _DAY_S: Final = DAY_MS // MS
 _HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
 _AT_ONCE: Final = 2  # reports: each may take a processor for a second
@@ -109,15 +116,12 @@ class UsageHandlers:
         if text is None:
             return [(None, first, last)]
         spans: list[tuple[float | None, int, int]] = []
+        first = max(first, last - MOST_PERIODS * LONGEST[Period(text)])
         while first < last:
             span = period_at(Period(text), "UTC", first * _DAY_S)
             spans.append((span.begins, first, min(last, span.ends // _DAY_S)))
             first = span.ends // _DAY_S
-            if len(spans) > MOST_PERIODS:
-                raise invalid(
-                    Problem("/period", f"more than {MOST_PERIODS}: ask for longer ones, or a later since")
-                )
-        return spans
+        return spans[-MOST_PERIODS:]
 
 
 def _by(request: Request) -> tuple[str, ...]:
