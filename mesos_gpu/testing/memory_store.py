@@ -76,16 +76,16 @@ class MemoryStore:
         """Nothing is held open."""
 
     def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
-        """As of `UseRecords`; the waits are always there."""
+        """See `UseRecords`; the waits are always there."""
         every = self.records(first * DAY_MS, last * DAY_MS, now_ms)
         return list(rows(every, first * DAY_MS, last * DAY_MS))
 
     def exact_since_ms(self) -> int:
-        """As of `UseRecords`: nothing is ever summed up."""
+        """See `UseRecords`: nothing is ever summed up."""
         return 0
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
-        """As of `UseRecords`."""
+        """See `UseRecords`."""
         ended = sorted(self.kept.values(), key=lambda each: (each.ends_ms, each.span.task_id))
         last = [Closed(s, max(s.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING) for s in self.spans.values()]
         for record in (*ended, *last):

@@ -43,7 +43,7 @@ class Counted(World):
         self.integral += held * (int(self.now * MS) - before)
 
     def recorded(self) -> int:
-        """The same as the records have it, those that are open up to now."""
+        """Sum up what the records have, those that are open up to now."""
         every = self.witness.disk.records(0, 1 << 60, int(self.now * MS))
         return sum(
             part.gpu_milli * (record.ends_ms - record.span.begins_ms)

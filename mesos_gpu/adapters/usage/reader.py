@@ -36,10 +36,10 @@ class SqliteRecords:
         days = {"first": first, "last": last}
         with self._read() as db:
             accounts = {id: Account(*names) for id, *names in db.execute("SELECT * FROM used_accounts")}
-            found: list[Row] = [(accounts[id], Figures(*sums)) for id, *sums in db.execute(_DAYS, days)]
+            sums: list[Row] = [(accounts[id], Figures(*figures)) for id, *figures in db.execute(_DAYS, days)]
             for id, step, jobs in db.execute(_WAITS, days) if waits else ():
-                found.append((accounts[id], Figures(waits={step: jobs})))
-            return [*found, *rows(_open(db, now_ms), first * DAY_MS, last * DAY_MS)]
+                sums.append((accounts[id], Figures(waits={step: jobs})))
+            return [*sums, *rows(_open(db, now_ms), first * DAY_MS, last * DAY_MS)]
 
     def exact_since_ms(self) -> int:
         """See `UseRecords`."""
@@ -58,7 +58,7 @@ class SqliteRecords:
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
-        """One moment of it."""
+        """Open a moment of it."""
         try:
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(

@@ -59,7 +59,7 @@ def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
     COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
     the GPUs that were waited for times how long.
     """
-    found = _found(app, asked)
+    answer = _answer(app, asked)
     columns = ("gpu_hours", "cost_hours", "charged_hours", "borrowed_hours", "lost_hours", "unmet_gpu_hours")
     headers = ("GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET")
 
@@ -67,7 +67,7 @@ def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
         paid = row["charged_hours"] - row["refunded_hours"]
         return tuple(_hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
 
-    _show(found, headers, cells, as_json, as_csv)
+    _show(answer, headers, cells, as_json, as_csv)
 
 
 @report.command()
@@ -79,13 +79,13 @@ def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
 
     Each wait is right to a sixteenth. Jobs that never started are not among them.
     """
-    found = _found(app, asked, waits=True)
+    answer = _answer(app, asked, waits=True)
 
     def cells(row: "UsageRow") -> tuple[object, ...]:
         spans = (row["wait_p50_s"], row["wait_p90_s"], row["wait_p99_s"])
         return row["started"], *map(output.span, spans), _hours(row["unmet_gpu_hours"])
 
-    _show(found, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, as_json, as_csv)
+    _show(answer, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, as_json, as_csv)
 
 
 @report.command()
@@ -94,14 +94,14 @@ def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
 @api_command
 def idle(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
     """GPU hours, by cost, that were held and did nothing, and those whose work was lost."""
-    found = _found(app, asked)
+    answer = _answer(app, asked)
 
     def cells(row: "UsageRow") -> tuple[object, ...]:
         cost = row["cost_hours"]
         amounts = row["idle_hours"], row["lost_hours"]
         return _hours(cost), *(cell for each in amounts for cell in (_hours(each), _percent(each, cost)))
 
-    _show(found, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, as_json, as_csv)
+    _show(answer, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, as_json, as_csv)
 
 
 @report.command()
@@ -114,26 +114,26 @@ def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
     SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
     Below the table, Jain's index of SERVED: 100 % if all were served alike.
     """
-    found = _found(app, asked, waits=True)
-    whole = sum(row["gpu_hours"] for row in found["rows"])
+    answer = _answer(app, asked, waits=True)
+    whole = sum(row["gpu_hours"] for row in answer["rows"])
 
     def cells(row: "UsageRow") -> tuple[object, ...]:
         used, wanted = row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]
         served, part = _percent(used, wanted), _percent(used, whole)
         return _hours(used), part, _hours(row["unmet_gpu_hours"]), served, output.span(row["wait_p90_s"])
 
-    _show(found, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, as_json, as_csv)
-    if not (as_json or as_csv) and (even := _jain(found)) is not None:
+    _show(answer, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, as_json, as_csv)
+    if not (as_json or as_csv) and (even := _jain(answer)) is not None:
         output.line(f"Jain's index: {even} %")
 
 
-def _jain(found: "Usage") -> int | None:
-    used = [int(row["gpu_hours"] * _MILLI) for row in found["rows"]]
-    wanted = [int((row["gpu_hours"] + row["unmet_gpu_hours"]) * _MILLI) for row in found["rows"]]
+def _jain(answer: "Usage") -> int | None:
+    used = [int(row["gpu_hours"] * _MILLI) for row in answer["rows"]]
+    wanted = [int((row["gpu_hours"] + row["unmet_gpu_hours"]) * _MILLI) for row in answer["rows"]]
     return jain_percent(used, wanted)
 
 
-def _found(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usage":
+def _answer(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usage":
     from mesos_gpu.api.spec.usage import Usage
 
     query = {name: value for name, value in asked.items() if value is not None and name != "by"}
@@ -142,37 +142,37 @@ def _found(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usage
 
 
 def _show(
-    found: "Usage",
+    answer: "Usage",
     headers: Sequence[str],
     cells: Callable[["UsageRow"], tuple[object, ...]],
     as_json: bool,
     as_csv: bool,
 ) -> None:
     if as_json:
-        output.document(found)
+        output.document(answer)
         return
     if as_csv:
-        _csv(found)
+        _csv(answer)
         return
-    rows, names = found["rows"], [_FIELDS[name] for name in found["by"]]
+    rows, names = answer["rows"], [_FIELDS[name] for name in answer["by"]]
     by_time = any(row["period"] is not None for row in rows)
-    heads = (*(("FROM",) if by_time else ()), *(name.upper() for name in found["by"]), *headers)
+    heads = (*(("FROM",) if by_time else ()), *(name.upper() for name in answer["by"]), *headers)
     body = [
         (*((_day(row["period"]),) if by_time else ()), *(_of(row, name) for name in names), *cells(row))
         for row in rows
     ]
-    cut = tuple(name.upper() for name in found["by"])
+    cut = tuple(name.upper() for name in answer["by"])
     output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut))
 
 
-def _csv(found: "Usage") -> None:
+def _csv(answer: "Usage") -> None:
     from mesos_gpu.api.spec.usage import UsageRow
 
     names = [name for name in UsageRow.__annotations__ if name not in _FIELDS.values()]
-    names = [*(_FIELDS[name] for name in found["by"]), *names]
+    names = [*(_FIELDS[name] for name in answer["by"]), *names]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    for row in found["rows"]:
+    for row in answer["rows"]:
         cells = [_of(row, name) for name in names]
         writer.writerow([output.clean(cell) if isinstance(cell, str) else cell for cell in cells])
 

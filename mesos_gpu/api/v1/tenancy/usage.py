@@ -88,12 +88,12 @@ class UsageHandlers:
         since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
         sees, records = _sees(request), self._records
 
-        found = records.records(since_ms, until_ms, now_ms)
+        rest = records.records(since_ms, until_ms, now_ms)
         async with self._turn:
             first = await run_in_threadpool(
-                lambda: [*islice(found, 1)]
+                lambda: [*islice(rest, 1)]
             )  # an error comes before the answer begins
-            rows = (row for record in chain(first, found) for row in _shown(record, sees))
+            rows = (row for record in chain(first, rest) for row in _shown(record, sees))
             if form == "json":
                 return await large_answer({"records": rows})
             return StreamingResponse(_lines(rows), media_type=_CSV)

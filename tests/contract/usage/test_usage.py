@@ -50,11 +50,11 @@ def rig() -> Iterator[AccessRig]:
 
 
 def test_use_is_summed_up_by_what_is_asked_for(rig: AccessRig) -> None:
-    found = rig.call(
+    answer = rig.call(
         "boss", "GET", "/v1/usage", params={**ASKED, "by": "queue,model", "waits": "true"}
     ).json()
-    assert (found["since"], found["until"], found["by"]) == (*ASKED.values(), ["queue", "model"])
-    other, research = found["rows"]
+    assert (answer["since"], answer["until"], answer["by"]) == (*ASKED.values(), ["queue", "model"])
+    other, research = answer["rows"]
     assert (research["queue"], research["model"], research["owner"], research["period"]) == (
         "research", "A100", None, None,
     )  # fmt: skip
@@ -78,15 +78,15 @@ def test_days_are_told_one_by_one(rig: AccessRig) -> None:
 
 def test_of_many_periods_the_latest_are_told(rig: AccessRig) -> None:
     asked = {"since": 0, "until": (DAY + 1) * 86400, "period": "day"}
-    found = rig.call("boss", "GET", "/v1/usage", params=asked).json()
-    assert found["since"] == (DAY + 1 - 400) * 86400
-    assert {row["period"] for row in found["rows"]} == {DAY * 86400.0}
+    answer = rig.call("boss", "GET", "/v1/usage", params=asked).json()
+    assert answer["since"] == (DAY + 1 - 400) * 86400
+    assert {row["period"] for row in answer["rows"]} == {DAY * 86400.0}
 
 
 def test_one_sees_what_the_jobs_have_used_that_one_sees(rig: AccessRig) -> None:
     for who, queues in (("boss", ["other", "research"]), ("ann", ["research"]), ("carl", ["other"])):
-        found = rig.call(who, "GET", "/v1/usage", params=ASKED).json()
-        assert [row["queue"] for row in found["rows"]] == queues
+        answer = rig.call(who, "GET", "/v1/usage", params=ASKED).json()
+        assert [row["queue"] for row in answer["rows"]] == queues
         records = rig.call(who, "GET", "/v1/usage/export").json()["records"]
         assert sorted(record["queue"] for record in records) == queues
     assert rig.call(None, "GET", "/v1/usage").status_code == 401

@@ -78,12 +78,12 @@ def _used(sums: dict[tuple[str, ...], Figures]) -> dict[tuple[str, ...], Figures
 
 def _held(records: list[Closed]) -> list[tuple[object, ...]]:
     """A row for each part, and what tells it from others."""
-    found: list[tuple[str | int, ...]] = []
+    rows: list[tuple[str | int, ...]] = []
     for each in records:
         times = each.span.begins_ms, each.ends_ms, each.lost_ms, each.refunded_ms, each.idle_ms
         for part in each.span.parts:
-            found.append((each.span.task_id, part.model, part.gpu_milli, part.cost_milli, *times))
-    return sorted(found)
+            rows.append((each.span.task_id, part.model, part.gpu_milli, part.cost_milli, *times))
+    return sorted(rows)
 
 
 def test_a_span_that_is_open_is_read_until_it_is_forgotten(tmp_path: Path) -> None:

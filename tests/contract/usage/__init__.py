@@ -1,0 +1,1 @@
+"""Records of use, and who is told what of them."""
