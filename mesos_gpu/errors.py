@@ -1,5 +1,7 @@
 """What failed and what mends it: the one base of every error that a person may see."""
 
+from collections.abc import Sequence
+
 
 class MesosGpuError(Exception):
     """`what` happened, and the `remedy` that mends it."""
@@ -55,6 +57,17 @@ class TooMuch(MesosGpuError):
     """A limit of who asks is reached (EX_TEMPFAIL)."""
 
     exit_code, http_status = 75, 429
+
+
+class NotAccepted(MesosGpuError):
+    """What is asked for could never be granted (EX_DATAERR)."""
+
+    exit_code, http_status = 65, 422
+
+    def __init__(self, faults: Sequence[tuple[str, str]], *, remedy: str) -> None:
+        """`faults`: all that is wrong, each with the JSON pointer of its field."""
+        super().__init__("; ".join(reason for _, reason in faults), remedy=remedy)
+        self.faults = tuple(faults)
 
 
 class NoRoom(MesosGpuError):

@@ -3,6 +3,7 @@
 Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ class Books:
 
     Attributes:
         held: What is charged, by leaf and pool; GPUs by cost.
+        submitted: Jobs that wait or run, by queue and user.
         wanted: What jobs that wait ask for, in thousandths of GPUs.
         users: What is remembered of past use, by leaf and user.
         revision: Grows with each change of `held` and `wanted`.
@@ -31,6 +33,7 @@ class Books:
     """
 
     held: dict[tuple[str, str], Amounts] = field(default_factory=dict)
+    submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
     wanted: dict[Kind, Amounts] = field(default_factory=dict)
     users: dict[str, dict[str, PastUse]] = field(default_factory=dict)
     revision: int = 0
@@ -49,6 +52,12 @@ class Books:
 
     def enter_job(self, old: Job | None, new: Job | None) -> None:
         """A job has become another; None: it was not there, or is not any more."""
+        for job, sign in ((old, -1), (new, 1)):
+            if job is not None and not job.state.ended:
+                key = job.spec.queue, job.charged_to
+                self.submitted[key] += sign
+                if not self.submitted[key]:
+                    del self.submitted[key]
         was, now = waits(old), waits(new)
         if was is now or was == now:
             return

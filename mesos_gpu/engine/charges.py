@@ -141,12 +141,7 @@ def _charge(state: State, known: Charges, task_id: TaskId) -> Charge | None:
     node = state.nodes.get(task.agent_id)
     pool = old.pool if old else pool_of_node(known.tree, node)
     milli = cost_of_granted(known.tree, node, task.gpus, job, state.counted_milli(task, job))
-    return Charge(job.id, job.spec.queue, owner_of(job), pool, milli)
-
-
-def owner_of(job: Job) -> str:
-    """Who is charged: the proved name of who submitted it, else the user that it says it runs as."""
-    return job.owner or job.spec.user or ""
+    return Charge(job.id, job.spec.queue, job.charged_to, pool, milli)
 
 
 def pool_of_node(tree: Tree, node: Node | None) -> str:

@@ -27,6 +27,7 @@ from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
 from mesos_gpu.engine.match.matching import match
 from mesos_gpu.engine.match.offers import on_offers
 from mesos_gpu.engine.queue import secrets
+from mesos_gpu.engine.queue.admitting import admitted
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
@@ -58,7 +59,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
         What to do, in the order of `effects.ORDER`.
 
     Raises:
-        NotFound, Conflict, TooMuch: A request of an operator cannot be granted. Nothing has changed.
+        NotFound, Conflict, NotAccepted, TooMuch: A request of an operator cannot be granted. Nothing has changed.
     """
     turn = Turn(state, settings, now)
     state.unmatched |= type(event) not in _NO_NEWS
@@ -102,7 +103,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
     check_job(turn.state, turn.settings, event.spec, event.owner)
     job = Job(
         id=event.job_id,
-        spec=event.spec,
+        spec=admitted(turn.state, event.spec, event.owner or event.spec.user or ""),
         submitted_at=turn.now,
         sequence=turn.state.next_sequence,
         message="queued",

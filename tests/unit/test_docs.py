@@ -115,7 +115,7 @@ def test_records_are_numbered_without_a_gap() -> None:
 def test_each_reason_why_a_job_waits_is_explained_in_the_order_of_the_funnel() -> None:
     text = (ROOT / "docs/reference/rest.md").read_text()
     table = text[text.index("| `reason` | the agent |") :].split("\n\n")[0]
-    told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    told = [name for row in table.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", row.split("|")[1])]
     assert told == [stage.value for stage in Stage]
 
 

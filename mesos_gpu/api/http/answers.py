@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mesos_gpu.api.http import note
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import MesosGpuError, NotAccepted
 from mesos_gpu.wire.checking import BadJson, Problem
 
 T = TypeVar("T")
@@ -152,7 +152,9 @@ async def on_known(request: Request, error: Exception) -> Response:
         return error_answer(error, request.scope["path"], error.headers)
     status = 503 if error.http_status == 500 else error.http_status  # the scheduler is stopping
     code = "bad-json" if isinstance(error, BadJson) else _CODES.get(status, "failed")
-    return error_answer(Refusal(status, code, error.what, remedy=error.remedy), request.scope["path"])
+    faults = [Problem(*fault) for fault in error.faults] if isinstance(error, NotAccepted) else None
+    refusal = Refusal(status, code, error.what, remedy=error.remedy, problems=faults)
+    return error_answer(refusal, request.scope["path"])
 
 
 async def on_route(request: Request, error: Exception) -> Response:

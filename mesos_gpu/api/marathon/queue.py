@@ -26,7 +26,7 @@ from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import LaunchDelay
-from mesos_gpu.model.jobs.why import Stage, Why
+from mesos_gpu.model.jobs.why import OF_LIMITS, Stage, Why
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.wire.marathon.moments import stamp
 
@@ -43,7 +43,7 @@ _FUNNEL: Final = {
     "InsufficientDisk": (Stage.DISK,),
     _GPUS: (),  # all that it has no word for: GPUs that do not fit
     "InsufficientPorts": (Stage.PORTS,),
-    "DeclinedScarceResources": (Stage.SCARCE, Stage.KEPT, Stage.LIMIT),
+    "DeclinedScarceResources": (Stage.SCARCE, Stage.KEPT, *OF_LIMITS),
 }
 _REASONS: Final = {stage: reason for reason, stages in _FUNNEL.items() for stage in stages}
 _UNOFFERED: Final = (Stage.OFFER,)  # nothing of such an agent was there to be refused
@@ -150,7 +150,7 @@ def _stages(why: Why | None) -> dict[AgentId, Stage | None]:
     """What kept the app off each agent that had something to offer; None: nothing does."""
     if why is None:
         return {}
-    limit = next((Stage.LIMIT for each in why.funnel if each.reason is Stage.LIMIT), None)
+    limit = next((each.reason for each in why.funnel if each.reason in OF_LIMITS), None)
     return {node.agent_id: node.stage or limit for node in why.nodes if node.stage not in _UNOFFERED}
 
 

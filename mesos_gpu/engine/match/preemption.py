@@ -11,6 +11,7 @@ from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
@@ -75,10 +76,19 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], rule: Reclaim)
         key = request, rule.kind(job)
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
-        if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
+        wait = backlog.wait_of(job)
+        if _may_fit_soon(turn, job) or backlog.neighbours.parts(job):
+            continue
+        if wait is not None and wait.stage is not Stage.GUARANTEE:
             continue
         tried.add(key)
         victims = rule.victims_of(job)
+        if wait is not None:  # it waits for a seat, so only the end of who has one helps it
+            victims = {
+                job_id: victim
+                for job_id, victim in victims.items()
+                if turn.state.jobs[job_id].seat is not None
+            }
         if not victims:
             continue
         nodes = _nodes(turn, backlog, job, victims, rule.yields)

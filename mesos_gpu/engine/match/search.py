@@ -69,7 +69,8 @@ class Search:
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""
         gang = job.spec.tasks > 1
-        nodes = self._backlog.neighbours.open_to(job, self._backlog.open_to(outlasted, self._nodes))
+        pooled = self._backlog.in_pools(job, self._backlog.open_to(outlasted, self._nodes))
+        nodes = self._backlog.neighbours.open_to(job, pooled)
         # Of one model, if any is asked for: the slowest decides for all.
         for one in request.each_model() if gang else (request,):
             # Most matches see quickly that a large job must wait.

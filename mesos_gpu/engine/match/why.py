@@ -18,7 +18,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
-from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
@@ -107,9 +107,11 @@ def _queue_view(
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
     forecast = Forecast(state, settings, now, standing_of(state, now))
     forecast.before(job.id)
+    wait = forecast.wait_of(job)
     view = QueueView(
         position=position_of(job.id, forecast.jobs),
-        limit=forecast.limit_words(job),
+        limit=wait.words if wait is not None else "",
+        stage=wait.stage if wait is not None else Stage.LIMIT,
         never=forecast.beyond_limit(job),
         estimate=forecast.estimate(job),
         ending=tuple(_ending_for(state, job)),

@@ -7,6 +7,7 @@ from functools import partial
 from mesos_gpu.engine.charges import ALL, Charge, charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
+from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
@@ -20,9 +21,8 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
-from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -37,6 +37,7 @@ from mesos_gpu.policy.room.reservation import (
     with_leave,
 )
 from mesos_gpu.policy.room.together import reserve_together
+from mesos_gpu.policy.tenancy.limits import Wait
 from mesos_gpu.policy.tenancy.tree import Bound
 
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
@@ -99,6 +100,7 @@ class Backlog:
         charges = charges_of(state, settings)
         self.held = None if charges is None else Held(state, charges)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
+        self._barriers = None if self.held is None else Barriers(state, self.held, now, standing)
         self._waits: Waits | None = None
         if self.held is not None and state.tree is not None:
             self._waits = Waits(state, settings, now, self.held, self.attained, standing)
@@ -124,66 +126,45 @@ class Backlog:
         return self.held.sums.users[queue, ALL] if self.held is not None else 0
 
     def over_limit(self, job: Job) -> bool:
-        """Whether a limit of its queue or of one above it, or what of that is kept for others, forbids it now."""
-        held, milli = self.held, job.spec.gpu_milli_in_all
-        if held is None or not milli:
-            return False
-        bounds = held.tree.bounds.get(job.spec.queue, ())
-        if not bounds:
-            return False
-        if any(
-            held.amount(each.path, each.pool) + held.cost_of(job, each.pool) > each.milli for each in bounds
-        ):
-            return True
-        ends_at = ends_by(job.spec, self._now)
-        return any(
-            held.cost_of(job, spare.pool) > spare.milli
-            for kept in self.reservations
-            if kept.spares and outlasts(ends_at, kept)
-            for spare in kept.spares
-            if spare.queue in up(job.spec.queue)
-        )
+        """Whether a limit, or what is kept of it for others, or a rule of its queue or class forbids it now."""
+        return self._barriers is not None and self._barriers.wait_of(job, self.reservations) is not None
 
     def is_limited(self, job: Job) -> bool:
-        """Whether any limit holds for a job."""
-        return self.held is not None and bool(self.held.tree.bounds.get(job.spec.queue))
+        """Whether any limit of GPUs holds for a job."""
+        return self._barriers is not None and bool(self._barriers.bounds(job))
 
-    def limit_words(self, job: Job) -> str:
-        """Which limit, of its queue or one above it, keeps a job waiting, in words; "": none does."""
-        if self.held is None or not self.over_limit(job):
-            return ""
-        held, bounds = self.held, self.held.tree.bounds[job.spec.queue]
-        full = (b for b in bounds if held.amount(b.path, b.pool) + held.cost_of(job, b.pool) > b.milli)
-        bound = next(full, None)
-        if bound is not None:
-            return _holds(bound, held.amount(bound.path, bound.pool))
-        kept = next(
-            (
-                spare
-                for each in self.reservations
-                for spare in each.spares
-                if held.cost_of(job, spare.pool) > spare.milli
-            ),
-        )
-        bound = next(each for each in bounds if (each.path, each.pool) == (kept.queue, kept.pool))
-        return f"{_holds(bound, held.amount(bound.path, bound.pool))}; the rest is kept for a job before it"
+    def wait_of(self, job: Job) -> Wait | None:
+        """Why a job waits though there were room for it; None: limits and rules let it start."""
+        return None if self._barriers is None else self._barriers.wait_of(job, self.reservations)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
-        cost = job.spec.gpu_milli_in_all
-        for bound in self.held.tree.bounds.get(job.spec.queue, ()) if self.held is not None and cost else ():
-            wanted = self.held.cost_of(job, bound.pool) if self.held is not None else cost
-            if wanted > bound.milli:
-                most = _gpus(bound.milli)
-                return f"queue {bound.path} may hold {most}, and it asks for {number_of(wanted)}"
-        return ""
+        return "" if self._barriers is None else self._barriers.beyond(job)
 
-    def _limits(self, job: Job) -> list[Limit]:
-        """The limits that hold for a job, and what counts against them."""
-        if self.held is None or not job.spec.gpu_milli_in_all:
-            return []
-        bounds = self.held.tree.bounds.get(job.spec.queue, ())
-        return [Limit(each.path, each.pool, each.milli, self._held_below(each)) for each in bounds]
+    def in_pools(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
+        """Keep those of some nodes that are in pools whose limits leave room for all of a job."""
+        pools = self._open_pools(job)
+        held = self.held
+        if pools is None or held is None:
+            return nodes
+        return {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in pools}
+
+    def _open_pools(self, job: Job) -> frozenset[str] | None:
+        """The pools whose limits leave room for it; None: there are no pools."""
+        if self._barriers is None or self.held is None or not self.held.tree.document.pools:
+            return None
+        if not job.spec.gpus:
+            return self.held.pools_of(job)
+        return self._barriers.open_pools(job, self.reservations)
+
+    def _limits(self, job: Job, pool: str) -> list[Limit]:
+        """The limits that hold for a job in a pool, and what counts against them."""
+        bounds = () if self._barriers is None else self._barriers.bounds(job)
+        return [
+            Limit(each.path, each.pool, each.milli, self._held_below(each))
+            for each in bounds
+            if each.pool == pool
+        ]
 
     def _held_below(self, bound: Bound) -> list[Allocation]:
         """What counts against a limit: found when somebody asks, and kept up to date then."""
@@ -210,6 +191,8 @@ class Backlog:
             return
         if not self.attained.is_kept_for(job):
             return
+        if self._barriers is not None and self._barriers.wait_of_rules(job) is not None:
+            return  # it waits for something else than room
         request = request_of(job, self._settings)
         key = queue, self.kind(job, request)
         if key in self._hopeless:
@@ -224,7 +207,7 @@ class Backlog:
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
-        return request, self.neighbours.key(job)
+        return request, self.neighbours.key(job), self._open_pools(job)
 
     def reservation(self, job: Job, request: Request) -> Reservation | None:
         """The reservation that the job would wait for longest; None: it could never start."""
@@ -232,10 +215,17 @@ class Backlog:
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
-        limits = self._limits(job)
+        if self.held is None or not self.held.tree.document.pools or not job.spec.gpus:
+            return self._reservations_in(job, request, DEFAULT_POOL)
+        by_pool = [self._reservations_in(job, request, pool) for pool in sorted(self.held.pools_of(job))]
+        return min(filter(None, by_pool), key=lambda each: max(r.at for r in each), default=[])
+
+    def _reservations_in(self, job: Job, request: Request, pool: str) -> list[Reservation]:
+        """Find where and when it could start in one pool."""
+        limits = self._limits(job, pool)
         if not limits or self.held is None:
-            return self._reserve(job, request, self.reservations)
-        cost = self.held.cost_of(job, limits[0].pool)
+            return self._reserve(job, request, self.reservations, pool)
+        cost = self.held.cost_of(job, pool)
         granted = leave_of_all(limits, cost, self._now)
         if granted is None:
             return []
@@ -253,11 +243,20 @@ class Backlog:
             return [kept]
         return [
             with_leave(reservation, leave, limits, cost)
-            for reservation in self._reserve(job, request, self.reservations)
+            for reservation in self._reserve(job, request, self.reservations, pool)
         ]
 
-    def _reserve(self, job: Job, request: Request, taken: Sequence[Reservation] = ()) -> list[Reservation]:
-        nodes = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
+    def _reserve(
+        self, job: Job, request: Request, taken: Sequence[Reservation] = (), pool: str = ""
+    ) -> list[Reservation]:
+        """Find room on nodes of a pool; "": on any that it may use."""
+        if not pool or self.held is None or not self.held.tree.document.pools or not job.spec.gpus:
+            able = [node for node in self._state.nodes.values() if self.serves(job, node)]
+        else:
+            held = self.held
+            there = (node for node in self._state.nodes.values() if held.pool_of(node.id) == pool)
+            able = [node for node in there if self.serves(job, node)]
+        nodes = map(self.capacity, able)
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
             return reserve_together(job, request, list(nodes), taken, now=self._now, allot=allot)
@@ -351,6 +350,8 @@ class Backlog:
     def serves(self, job: Job, node: Node) -> bool:
         """Whether the job may go there at all, now."""
         if node.lost_at is not None or self._state.drain_of(node.hostname):
+            return False
+        if self.held is not None and self.held.pool_of(node.id) not in self.held.pools_of(job):
             return False
         return not self.neighbours.barred(job, node)
 
@@ -484,14 +485,6 @@ class Backlog:
         if learnt is not None and begun_at + learnt[0] > self._now:
             return begun_at + learnt[0], learnt[0], learnt[1]
         return ENDLESS, None, ""
-
-
-def _gpus(milli: int) -> str:
-    return counted(number_of(milli), "GPU")
-
-
-def _holds(bound: Bound, milli: int) -> str:
-    return f"queue {bound.path} may hold {_gpus(bound.milli)}, and holds {number_of(milli)}"
 
 
 def _decisive(reservations: Sequence[Reservation]) -> Reservation | None:

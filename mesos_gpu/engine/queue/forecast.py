@@ -19,6 +19,7 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.tenancy.limits import Wait
 
 _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
 
@@ -80,9 +81,9 @@ class Forecast:
                 by_node.setdefault(reservation.agent_id, []).append(reservation)
         return by_node
 
-    def limit_words(self, job: Job) -> str:
-        """Why its queue's limit keeps it waiting, or "". Call `before` first."""
-        return self._backlog.limit_words(job)
+    def wait_of(self, job: Job) -> Wait | None:
+        """Which limit or rule keeps it waiting though there were room; None: none does. Call `before` first."""
+        return self._backlog.wait_of(job)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""

@@ -1,12 +1,14 @@
 """What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost."""
 
-from mesos_gpu.engine.charges import Charge, Charges, cost_of_granted, owner_of, pool_of_node, up
+from mesos_gpu.engine.charges import Charge, Charges, cost_of_granted, pool_of_node, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
+from mesos_gpu.policy.tenancy.limits import class_of, pools_for
+from mesos_gpu.policy.tenancy.tree import lineage
 
 
 class Held:
@@ -23,6 +25,7 @@ class Held:
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
         self._pools: dict[AgentId, str] = {}
         self._models: dict[str, set[str]] | None = None
+        self._of_class: dict[str | None, frozenset[str]] = {}
 
     def amount(self, queue: str, pool: str) -> int:
         """Thousandths of cost that a queue holds of a pool, with all that is below it."""
@@ -54,7 +57,40 @@ class Held:
             pool = self._pools[agent_id] = pool_of_node(self.tree, self._state.nodes.get(agent_id))
         return pool
 
+    def kept_from(self, queue: str, pool: str) -> int:
+        """What of a pool is kept idle for others by their lend limits: what a job of a queue may not borrow."""
+        tree = self.tree
+        if pool not in tree.lenders:
+            return 0
+        own = set(lineage(queue))
+        beside = (each for path in (*own, ROOT) for each in tree.children.get(path, ()) if each not in own)
+        return sum(self._kept_idle(each, pool) for each in beside)
+
+    def _kept_idle(self, queue: str, pool: str) -> int:
+        spec = self.tree.specs[queue]
+        lent, owed = spec.lend_limit_gpus.get(pool), spec.guarantee_gpus.get(pool)
+        kept = 0 if lent is None or owed is None else max(0, owed.milli - lent - self.amount(queue, pool))
+        return max(kept, sum(self._kept_idle(each, pool) for each in self.tree.children.get(queue, ())))
+
     # --- what a job may cost
+
+    def pools_of(self, job: Job) -> frozenset[str]:
+        """The pools that a job may use."""
+        name = job.spec.job_class
+        pools = self._of_class.get(name)
+        if pools is None:
+            known = class_of(self.tree, name) if name is not None else None
+            pools = self._of_class[name] = frozenset(pools_for(self.tree, known))
+        return pools
+
+    def pools_with(self, job: Job) -> list[str]:
+        """Name, of the pools that a job may use, those that have nodes with a model that it asks for."""
+        wanted = job.spec.gpu_model
+        return [
+            pool
+            for pool in sorted(self.pools_of(job))
+            if (there := self._models_of(pool)) is not None and (not wanted or there & set(wanted))
+        ]
 
     def cost_of(self, job: Job, pool: str) -> int:
         """What all tasks of a job cost at most in a pool, thousandths: by the dearest model that it may get there."""
@@ -68,17 +104,17 @@ class Held:
         return cost
 
     def _dearest(self, wanted: tuple[str, ...], pool: str) -> int:
-        costs, there = self.tree.document.gpu_cost, self._models_of(pool)
+        costs, there = self.tree.document.gpu_cost, self._models_of(pool) or set()
         models = there & set(wanted) if wanted else there
         return max(costs.get(model, 1) for model in models or wanted or costs)
 
-    def _models_of(self, pool: str) -> set[str]:
+    def _models_of(self, pool: str) -> set[str] | None:
         if self._models is None:
             self._models = {}
             for node in self._state.nodes.values():
                 here = self._models.setdefault(self.pool_of(node.id), set())
                 here.update(gpu.model for gpu in node.gpus)
-        return self._models.get(pool, set())
+        return self._models.get(pool)
 
     # --- a book of the ledger
 
@@ -104,4 +140,4 @@ class Held:
             return None
         node = self._state.nodes.get(take.agent_id)
         milli = cost_of_granted(self.tree, node, take.gpus, job, job.spec.counted_milli)
-        return Charge(job.id, job.spec.queue, owner_of(job), self.pool_of(take.agent_id), milli)
+        return Charge(job.id, job.spec.queue, job.charged_to, self.pool_of(take.agent_id), milli)

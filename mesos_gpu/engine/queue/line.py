@@ -1,9 +1,9 @@
 """The line of all jobs that wait, through the tree of queues, as things stand now."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Protocol
 
-from mesos_gpu.engine.charges import owner_of
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.settings import Settings
@@ -25,6 +25,9 @@ class Standing(Protocol):
 
     def ranks(self, leaf: str, /) -> Mapping[str, int]:
         """Places of a leaf's users; who is not in it comes first."""
+
+    def amount(self, pool: str, /) -> int:
+        """What a pool has, thousandths of cost."""
 
 
 def leaf_of(tree: Tree, job: Job) -> str:
@@ -72,8 +75,18 @@ class Waits:
         return self._state.seats_given.get(job.id)
 
     def pool_of(self, job: Job) -> str:
-        """The pool in which its queue is compared with others."""
-        return DEFAULT_POOL
+        """The pool in which its queue is compared with others: of those that it may use, and that have what it asks
+        for, the one of which its leaf has the smallest part of what it is due."""
+        if not self.tree.document.pools:
+            return DEFAULT_POOL
+        leaf = leaf_of(self.tree, job)
+        return min(
+            self._held.pools_with(job), key=lambda pool: self._part(leaf, pool, job), default=DEFAULT_POOL
+        )
+
+    def _part(self, leaf: str, pool: str, job: Job) -> tuple[Fraction | int, str]:
+        due, cost = self._due(leaf, pool), self._held.amount(leaf, pool) + self._held.cost_of(job, pool)
+        return (Fraction(cost, due) if due else cost << 64), pool
 
     def _by_leaf(self) -> dict[str, list[Job]]:
         """Jobs in the order of their queue."""
@@ -90,7 +103,7 @@ class Waits:
         ranks = {} if self._standing is None else self._standing.ranks(leaf)
 
         def place(job: Job) -> tuple[int, int]:
-            rank = ranks.get(owner_of(job), 0) if ranks else 0
+            rank = ranks.get(job.charged_to, 0) if ranks else 0
             return rank, -effective_priority(job.spec.priority, now - in_line_since(job), step_s)
 
         ordered = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted

@@ -63,6 +63,11 @@ class Shares:
         place = self.layout(pool).places.get(path) if dues is not None else None
         return dues[place] if dues is not None and place is not None else 0
 
+    def amount(self, pool: str) -> int:
+        """What a pool has, thousandths of cost; of one without GPUs nothing."""
+        capacity = self.pools.get(pool)
+        return capacity.milli if capacity is not None else 0
+
     @property
     def pools(self) -> Mapping[str, PoolCapacity]:
         """What each pool has that has GPUs."""

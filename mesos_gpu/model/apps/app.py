@@ -293,6 +293,7 @@ class GpuOptions:
     in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
     notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
     notice_signal: NoticeSignal = NoticeSignal.NONE
+    job_class: str | None = None  # kind of work, of the document of queues; None: of none
 
 
 @dataclass(frozen=True, slots=True)

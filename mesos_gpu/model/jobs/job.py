@@ -437,6 +437,15 @@ class JobSpec:
         shown="notice signal",
         of_app="notice_signal",
     )
+    job_class: str | None = asks(  # None: of none
+        None,
+        Text(NAME, "1 to 63 of a-z, 0-9, '.' and '-', as batch"),
+        key="class",
+        about="a kind of work that the document of queues knows, with its priority and rules",
+        option=Option("--class", "Kind of work, as batch; its queues say which there are", metavar="NAME"),
+        shown="class",
+        of_app="job_class",
+    )
 
     @property
     def is_share(self) -> bool:
@@ -500,7 +509,7 @@ _ORDER: Final = (
     "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image",
     "pull", "control_access", "container_engine",
     "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "notice_s",
-    "notice_signal", "queue", "app", "constraints", "near", "away", "health_checks",
+    "notice_signal", "queue", "job_class", "app", "constraints", "near", "away", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 
@@ -567,6 +576,12 @@ class Job:
     checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said
     owner: str = ""  # the proved name of who submitted it; "": nobody was asked
     served: Served | None = None  # what it had of GPUs before it went back to its queue; None: nothing yet
+
+    @property
+    def charged_to(self) -> str:
+        """Whose use and limits it counts in: the proved name of who submitted it, else the user that it says it runs
+        as; "": nobody is known."""
+        return self.owner or self.spec.user or ""
 
     @property
     def min_driver(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -33,6 +34,18 @@ class Stage(Enum):
     KEPT = "kept"  # for a job before it
     TASKS = "tasks"  # there is room for some of its tasks only
     LIMIT = "limit"  # of its queue
+    HOLD = "hold"  # its queue, or one above it, starts nothing
+    CLASS = "class"  # its class is not for its queue any more
+    POOL = "pool"  # none that it may use has room in its limits
+    QUEUE_LIMIT = "queue-limit"  # of its queue or one above it
+    USER_LIMIT = "user-limit"  # of its user
+    GUARANTEE = "guarantee"  # it may not borrow, and what its queue is guaranteed is in use
+
+
+#: What keeps it waiting though there be room.
+OF_LIMITS: Final = (
+    Stage.LIMIT, Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.GUARANTEE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

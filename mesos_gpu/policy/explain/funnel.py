@@ -46,6 +46,7 @@ def funnel(
     *,
     now: float,
     limit: str = "",
+    stage: Stage = Stage.LIMIT,
     apart: Apart | None = None,
 ) -> Funnel:
     """Send every node through.
@@ -54,7 +55,8 @@ def funnel(
         request: What one task needs.
         nodes: Every node that is known.
         now: Seconds since the epoch.
-        limit: Why its queue's limit keeps it waiting; "": it does not.
+        limit: Which limit or rule of its queue, user or class keeps it waiting; "": none does.
+        stage: The kind of that.
         apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
     """
     tasks = request.tasks
@@ -72,7 +74,7 @@ def funnel(
     stages = _stages(passages, scattered)
     left = sum(passage.stage is None for passage in passages)
     if left and limit:
-        stages.append(Removed(Stage.LIMIT, left, 0, limit))
+        stages.append(Removed(stage, left, 0, limit))
         left = 0
     return Funnel(tuple(passages), tuple(stages), fit, left, scattered)
 

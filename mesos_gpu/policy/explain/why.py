@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
@@ -14,13 +15,16 @@ from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
 from mesos_gpu.policy.explain.hurdles import asked_for, free_here, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 
+_OF_QUEUE: Final = (Stage.LIMIT, Stage.QUEUE_LIMIT, Stage.HOLD)
+
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
     """The job's place and its queue as the explanation sees them."""
 
     position: int | None = None  # from 0
-    limit: str = ""  # why its queue's limit keeps it waiting
+    limit: str = ""  # which limit or rule of its queue, user or class keeps it waiting
+    stage: Stage = Stage.LIMIT  # of that
     never: str = ""  # why that limit would keep it waiting for ever
     estimate: Estimate | None = None
     ending: tuple[str, ...] = ()  # jobs that are being ended for it
@@ -50,7 +54,7 @@ def explain(
     tasks = job.spec.tasks
     limit = queue.never or queue.limit
     request = replace(request, tasks=tasks, ports=job.spec.ports)
-    passed = funnel(request, nodes, now=now, limit=limit, apart=apart)
+    passed = funnel(request, nodes, now=now, limit=limit, stage=queue.stage, apart=apart)
     open_nodes = [node for node in nodes if not node.ruled_out]
     able = not queue.never and is_able(request, open_nodes) and (bool(open_nodes) or not nodes)
     nearest = _nearest(request, passed, open_nodes or nodes)
@@ -94,7 +98,8 @@ def _summary(
     if job.not_before > now:
         return f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
     if queue.never or queue.limit:
-        return queue.never or f"waits for its queue: {queue.limit}"
+        waits = "waits for its queue" if queue.stage in _OF_QUEUE else "waits"
+        return queue.never or f"{waits}: {queue.limit}"
     if not passed.passages:
         return "no agent has offered anything yet"
     if not open_nodes:

@@ -94,6 +94,16 @@ class Tree:
         return tuple(path for path in sorted(self.queues) if "/" not in path)
 
     @cached_property
+    def is_guaranteed(self) -> bool:
+        """Whether any queue is guaranteed anything."""
+        return any(owed.milli for spec in self.specs.values() for owed in spec.guarantee_gpus.values())
+
+    @cached_property
+    def lenders(self) -> frozenset[str]:
+        """The pools of which any queue keeps something idle for itself."""
+        return frozenset(pool for spec in self.specs.values() for pool in spec.lend_limit_gpus)
+
+    @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
         """Name those below each queue that is no leaf; of the root, the top ones."""
         inner = {path: queue.children for path, queue in self.queues.items() if queue.children}

@@ -47,7 +47,8 @@ def test_siblings_below_a_limit_share_it() -> None:
 
 def test_what_a_queue_is_guaranteed_comes_before_what_others_borrow() -> None:
     world = tree_world({"dev": QueueSpec(weight=100), "prod": QueueSpec(guarantee_gpus=owed(2))})
-    submit_all(world, *((f"d{i}", "dev", 1) for i in range(4)), ("p0", "prod", 2), ("p1", "prod", 2))
+    submit_all(world, *((f"d{i}", "dev", 1) for i in range(4)), preemptible=True)
+    submit_all(world, ("p0", "prod", 2), ("p1", "prod", 2))
     node(world, "n1", 4)
     assert running(world) == {"p0", "d0", "d1"}
 
@@ -55,7 +56,7 @@ def test_what_a_queue_is_guaranteed_comes_before_what_others_borrow() -> None:
 def test_borrowing_has_a_limit() -> None:
     spec = QueueSpec(guarantee_gpus=owed(2), borrow_limit_gpus=most(1))
     world = tree_world({"a": spec, "b": QueueSpec()})
-    submit_all(world, *((f"a{i}", "a", 1) for i in range(5)))
+    submit_all(world, *((f"a{i}", "a", 1) for i in range(5)), preemptible=True)
     node(world, "n1", 5)
     assert running(world) == {"a0", "a1", "a2"}
 

@@ -1,0 +1,61 @@
+"""What a document of queues says of a job before it is queued: what it gives it, and whether it could ever start."""
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import NotAccepted, TooMuch
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.tenancy import EVERYBODY, ROOT
+from mesos_gpu.policy.tenancy.limits import as_given, faults, scopes_of, too_many_submitted
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+
+def admitted(state: State, spec: JobSpec, user: str) -> JobSpec:
+    """The request with what its class and its queue give to those that leave it open.
+
+    Args:
+        state: The engine's.
+        spec: What is asked for.
+        user: Who is charged.
+
+    Raises:
+        NotAccepted: It could never start; all reasons at once.
+        TooMuch: As many jobs of its queue or user wait or run as may.
+    """
+    tree = state.tree
+    if tree is None:
+        if spec.job_class is not None:
+            why = f"there is no class {spec.job_class}: no document of queues was applied"
+            raise NotAccepted(
+                [("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE"
+            )
+        return spec
+    spec = as_given(tree, spec)
+    wrong = [(each.path, each.reason) for each in faults(tree, spec, user, _cheapest(state, tree, spec))]
+    if wrong:
+        remedy = "mend every problem that is listed; the queues and their limits: mesos-gpu queue show"
+        raise NotAccepted(wrong, remedy=remedy)
+    full = too_many_submitted(
+        scopes_of(tree, spec.queue, user), lambda path, who: _submitted(state, path, who)
+    )
+    if full:
+        raise TooMuch(
+            full, remedy="wait until some have ended, or ask who keeps the document of queues for more"
+        )
+    return spec
+
+
+def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:
+    """What all tasks of a job cost at least, thousandths."""
+    costs, milli = tree.document.gpu_cost, spec.gpu_milli_in_all
+    if not costs or not milli:
+        return milli
+    models = spec.gpu_model or {gpu.model for node in state.nodes.values() for gpu in node.gpus}
+    return milli * min((costs.get(model, 1) for model in models), default=1)
+
+
+def _submitted(state: State, path: str, user: str) -> int:
+    """Jobs that wait or run in a queue, or below it."""
+    return sum(
+        count
+        for (queue, owner), count in state.books.submitted.items()
+        if user in (EVERYBODY, owner) and (path == ROOT or path in lineage(queue))
+    )

@@ -1,0 +1,162 @@
+"""What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
+
+from collections.abc import Hashable, Sequence
+
+from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.line import Standing
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.capacity.node import Reservation
+from mesos_gpu.policy.room.reservation import ends_by, outlasts
+from mesos_gpu.policy.tenancy.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
+from mesos_gpu.policy.tenancy.tree import Bound, lineage
+
+Reservations = Sequence[Reservation]
+
+
+class Barriers:
+    """Valid as long as what is held changes only by what the match takes."""
+
+    def __init__(self, state: State, held: Held, now: float, standing: Standing | None) -> None:
+        """Look at nothing yet. The arguments are those of `Backlog`."""
+        self._state, self._held, self._now, self._standing = state, held, now, standing
+        self._tree = held.tree
+        self._has_document = state.tree is not None
+        self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
+        self._known: dict[Hashable, Wait | None] = {}
+        self._known_at: tuple[int, Reservations] = -1, ()
+
+    def wait_of(self, job: Job, reservations: Reservations) -> Wait | None:
+        """Why a job may not start now; None: it may, as far as limits go.
+
+        Args:
+            job: One that waits.
+            reservations: What is kept of limits for jobs before it.
+        """
+        revision, last = self._known_at
+        if revision != self._held.revision or last is not reservations:
+            self._known.clear()
+            self._known_at = self._held.revision, reservations
+        spec = job.spec
+        if not self._has_document and not self.bounds(job):
+            return None
+        key = (
+            spec.queue, job.charged_to, spec.gpu_milli_in_all, spec.gpu_model, spec.job_class, spec.preemptible,
+            spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
+        )  # fmt: skip
+        if key not in self._known:
+            self._known[key] = self.wait_of_rules(job) or self._wait_of_pools(job, reservations)
+        return self._known[key]
+
+    def wait_of_rules(self, job: Job) -> Wait | None:
+        """Why it may not start that no reservation could help; None: nothing of that kind."""
+        if not self._has_document:
+            return None
+        seated = job.id in self._state.seats_given
+        wait = wait_of_queue(self._tree, job.spec, seated=seated)
+        if wait is not None:
+            return wait
+        scopes = self._scopes_of(job)
+        if not scopes:
+            return None
+        cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
+        sums = self._held.sums
+        return wait_of_scopes(
+            scopes, cost, lambda path, user: sums.jobs[path, user], lambda path, user: sums.users[path, user]
+        )
+
+    def open_pools(self, job: Job, reservations: Reservations) -> frozenset[str]:
+        """The pools whose limits leave room for all of a job."""
+        pools = self._held.pools_of(job)
+        return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
+
+    def bounds(self, job: Job) -> Sequence[Bound]:
+        """The limits of GPUs that hold for a job: of its queue, and of those above it."""
+        return self._tree.bounds.get(job.spec.queue, ()) if job.spec.gpu_milli_in_all else ()
+
+    def beyond(self, job: Job) -> str:
+        """Which limit never lets a job start, in words; "": none does so."""
+        whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools_of(job))]
+        return whys[0] if all(whys) else ""
+
+    def _beyond_in(self, job: Job, pool: str) -> str:
+        wanted = self._held.cost_of(job, pool)
+        bound = next((each for each in self.bounds(job) if each.pool == pool and wanted > each.milli), None)
+        if bound is None:
+            return ""
+        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(pool)}, and it asks for {number_of(wanted)}"
+
+    def _scopes_of(self, job: Job) -> tuple[Scope, ...]:
+        key = job.spec.queue, job.charged_to
+        scopes = self._scopes.get(key)
+        if scopes is None:
+            scopes = self._scopes[key] = scopes_of(self._tree, *key)
+        return scopes
+
+    def _wait_of_pools(self, job: Job, reservations: Reservations) -> Wait | None:
+        """Why no pool that it may use has room in its limits; None: one has."""
+        if not job.spec.gpu_milli_in_all:
+            return None
+        waits: list[Wait] = []
+        for pool in sorted(self._held.pools_of(job)):
+            wait = self._wait_in(job, pool, reservations)
+            if wait is None:
+                return None
+            waits.append(wait)
+        if len(waits) == 1:
+            return waits[0]
+        return Wait(Stage.POOL, "; ".join(wait.words for wait in waits))
+
+    def _wait_in(self, job: Job, pool: str, reservations: Reservations) -> Wait | None:
+        held, cost = self._held, self._held.cost_of(job, pool)
+        bounds = [each for each in self.bounds(job) if each.pool == pool]
+        stage = Stage.QUEUE_LIMIT if self._has_document else Stage.LIMIT
+        for bound in bounds:
+            if held.amount(bound.path, pool) + cost > bound.milli:
+                return Wait(stage, self._holds(bound))
+        kept = self._kept_in(job, pool, reservations, cost) if bounds else None
+        if kept is not None:
+            bound = next(each for each in bounds if each.path == kept)
+            return Wait(stage, f"{self._holds(bound)}; the rest is kept for a job before it")
+        return self._wait_of_lenders(job, pool, cost)
+
+    def _kept_in(self, job: Job, pool: str, reservations: Reservations, cost: int) -> str | None:
+        """The queue of whose limit others before it have the rest; None: there is none."""
+        ends_at = ends_by(job.spec, self._now)
+        above = lineage(job.spec.queue)
+        return next(
+            (
+                spare.queue
+                for kept in reservations
+                if kept.spares and outlasts(ends_at, kept)
+                for spare in kept.spares
+                if spare.pool == pool and spare.queue in above and cost > spare.milli
+            ),
+            None,
+        )
+
+    def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
+        if pool not in self._tree.lenders or self._standing is None or job.id in self._state.seats_given:
+            return None
+        free = self._standing.amount(pool) - self._held.amount(ROOT, pool)
+        kept = self._held.kept_from(job.spec.queue, pool)
+        if not kept or free - kept >= cost:
+            return None
+        words = f"{_gpus(max(free, 0))}{_of(pool)} are free, and of these queues keep {number_of(kept)} for themselves"
+        return Wait(Stage.GUARANTEE, f"{words} by their lend_limit_gpus")
+
+    def _holds(self, bound: Bound) -> str:
+        has = number_of(self._held.amount(bound.path, bound.pool))
+        return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(bound.pool)}, and holds {has}"
+
+
+def _gpus(milli: int) -> str:
+    return counted(number_of(milli), "GPU")
+
+
+def _of(pool: str) -> str:
+    return "" if pool == DEFAULT_POOL else f" of pool {pool}"

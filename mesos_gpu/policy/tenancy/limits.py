@@ -1,0 +1,244 @@
+"""Limits of queues and users, and classes of jobs: what is refused, and what must wait. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mesos_gpu.access.patterns import any_fits
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, NO_LIMITS, ROOT, JobClass, Limits, Stop
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose limits hold for a job.
+
+    Attributes:
+        path: The queue, with all below it; `ROOT`: all of them.
+        user: Whose jobs count; `EVERYBODY`: all.
+        limits: What they may have.
+    """
+
+    path: str
+    user: str
+    limits: Limits
+
+    @property
+    def words(self) -> str:
+        """Whose they are."""
+        user = "" if self.user == EVERYBODY else f"user {self.user or 'unknown'}"
+        queue = f"queue {self.path}" if self.path else ""
+        return " in ".join(filter(None, (user, queue)))
+
+    @property
+    def stage(self) -> Stage:
+        """Where who waits for it is in the funnel."""
+        return Stage.QUEUE_LIMIT if self.user == EVERYBODY else Stage.USER_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a job may not start now, though there were room for it.
+
+    Attributes:
+        stage: The kind of reason.
+        words: The reason itself.
+    """
+
+    stage: Stage
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a job is refused: it could never start. `path`: a JSON pointer into the request."""
+
+    path: str
+    reason: str
+
+
+def scopes_of(tree: Tree, queue: str, user: str) -> tuple[Scope, ...]:
+    """The limits that hold for a user's jobs in a queue, the closest first; what limits nothing is left out."""
+    scopes = []
+    for path in lineage(queue):
+        spec = tree.specs.get(path)
+        if spec is not None:
+            scopes.append(Scope(path, EVERYBODY, spec.limits))
+            scopes.append(Scope(path, user, spec.users.get(user) or spec.users.get(EVERYBODY) or NO_LIMITS))
+    users = tree.document.users
+    scopes.append(Scope(ROOT, user, users.get(user) or users.get(EVERYBODY) or NO_LIMITS))
+    return tuple(scope for scope in scopes if scope.limits != NO_LIMITS)
+
+
+# --- when a job is submitted
+
+
+def class_of(tree: Tree, name: str | None) -> JobClass | None:
+    """The class of that name."""
+    return next((each for each in tree.document.classes if each.name == name), None)
+
+
+def as_given(tree: Tree, spec: JobSpec) -> JobSpec:
+    """A request with what its class and its queue give to those that leave it open; a priority of 0 is left open."""
+    queue, known = tree.queues.get(spec.queue), class_of(tree, spec.job_class)
+    given = queue.resolved if queue is not None else None
+    if known is not None and known.preemptible is not None:
+        spec = replace(spec, preemptible=known.preemptible)
+    if not spec.priority:
+        of_queue = given.default_priority if given is not None else 0
+        own = known.priority if known is not None and known.priority is not None else of_queue
+        spec = replace(spec, priority=own)
+    if spec.timeout_s is None and given is not None and given.default_timeout_s is not None:
+        spec = replace(spec, timeout_s=given.default_timeout_s)
+    return spec
+
+
+def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fault]:
+    """Why such a job could never start, all reasons at once.
+
+    Args:
+        tree: The queues.
+        spec: With what its class and queue give.
+        user: Whose it is.
+        cost_milli: What all its tasks cost at least.
+    """
+    queue = tree.queues.get(spec.queue)
+    if queue is None:
+        leaves = ", ".join(sorted(leaf.path for leaf in tree.leaves())[:20])
+        yield Fault("/queue", f"there is no queue {spec.queue}; there are {leaves}")
+        return
+    if not queue.is_leaf:
+        yield Fault(
+            "/queue", f"queue {spec.queue} takes no jobs; name one below it: {', '.join(queue.children)}"
+        )
+        return
+    if spec.job_class is not None:
+        yield from _of_class(tree, spec)
+    for scope in scopes_of(tree, spec.queue, user):
+        yield from _beyond(scope, spec, cost_milli)
+    known = class_of(tree, spec.job_class)
+    bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
+    if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:
+        yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
+
+
+def pools_for(tree: Tree, known: JobClass | None) -> set[str]:
+    """The pools that jobs of a class may use; None: of no class."""
+    if known is not None and known.pools:
+        return set(known.pools)
+    return {DEFAULT_POOL, *(pool.name for pool in tree.document.pools)}
+
+
+def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
+    known = class_of(tree, spec.job_class)
+    if known is None:
+        names = ", ".join(each.name for each in tree.document.classes) or "none"
+        yield Fault("/class", f"there is no class {spec.job_class}; there are {names}")
+        return
+    if not _takes(known, spec.queue):
+        yield Fault(
+            "/class", f"class {known.name} is for queues {', '.join(known.queues)}, not for {spec.queue}"
+        )
+    longest = known.max_timeout_s
+    if longest is not None and (spec.timeout_s is None or spec.timeout_s > longest):
+        yield Fault("/timeout_s", _too_long(f"class {known.name}", longest, spec.timeout_s))
+
+
+def _takes(known: JobClass, queue: str) -> bool:
+    return not known.queues or any_fits(known.queues, queue)
+
+
+def _beyond(scope: Scope, spec: JobSpec, cost_milli: int) -> Iterator[Fault]:
+    limits = scope.limits
+    per_job, all_gpus = _milli(limits.max_gpus_per_job), _milli(limits.max_gpus)
+    if per_job is not None and spec.gpu_milli_in_all > per_job:
+        yield Fault("/gpus", _too_many(scope.words, "max_gpus_per_job", per_job, spec.gpu_milli_in_all))
+    if all_gpus is not None and cost_milli > all_gpus:
+        yield Fault("/gpus", _too_many(scope.words, "max_gpus", all_gpus, cost_milli))
+    longest = limits.max_timeout_s
+    if longest is not None and (spec.timeout_s is None or spec.timeout_s > longest):
+        yield Fault("/timeout_s", _too_long(scope.words, longest, spec.timeout_s))
+    if limits.max_priority is not None and spec.priority > limits.max_priority:
+        why = f"max_priority of {scope.words} is {limits.max_priority}, and it asks for {spec.priority}"
+        yield Fault("/priority", why)
+    if limits.max_running == 0:
+        yield Fault("/queue", f"max_running of {scope.words} is 0: no job of it starts")
+
+
+def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int) -> str:
+    most, asked = (counted(number_of(milli), "GPU") for milli in (most_milli, asked_milli))
+    return f"{limit} of {whose} is {most}, and it asks for {asked}"
+
+
+def _too_long(whose: str, longest_s: float, asked_s: float | None) -> str:
+    asked = "has no time limit" if asked_s is None else f"asks for {asked_s:g} s"
+    return f"max_timeout_s of {whose} is {longest_s:g}, and it {asked}"
+
+
+def too_many_submitted(scopes: Sequence[Scope], submitted: Count) -> str:
+    """Which limit of jobs that wait or run is reached, in words; "": none."""
+    for scope in scopes:
+        most = scope.limits.max_submitted
+        if most is not None and submitted(scope.path, scope.user) >= most:
+            return f"max_submitted of {scope.words} is {most}, and so many wait or run"
+    return ""
+
+
+# --- when it might start
+
+
+def wait_of_scopes(scopes: Sequence[Scope], cost_milli: int, running: Count, held: Count) -> Wait | None:
+    """Which limit keeps a job waiting that holds nothing yet; None: none does.
+
+    Args:
+        scopes: Whose limits hold for it.
+        cost_milli: What all its tasks cost at most.
+        running: Jobs that hold anything.
+        held: Thousandths of cost that are held, of all pools together.
+    """
+    for scope in scopes:
+        most, now = scope.limits.max_running, running(scope.path, scope.user)
+        if most is not None and now >= most:
+            return Wait(scope.stage, f"{scope.words} may have {counted(most, 'job')} that run, and has {now}")
+        milli = _milli(scope.limits.max_gpus)
+        if milli is not None and cost_milli and (has := held(scope.path, scope.user)) + cost_milli > milli:
+            gpus = counted(number_of(milli), "GPU")
+            return Wait(scope.stage, f"{scope.words} may hold {gpus}, and holds {number_of(has)}")
+    return None
+
+
+def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
+    """Whether its queue, its class or its kind keeps a job waiting; None: none of them does.
+
+    Args:
+        tree: The queues.
+        spec: Of the job.
+        seated: Whether it has a seat of what a queue is guaranteed.
+    """
+    queue = tree.queues.get(spec.queue)
+    if queue is not None and queue.stop is not Stop.NONE:
+        holder = next(path for path in lineage(spec.queue) if tree.specs[path].stop is not Stop.NONE)
+        return Wait(Stage.HOLD, f"queue {holder} is on hold")
+    known = class_of(tree, spec.job_class) if spec.job_class is not None else None
+    if spec.job_class is not None and known is None:
+        return Wait(Stage.CLASS, f"there is no class {spec.job_class} any more")
+    if known is not None and not _takes(known, spec.queue):
+        return Wait(Stage.CLASS, f"class {known.name} is for queues {', '.join(known.queues)} now")
+    if seated or spec.preemptible or not spec.gpus or queue is None or not tree.is_guaranteed:
+        return None
+    lasts_s = None if spec.timeout_s is None else spec.timeout_s + spec.kill_grace_s
+    if lasts_s is not None and lasts_s <= queue.resolved.borrow_for_s:
+        return None
+    return Wait(
+        Stage.GUARANTEE,
+        "it is not preemptible, so it starts only within what its queue is guaranteed; nothing of that is free for it",
+    )
+
+
+def _milli(gpus: float | None) -> int | None:
+    return None if gpus is None else round(gpus * WHOLE)
