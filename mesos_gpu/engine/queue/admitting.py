@@ -4,7 +4,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
-from mesos_gpu.policy.tenancy.limits import as_given, faults, scopes_of, too_many_submitted
+from mesos_gpu.policy.admission.limits import as_given, faults, scopes_of, too_many_submitted
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 

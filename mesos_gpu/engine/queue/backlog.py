@@ -23,6 +23,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -37,7 +38,6 @@ from mesos_gpu.policy.room.reservation import (
     with_leave,
 )
 from mesos_gpu.policy.room.together import reserve_together
-from mesos_gpu.policy.tenancy.limits import Wait
 from mesos_gpu.policy.tenancy.tree import Bound
 
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have

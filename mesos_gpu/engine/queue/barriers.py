@@ -10,9 +10,9 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
+from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
 from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.room.reservation import ends_by, outlasts
-from mesos_gpu.policy.tenancy.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
 
 Reservations = Sequence[Reservation]

@@ -16,10 +16,10 @@ from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
-from mesos_gpu.policy.tenancy.limits import Wait
 
 _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
 

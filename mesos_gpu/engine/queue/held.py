@@ -7,7 +7,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
-from mesos_gpu.policy.tenancy.limits import class_of, pools_for
+from mesos_gpu.policy.admission.limits import class_of, pools_for
 from mesos_gpu.policy.tenancy.tree import lineage
 
 

@@ -1,0 +1,1 @@
+"""What is refused, and what must wait though there were room."""
