@@ -92,6 +92,7 @@ def _of_queues(queues: QueueDocuments) -> list[Route]:
             PATCH=needs(QUEUE_WRITE, queues.patch_one),
             DELETE=needs(QUEUE_WRITE, queues.delete_one),
         ),
+        route("/v1/plan/queues", POST=needs(QUEUE_WRITE, queues.plan)),
         route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
         route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]

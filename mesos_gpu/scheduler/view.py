@@ -12,6 +12,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
+from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
@@ -28,6 +29,7 @@ from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
@@ -131,6 +133,10 @@ class StateView:
         """
         refuse_homeless(self._state, self._settings, document)
         return found_of(self._state, document)
+
+    def plan_queues(self, document: QueueDocument) -> QueuePlan:
+        """What a tree of queues would change, were it the next."""
+        return planned(self._state, document, self._now)
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

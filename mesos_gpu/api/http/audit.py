@@ -32,7 +32,16 @@ LONGEST_CLAIM: Final = 64
 _READS: Final = ("/v1/plan/", "/v1/access/check")  # POST that changes nothing
 _BEGINS: Final = ("/login/oidc/callback",)  # GET, as an issuer leads a browser there, and a session begins
 _REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
-_SHOWN: Final = ("by", "force", "restart", "scale", "wipe", "timeout_s")  # of a query
+_SHOWN: Final = (
+    "by",
+    "dry_run",
+    "force",
+    "reclaim_after_s",
+    "restart",
+    "scale",
+    "wipe",
+    "timeout_s",
+)  # of a query
 _NO_ROOM: Final = 507
 logger = logging.getLogger("mesos_gpu.audit")
 

@@ -164,7 +164,8 @@ _Models = Annotated[
 
 
 class QueuesRequest(TypedDict, total=False):
-    """The tree of queues, as a whole. `version` is the one that was read; `at` and `by` are not looked at."""
+    """The tree of queues, as a whole. `version` is the one that was read; what else is only answered is not looked
+    at."""
 
     version: _Version | None
     at: float | None
@@ -181,24 +182,61 @@ class QueuesRequest(TypedDict, total=False):
     )
     users: Annotated[dict[_User, QueueLimitsRequest], says(maxProperties=kinds.MOST_USERS)] | None
     queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MOST_QUEUES)] | None
-    warnings: list[str] | None
+    plan: Any
+    warnings: Any
+
+
+class PlannedQueue(TypedDict):
+    """A queue in a pool, before a change and after it; null where it is not there. `if_asked_gpus`: what a new queue
+    would be due if all new ones asked for everything. `gives_back_gpus`: what of that which its jobs hold others would
+    be due. GPUs count by cost."""
+
+    path: str
+    pool: str
+    guarantee_before_gpus: float | None
+    guarantee_gpus: float | None
+    due_before_gpus: float | None
+    due_gpus: float | None
+    if_asked_gpus: float | None
+    held_gpus: float
+    pending_gpus: float
+    gains_gpus: float
+    gives_back_gpus: float
+
+
+class QueueChanges(TypedDict):
+    """What a change would do. `borrowers`: running jobs that would no longer be within a guarantee."""
+
+    queues: list[PlannedQueue]
+    borrowers: list[str]
+
+
+class QueuesPlan(TypedDict):
+    """What a tree would change, were it the next version."""
+
+    queues: list[PlannedQueue]
+    borrowers: list[str]
+    warnings: list[str]
 
 
 class NamedQueueRequest(TypedDict, total=False):
-    """A queue. `version` is that of the tree that was read; `path` and `warnings` are not looked at."""
+    """A queue. `version` is that of the tree that was read; `path`, `plan` and `warnings` are not
+    looked at."""
 
     version: _Version | None
     path: str | None
     comment: _Comment | None
-    warnings: list[str] | None
+    plan: Any
+    warnings: Any
 
 
 class NamedQueue(TypedDict):
     """A queue as it is written; null: as in the queue above it, or there is none. `version` is that of the tree;
-    `warnings` are of a change."""
+    `warnings` are of a change, `plan` of one that is only tried."""
 
     path: str
     version: Count
+    plan: QueueChanges | None
     warnings: list[str]
 
 
@@ -207,7 +245,8 @@ declare(NamedQueue, _answered(document.SPEC_FIELDS))
 
 
 class Queues(TypedDict):
-    """The tree of queues. By path: those that one may see. `warnings` only after a change."""
+    """The tree of queues. By path: those that one may see. `warnings` only after a change, `plan`
+    only of one that is tried."""
 
     version: Count
     at: float | None
@@ -222,6 +261,7 @@ class Queues(TypedDict):
     classes: dict[str, QueueClass]
     users: dict[str, QueueLimits]
     queues: dict[str, QueueSpec]
+    plan: NotRequired[QueueChanges]
     warnings: NotRequired[list[str]]
 
 
@@ -258,7 +298,7 @@ _AFTER: Final = in_query(
 _DRY: Final = in_query(
     "dry_run",
     {"type": "boolean", "default": False},
-    "change nothing: only what would be refused and warned of is told",
+    "change nothing: tell what would be refused, and in `plan` what would change",
 )
 _CHANGED: Final = (_AFTER, _DRY)
 _READ: Final = in_query(
@@ -303,6 +343,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: NamedQueue},
         (_CONFLICT,),
         (*_CHANGED, _READ),
+    ),
+    ("POST", "/v1/plan/queues"): Operation(
+        "plan_queues",
+        "What a tree of queues would change, and what new queues would be due; nothing is changed",
+        {200: QueuesPlan},
+        (_CONFLICT,),
+        body=QueuesRequest,
+        example=_EXAMPLE,
     ),
     ("GET", "/v1/queue-versions"): Operation(
         "list_queue_versions", "Its latest versions", {200: QueueVersions}

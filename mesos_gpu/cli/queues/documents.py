@@ -51,6 +51,7 @@ def show(app: App, version: int | None, as_json: bool) -> None:
 @yes_option
 @click.option("--overbook", is_flag=True, help="Even if more is guaranteed than there is: it is scaled then.")
 @reclaim_option
+@click.option("--dry-run", is_flag=True, help="Change nothing: say who would gain, and who would give back.")
 @json_option
 @api_command
 def apply(
@@ -60,6 +61,7 @@ def apply(
     yes: bool,
     overbook: bool,
     reclaim_after: float | None,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Let the tree of queues be what a file says.
@@ -72,6 +74,11 @@ def apply(
     wanted = {**changing.wanted_of(documents, file, latest), "comment": comment}
     if overbook:
         wanted["overbook"] = True
+    if dry_run:
+        from mesos_gpu.cli.queues.plans import try_out
+
+        try_out(app.client(), documents, latest, wanted, changing.source_of(file), as_json=as_json)
+        return
     changing.change(
         documents,
         latest,

@@ -119,6 +119,10 @@ def _queues_put(scene: Scene) -> Asked:
     return Asked("/v1/queues", {"json": scene.made("boss", "GET", "/v1/queues").json()})
 
 
+def _queues_planned(scene: Scene) -> Asked:
+    return Asked("/v1/plan/queues", _queues_put(scene).more)
+
+
 def _queue(**more: Any) -> Callable[[Scene], Asked]:
     def ask(scene: Scene) -> Asked:
         return Asked("/v1/queues/research", {"headers": {"If-Match": f'"{scene.queues()}"'}, **more})
@@ -156,6 +160,7 @@ V1: Final = (
     Row("/v1/queues/{queue:path}", "DELETE", "----xx", _queue()),
     Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
     Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
+    Row("/v1/plan/queues", "POST", "----xx", _queues_planned),
     Row("/v1/plan/defrag", "POST", "-xxxxx", _to("/v1/plan/defrag", json={"gpus": 1})),
     Row("/v1/plan/defrag/{id}", "GET", "-x-xxx", _job(before="/v1/plan/defrag/")),
     Row("/v1/gpus", "GET", "-xxxxx", _to("/v1/gpus"), "whose jobs they hold: of those that one may see"),

@@ -224,3 +224,31 @@ def test_a_tree_is_held_against_the_nodes(rig: AccessRig) -> None:
         "/gpu_cost/Tesla X",
         "/pools/x/models/0",
     ]
+
+
+def planned(body: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["path"]: each for each in body["queues"]}
+
+
+def test_a_plan_tells_who_gains_who_gives_back_and_what_a_new_queue_would_be_due(rig: AccessRig) -> None:
+    node(rig, "a1", 8)
+    assert put(rig, ROOT, {"a": {"guarantee_gpus": 8}}).ok
+    for _ in range(8):
+        body = {"command": "true", "queue": "a", "gpus": 1, "preemptible": True}
+        rig.call(ROOT, "POST", "/v1/jobs", json=body)
+    new = {"queues": {"a": {"guarantee_gpus": 2}, "b": {"guarantee_gpus": 6}}}
+    answer = rig.call(ROOT, "POST", "/v1/plan/queues", json=new)
+    assert answer.status_code == 200, answer.text
+    told = planned(answer.json())
+    assert (told["a"]["guarantee_before_gpus"], told["a"]["guarantee_gpus"]) == (8, 2)
+    assert told["a"]["held_gpus"] + told["a"]["pending_gpus"] == 8
+    assert (told["a"]["due_before_gpus"], told["a"]["due_gpus"], told["a"]["gains_gpus"]) == (8, 8, 0)
+    assert (told["b"]["due_before_gpus"], told["b"]["due_gpus"], told["b"]["if_asked_gpus"]) == (None, 0, 6)
+    tried = rig.call(ROOT, "PUT", "/v1/queues?dry_run=true", json={"version": 1, **new})
+    assert planned(tried.json()["plan"])["b"]["if_asked_gpus"] == 6
+    only = planned(one(rig, "PATCH", "a?dry_run=true", 1, limit_gpus=8, guarantee_gpus=1).json()["plan"])
+    assert only["a"]["guarantee_gpus"] == 1
+    limited = rig.call(ROOT, "POST", "/v1/plan/queues", json={"queues": {"a": {"limit_gpus": 3}}})
+    a = planned(limited.json())["a"]
+    assert (a["due_gpus"], a["gains_gpus"], a["gives_back_gpus"]) == (3, -5, max(0, a["held_gpus"] - 3))
+    assert rig.call(ROOT, "GET", "/v1/queues").json()["version"] == 1

@@ -9,6 +9,7 @@ import yaml
 
 from tests.contract.access.test_access_cli import CliRig, done, failed
 from tests.contract.cli.cli_rig import call
+from tests.contract.queues.test_queues_api import node
 
 FILE = """\
 gpu_cost: {A100: 4}
@@ -103,3 +104,16 @@ def test_a_queue_is_held_drained_and_resumed(rig: CliRig, file: Path) -> None:
     assert (spec["stop"], spec["version"], spec["weight"]) == ("none", 4, 2)
     assert "new driver" in done("queue", "versions")
     assert "there is no queue nobody" in failed(call("queue", "hold", "nobody"), 66)
+
+
+def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file: Path) -> None:
+    node(rig, "a1", 4)
+    file.write_text("queues: {a: {guarantee_gpus: 2}}")
+    told = done("queue", "apply", file, "--dry-run").splitlines()
+    assert "+  a:" in told
+    rows = {row.split()[0]: row.split()[1:] for row in told[told.index("") + 1 :]}
+    assert rows["QUEUE"] == ["POOL", "GUARANTEE", "DUE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"]
+    assert rows["a"][:8] == ["default", "-", ">", "2", "-", ">", "0", "0"]
+    plan = json.loads(done("queue", "apply", file, "--dry-run", "--json"))
+    assert [(each["path"], each["if_asked_gpus"]) for each in plan["queues"]] == [("a", 4), ("default", None)]
+    assert json.loads(done("queue", "show", "--json"))["version"] == 0

@@ -14,6 +14,7 @@ from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
 from mesos_gpu.api.v1.documents import NOT_READ, Documents, Versioned, expected_version, tag_of
+from mesos_gpu.api.v1.queues import plans
 from mesos_gpu.engine.tenancy.document import READ_AGAIN
 from mesos_gpu.engine.versions import stale
 from mesos_gpu.errors import NotFound
@@ -78,6 +79,12 @@ class QueueDocuments(Documents[QueueDocument]):
         now, more = await self._change(request, latest, wanted, expected)
         return json_answer({**_queue_of(latest, path), "version": now.version, **more}, headers=tag_of(now))
 
+    async def plan(self, request: Request) -> Response:
+        """POST /v1/plan/queues: what a document would change, whatever version it was made of."""
+        wanted = valid(document.decode(object_of(await body_of(request))))
+        warnings = await self._warnings(wanted)
+        return json_answer({**await self._planned(wanted), "warnings": warnings})
+
     async def _set(self, request: Request, *, is_patch: bool) -> Response:
         path, value = str(request.path_params["queue"]), object_of(await body_of(request))
         expected = expected_version(request, value, f"{QUEUES.route}/{path}")
@@ -110,21 +117,33 @@ class QueueDocuments(Documents[QueueDocument]):
         after_s, dry = RECLAIM_AFTER_S.of(request), DRY_RUN.of(request)
         if expected != latest.version:
             raise stale(latest.version, expected, READ_AGAIN)
-        findings = await result_of(self._scheduler.read(lambda view: view.check_queues(wanted)))
-        if findings.faults:
-            raise invalid(*(Problem(*each) for each in findings.faults))
-        more: dict[str, Any] = {"warnings": list(findings.warnings)}
+        more: dict[str, Any] = {"warnings": await self._warnings(wanted)}
         if dry:
-            return wanted, more
+            return wanted, {**more, "plan": await self._planned(wanted)}
         wanted = replace(wanted, by=rights_of(request).caller.name)
         future = self._scheduler.set_queues(wanted, expected, after_s if after_s >= 0 else None)
         now = await result_of(future)
         note.about("queues", str(now.version))
         return now, more
 
+    async def _warnings(self, wanted: QueueDocument) -> list[str]:
+        """What follows from a document that somebody may not have meant.
+
+        Raises:
+            Refusal: 422: it does not fit the nodes.
+            Conflict: Jobs would be in no leaf.
+        """
+        findings = await result_of(self._scheduler.read(lambda view: view.check_queues(wanted)))
+        if findings.faults:
+            raise invalid(*(Problem(*each) for each in findings.faults))
+        return list(findings.warnings)
+
+    async def _planned(self, wanted: QueueDocument) -> dict[str, Any]:
+        return plans.shown(await result_of(self._scheduler.read(lambda view: view.plan_queues(wanted))))
+
 
 #: What stands beside a queue's fields when it is read.
-_READ_WITH: Final = ("version", "path", "comment", "warnings")
+_READ_WITH: Final = ("version", "path", "comment", "plan", "warnings")
 
 
 def _one(latest: QueueDocument, path: str, more: Mapping[str, Any] | None = None) -> Response:
@@ -137,6 +156,7 @@ def _queue_of(latest: QueueDocument, path: str) -> dict[str, Any]:
         "path": path,
         "version": latest.version,
         **document.encode_queue(latest.queues[path]),
+        "plan": None,
         "warnings": [],
     }
 

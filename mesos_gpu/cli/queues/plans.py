@@ -1,0 +1,75 @@
+"""What a change of the tree of queues would do, for people."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.versioned.changing import print_diff
+from mesos_gpu.cli.versioned.files import difference
+from mesos_gpu.cli.versioned.kept import Documents, Shown
+from mesos_gpu.model.words import counted
+
+_FIT: Final = Fit(cut=("QUEUE",), leave=("PENDING", "POOL", "HELD"))
+_MOST_NAMED: Final = 10  # jobs
+
+
+def try_out(
+    client: Client,
+    documents: Documents,
+    latest: Shown,
+    wanted: Mapping[str, Any],
+    source: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what a document would change, and change nothing."""
+    body = {**wanted, "version": latest["version"]}
+    plan = client.call("POST", "/v1/plan/queues", dict, body=body)
+    if as_json:
+        output.document(plan)
+        return
+    print_diff(list(difference(documents.kind, latest, wanted, source)))
+    show(plan)
+    for warning in plan["warnings"]:
+        output.note(warning)
+
+
+def show(plan: Mapping[str, Any]) -> None:
+    """Print a plan."""
+    click.echo()
+    output.table(
+        ("QUEUE", "POOL", "GUARANTEE", "DUE", "GAINS", "IF_ASKED", "GIVES_BACK", "HELD", "PENDING"),
+        [
+            (
+                each["path"],
+                each["pool"],
+                _change(each["guarantee_before_gpus"], each["guarantee_gpus"]),
+                _change(each["due_before_gpus"], each["due_gpus"]),
+                each["gains_gpus"],
+                each["if_asked_gpus"],
+                each["gives_back_gpus"],
+                each["held_gpus"],
+                each["pending_gpus"],
+            )
+            for each in plan["queues"]
+        ],
+        empty="There are no GPUs that anything would be due of.",
+        fit=_FIT,
+    )
+    borrowers = plan["borrowers"]
+    if borrowers:
+        more = " …" if len(borrowers) > _MOST_NAMED else ""
+        named = ", ".join(borrowers[:_MOST_NAMED])
+        count = counted(len(borrowers), "running job")
+        output.line(f"{count} would no longer be within a guarantee: {named}{more}")
+
+
+def _change(before: float | None, after: float | None) -> str | None:
+    if before == after:
+        return None if after is None else f"{after:g}"
+    shown = ("-" if each is None else f"{each:g}" for each in (before, after))
+    return " > ".join(shown)

@@ -1,0 +1,133 @@
+"""What a change of the tree of queues would do: who would be due more, who less, and whose jobs would borrow."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mesos_gpu.engine.charges import cost_of_granted, pool_of_node
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.seats import Ground
+from mesos_gpu.engine.tenancy.shares import Shares, leaf_of
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.queue_plan import PlannedQueue, QueuePlan
+from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.tenancy.cells import cells_of
+from mesos_gpu.policy.tenancy.seats import Ask, Held, kept
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+Amounts = dict[tuple[str, str], int]  # by path and pool
+_NONE: Final[Mapping[tuple[str, str], int]] = {}
+
+
+def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
+    """What would change at once, if the document were the next version, for what is held and asked for now."""
+    before, after = state.tree, Tree(document)
+    old = _Figures(state, before, now) if before is not None else None
+    new = _Figures(state, after, now)
+    fresh = {path for path in document.queues if before is None or path not in before.queues}
+    asked = new.dues_if_asked(fresh)
+    paths = {*after.queues, *(before.queues if before is not None else ())}
+    pools = {*new.shares.pools, *(old.shares.pools if old else ())}
+    queues = tuple(
+        PlannedQueue(
+            path,
+            pool,
+            _of(old.guarantees if old else _NONE, before, path, pool),
+            _of(new.guarantees, after, path, pool),
+            _of(old.dues if old else _NONE, before, path, pool),
+            _of(new.dues, after, path, pool),
+            asked.get((path, pool)) if path in fresh and after.queues[path].is_leaf else None,
+            max(new.held.get((path, pool), 0), old.held.get((path, pool), 0) if old else 0),
+            max(new.pending.get((path, pool), 0), old.pending.get((path, pool), 0) if old else 0),
+        )
+        for path in sorted(paths, key=lambda path: path.split("/"))
+        for pool in sorted(pools)
+    )
+    return QueuePlan(queues, _unseated(state, after))
+
+
+def _of(figures: Mapping[tuple[str, str], int], tree: Tree | None, path: str, pool: str) -> int | None:
+    """A figure of a queue; None: it is not in the tree."""
+    return figures.get((path, pool), 0) if tree is not None and path in tree.queues else None
+
+
+class _Figures:
+    """What all queues of a tree are due, hold and wait for."""
+
+    def __init__(self, state: State, tree: Tree, now: float) -> None:
+        self.tree, self.shares = tree, Shares(state, tree, now)
+        self._percent = tree.document.history_percent
+        self._uses = self.shares.uses() if self._percent else {}
+        leaves = _held(state, tree)
+        self._demands: dict[str, dict[str, int]] = {}
+        self.held, self.pending, self.guarantees = _with_above(leaves), Amounts(), Amounts()
+        for pool in self.shares.pools:
+            demands = self._demands[pool] = self.shares.pending(pool)
+            for leaf, milli in demands.items():
+                for path in lineage(leaf):
+                    self.pending[path, pool] = self.pending.get((path, pool), 0) + milli
+            for (leaf, of_pool), milli in leaves.items():
+                if of_pool == pool:
+                    demands[leaf] = demands.get(leaf, 0) + milli
+            layout = self.shares.layout(pool)
+            self.guarantees |= {
+                (path, pool): layout.guarantees[place] for path, place in layout.places.items()
+            }
+        self.dues = self._divided(self._demands)
+
+    def dues_if_asked(self, fresh: set[str]) -> Amounts:
+        """What queues would be due if some of them asked for all that there is."""
+        amounts = {pool: capacity.milli for pool, capacity in self.shares.pools.items()}
+        return self._divided(
+            {
+                pool: {
+                    **demands,
+                    **{path: amounts[pool] for path in fresh if self.tree.queues[path].is_leaf},
+                }
+                for pool, demands in self._demands.items()
+            }
+        )
+
+    def _divided(self, demands: Mapping[str, Mapping[str, int]]) -> Amounts:
+        dues = Amounts()
+        for pool, capacity in self.shares.pools.items():
+            layout = self.shares.layout(pool)
+            parts = layout.dues(capacity.milli, demands[pool], self._uses, self._percent)
+            dues |= {(path, pool): parts[place] for path, place in layout.places.items()}
+        return dues
+
+
+def _held(state: State, tree: Tree) -> Amounts:
+    """What the jobs of each leaf hold, also where nothing was charged yet as there was no tree."""
+    held = Amounts()
+    for task_id in state.live:
+        task = state.tasks[task_id]
+        job = state.holding_job(task)
+        leaf = leaf_of(tree, job.spec.queue) if job is not None else ""
+        if job is None or not task.gpus or not leaf:
+            continue
+        node = state.nodes.get(task.agent_id)
+        key = leaf, pool_of_node(tree, node)
+        milli = cost_of_granted(tree, node, task.gpus, job, state.counted_milli(task, job))
+        held[key] = held.get(key, 0) + milli
+    return held
+
+
+def _with_above(leaves: Amounts) -> Amounts:
+    sums = Amounts()
+    for (leaf, pool), milli in leaves.items():
+        for path in lineage(leaf):
+            sums[path, pool] = sums.get((path, pool), 0) + milli
+    return sums
+
+
+def _unseated(state: State, tree: Tree) -> tuple[JobId, ...]:
+    """Running jobs that have a seat now and would have none."""
+    ground = Ground(state, tree)
+    cells = cells_of(tree, ground.capacity if tree.document.overbook else None)
+    held = [
+        Held(job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,)))
+        for job in state.jobs.values()
+        if job.seat is not None
+    ]
+    _, changed = kept(cells, held)
+    return tuple(sorted(job_id for job_id, seat in changed.items() if seat is None))
