@@ -34,6 +34,7 @@ OF_INSTANCE: Final[Mapping[Right, Right]] = {
     all_rights.JOB_OUTPUT: all_rights.APP_OUTPUT,
     all_rights.JOB_KILL: all_rights.APP_WRITE,
     all_rights.JOB_RESIZE: all_rights.APP_WRITE,
+    all_rights.JOB_CHECKPOINT: all_rights.APP_WRITE,
     all_rights.JOB_CONTROL: all_rights.APP_CONTROL,
 }
 

@@ -165,6 +165,12 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         (_CONFLICT,),
         _WITHDRAW,
     ),
+    ("POST", "/v1/jobs/{id}/checkpoint"): Operation(
+        "tell_checkpoint",
+        "Say of a job that runs that its work is kept up to now",
+        {200: shapes.Job},
+        (_CONFLICT,),
+    ),
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
     ),

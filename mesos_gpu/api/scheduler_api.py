@@ -164,6 +164,9 @@ class SchedulerApi(Protocol):
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says; the future may raise `NotFound` or
         `Conflict`."""
 
+    def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
+        """Note that a job has kept its work; the future may raise `NotFound`, or `Conflict` if it does not run."""
+
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
     ) -> Future[None]:

@@ -126,6 +126,13 @@ class ResizeWithdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointTold:
+    """Somebody says of a running job that it has kept its work up to now."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
 
@@ -289,6 +296,7 @@ Event = (
     | KillRequested
     | ResizeRequested
     | ResizeWithdrawn
+    | CheckpointTold
     | DrainRequested
     | UndrainRequested
     | ResetRequested

@@ -33,6 +33,7 @@ from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
+from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
@@ -131,6 +132,7 @@ _NO_NEWS: Final = (
     ev.Tick,
     ev.Match,
     ev.StatusArrived,
+    ev.CheckpointTold,
     ev.UnknownKilled,
     ev.HealthFound,
     ev.ReadinessFound,
@@ -156,6 +158,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.KillRequested: _on_kill_requested,
     ev.ResizeRequested: _on_resize_requested,
     ev.ResizeWithdrawn: on_resize_withdrawn,
+    ev.CheckpointTold: on_checkpoint_told,
     ev.DrainRequested: on_drain,
     ev.UndrainRequested: on_undrain,
     ev.ResetRequested: on_reset_requested,

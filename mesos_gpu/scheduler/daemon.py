@@ -146,15 +146,17 @@ class Daemon:
         return self._ask(ev.KillRequested(job_id, wipe), answer)
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
-        """Ask for other shares of a running job, as `ResizeRequested` says; the future raises `NotFound` or
-        `Conflict`."""
+        """Ask for other shares of a running job, as `ResizeRequested` says, with what that raises."""
         event = ev.ResizeRequested(job_id, dict(patch), restart)
         return self._ask(event, lambda: self._state.jobs[job_id])
 
     def withdraw_resize(self, job_id: JobId) -> Future[Job]:
-        """Let a job keep the shares that it had, as `ResizeWithdrawn` says; the future raises `NotFound` or
-        `Conflict`."""
+        """Let a job keep the shares that it had, as `ResizeWithdrawn` says, with what that raises."""
         return self._ask(ev.ResizeWithdrawn(job_id), lambda: self._state.jobs[job_id])
+
+    def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
+        """Note that a job has kept its work; the future raises `NotFound`, or `Conflict` if it does not run."""
+        return self._ask(ev.CheckpointTold(job_id), lambda: self._state.jobs[job_id])
 
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None

@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.shares.share import Method
+from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
 
@@ -124,6 +125,18 @@ class Resize(TypedDict):
     restart: Annotated[bool, says(description="whether it could have it if it started again")]
 
 
+class Notice(TypedDict):
+    """What a job's tasks were told of their end the last time."""
+
+    reason: Annotated[str, one_of(*NoticeReason)]
+    why: str
+    by: Annotated[str, says(description="the job that it makes room for")] | None
+    at: Moment
+    until: Annotated[float, says(description="when it is ended if it still runs")]
+    recalled_at: Annotated[float, says(description="when it was called off")] | None
+    told: Annotated[bool, says(description="whether all its tasks can read it")]
+
+
 class Progress(TypedDict):
     """How far a job has come, and where its latest launch is."""
 
@@ -148,6 +161,9 @@ class Progress(TypedDict):
     ]
     share_uses: Annotated[list[UsedShare], says(description="of each task and GPU, as far as it is known")]
     resize: Resize | None
+    notice: Annotated[Notice | None, says(description="of its latest launch")]
+    checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
+    stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
 
 
 class Job(_Named, Requested, Progress):

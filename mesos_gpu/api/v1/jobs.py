@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT
+from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
 from mesos_gpu.api.admission import admit
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
@@ -115,6 +115,14 @@ class Jobs:
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
+
+    async def checkpoint(self, request: Request) -> Response:
+        """POST /v1/jobs/{id}/checkpoint."""
+        job_id = await self._about(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
+        note.about("job", job_id)
+        job = await result_of(self._scheduler.tell_checkpoint(job_id))
+        sight = Sight.of(request)
+        return json_answer(await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight)))
 
     async def tasks_of(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/tasks."""

@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.share import Share, guarantee
 from mesos_gpu.model.shares.units import PER_PERCENT, number_of
+from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
@@ -76,6 +77,26 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
             for use in _uses(view, task)
         ],
         "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
+        "notice": _notice(view, [task.notice for task in tasks if task.notice], sight),
+        "checkpoint_at": job.checkpoint_at,
+        "stopped": job.stopped,
+    }
+
+
+def _notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
+    """The notice of all tasks: they are told together."""
+    if not notices:
+        return None
+    last = notices[0]
+    by = view.jobs.get(last.by) if last.by else None
+    return {
+        "reason": last.reason.value,
+        "why": sight.veiled(view, last.why),
+        "by": by.id if by is not None and sight.sees(by) else None,
+        "at": last.at,
+        "until": last.until,
+        "recalled_at": last.recalled_at,
+        "told": all(each.told >= each.number for each in notices),
     }
 
 

@@ -13,7 +13,7 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job, Resize, Share, UsedShare
+    from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _NEW: Final = "..."  # where lines come that are named nowhere
@@ -21,7 +21,8 @@ _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "node", "runs as", "env", "secrets", "labels",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "notified", "checkpoint", "made room",
+    "node", "runs as", "env", "secrets", "labels",
     "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
@@ -49,6 +50,9 @@ def _progress(job: "Job") -> dict[str, object]:
         **({"share": _share(job["share"], job["gpu_memory_max_mib"])} if job["share"] else {}),
         **({"used": _used(job["share_uses"])} if job["share_uses"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
+        **({"notified": _notice(job["notice"])} if job["notice"] else {}),
+        **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
+        **({"made room": counted(job["stopped"], "time")} if job["stopped"] else {}),
         "node": " ".join(job["hostnames"]),
         "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
         "submitted": output.stamp(job["submitted_at"]),
@@ -85,6 +89,14 @@ def _resize(resize: "Resize") -> str:
         "asked": unanswered, "done": "done", "withdrawing": f"as before, and {unanswered}", "withdrawn": "as before",
     }.get(resize["state"], resize["reason"] or "")  # fmt: skip
     return f"to {amounts}, asked for {output.age(resize['since'])} ago: {words}"
+
+
+def _notice(notice: "Notice") -> str:
+    """What its tasks were told of their end, and what became of it."""
+    if notice["recalled_at"] is not None:
+        return f"called off: {notice['why']}"
+    unheard = "" if notice["told"] else "; not all its hosts have answered"
+    return f"to end at {output.stamp(notice['until'])}: {notice['why']}{unheard}"
 
 
 def _told(field: Field, job: "Job") -> object:

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.effects import GiveNotice
+from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.jobs.job import Job, NoticeSignal
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.jobs.job import Job, JobState, NoticeSignal
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -75,6 +77,25 @@ def on_checkpoint(turn: Turn, task: Task, status: Status) -> None:
     job = turn.state.current(task)
     if ago_s is not None and job is not None and not job.state.ended:
         keep(turn, job, task, turn.now - ago_s)
+
+
+def on_checkpoint_told(turn: Turn, event: CheckpointTold) -> None:
+    """Take in that somebody says so of a job.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It does not run.
+    """
+    job = turn.state.jobs.get(event.job_id)
+    if job is None:
+        raise NotFound(f"there is no job {event.job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    members = [task for task in turn.state.round_of(job) if not task.ended and task.started_at is not None]
+    if job.state is JobState.PENDING or job.state.ended or not members:
+        raise Conflict(
+            f"job {job.id} is {job.state.value}, and only one that runs has work to keep",
+            remedy="tell it while it runs",
+        )
+    keep(turn, job, members[0], turn.now)
 
 
 def keep(turn: Turn, job: Job, task: Task, at: float) -> None:

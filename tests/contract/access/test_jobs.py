@@ -68,7 +68,7 @@ def test_an_environment_is_its_owners(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("verb", "below", "right"),
     [("DELETE", "", "job:kill"), ("GET", "/logs", "job:output"), ("PATCH", "", "job:resize"),
-     ("DELETE", "/resize", "job:resize")],
+     ("DELETE", "/resize", "job:resize"), ("POST", "/checkpoint", "job:checkpoint")],
 )  # fmt: skip
 def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) -> None:
     job_id = rig.submit("ann").json()["id"]

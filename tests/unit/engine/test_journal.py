@@ -69,6 +69,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.KillRequested(JobId("j")),
     ev.ResizeRequested(JobId("j"), {"gpu_memory_mib": 1024, "gpu_memory_max_mib": None}, True),
     ev.ResizeWithdrawn(JobId("j")),
+    ev.CheckpointTold(JobId("j1")),
     ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
     ev.UndrainRequested(Target.NODE, "n"),
     ev.ResetRequested(GpuId("g"), "r", "why"),
