@@ -3,6 +3,7 @@
 import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -190,6 +191,7 @@ class State:
     unmatched: bool = True  # something has changed since the last match that may let a job start
     matched_at: float = 0.0
     tended_at: float = 0.0  # all tasks were looked at
+    next_moment: float = inf  # when a protection or the patience of the latest match has ended
     drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0

@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
-from mesos_gpu.engine.tenancy import accounts, notices, past_uses
+from mesos_gpu.engine.tenancy import accounts, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
 from mesos_gpu.model.tasks.task import TaskState
@@ -46,6 +46,7 @@ def _tend(turn: Turn) -> None:
         gangs.on_tick(turn)
         resizing.on_tick(turn)
         notices.on_tick(turn)
+        recalls.on_tick(turn)
         _repeat_kills(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)

@@ -121,7 +121,7 @@ class MinRuntime:
     """How long a job runs before it may be stopped, seconds, from its start."""
 
     reclaim_s: float = 0.0  # for somebody within his guarantee
-    rebalance_s: float = 0.0  # for somebody above his
+    rebalance_s: float = LONGEST_S  # for somebody above his; by default that stops nobody
 
 
 class Runtimes(Kind):

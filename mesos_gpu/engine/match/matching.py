@@ -8,6 +8,7 @@ from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.preemption import possible, preempt
+from mesos_gpu.engine.match.reclaiming import reclaim
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
@@ -29,9 +30,11 @@ def match(turn: Turn) -> None:
     if not turn.state.doubtful:
         cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
-        seating = seat(turn)
+        standing = standing_of(turn.state, turn.now)
+        backlog = Backlog(turn.state, turn.settings, turn.now, remains.resources, standing=standing)
+        seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
-        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, seating)
+        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, backlog, seating)
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):
         turn.effects.append(effect)
@@ -47,12 +50,21 @@ def _is_due(turn: Turn) -> bool:
     state, last = turn.state, turn.state.matched_at
     if state.unmatched or turn.now - last >= turn.settings.match_interval_s:
         return True
-    ends = (*state.contested.values(), *(state.jobs[job_id].not_before for _, job_id in state.queue))
+    ends = (
+        state.next_moment,
+        *state.contested.values(),
+        *(state.jobs[job_id].not_before for _, job_id in state.queue),
+    )
     return any(last < end <= turn.now for end in ends)
 
 
 def _launch_jobs(
-    turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, seating: Seating | None
+    turn: Turn,
+    ledger: Ledger,
+    remains: Remains,
+    launches: Launches,
+    backlog: Backlog,
+    seating: Seating | None,
 ) -> bool:
     """Place each job, or reserve for it; then let those of lower priority make room. Whether a match that follows at
     once may launch more."""
@@ -61,9 +73,8 @@ def _launch_jobs(
         return False
     index, may_preempt = table_of(state, settings, now, remains).index, possible(turn, seating)
     if not index.nodes and not may_preempt:
-        make_way(turn, Backlog(state, settings, now, remains.resources, standing=standing_of(state, now)))
+        make_way(turn, backlog)
         return False
-    backlog = Backlog(state, settings, now, remains.resources, standing=standing_of(state, now))
     placing = Placing(state, settings, index)
     held = [backlog.held] if backlog.held is not None else []
     ledger.register(Index(index, remains), placing, *held, backlog, backlog.neighbours)
@@ -82,6 +93,8 @@ def _launch_jobs(
         else:
             launch(turn, job, takes, remains, launches, seating.at_launch(job, takes) if seating else None)
     make_way(turn, backlog, blocked)
-    if may_preempt and blocked:
-        preempt(turn, backlog, blocked, seating)
+    if may_preempt and blocked and seating is not None:
+        reclaim(turn, backlog, blocked, seating)
+    elif may_preempt and blocked:
+        preempt(turn, backlog, blocked)
     return backlog.neighbours.verdicts.is_behind

@@ -6,12 +6,10 @@ from dataclasses import replace
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.tenancy import notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
@@ -42,13 +40,10 @@ def possible(turn: Turn, seating: Seating | None = None) -> bool:
     return (attained := Attained(state, turn.now)).any and attained.moves_on(waiting, jobs)
 
 
-def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating | None = None) -> None:
+def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
     """End jobs for the first of the blocked ones that this helps."""
     victims = _victims(turn)
     if not victims:
-        return
-    if seating is not None:
-        reclaim(turn, backlog, blocked, Reclaim(turn, seating, backlog.attained, _jobs(turn, victims)))
         return
     lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, Hashable]]()
     for job in blocked:
@@ -62,49 +57,10 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)
-        chosen = plan(request, job.spec.tasks, _nodes(turn, backlog, job, lower), lower)
+        chosen = plan(request, job.spec.tasks, nodes_for(turn, backlog, job, lower), lower)
         if chosen:
             _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
-
-
-def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], rule: Reclaim) -> None:
-    """End jobs in a tree of queues, for the first of the blocked ones that this helps."""
-    tried = set[tuple[Request, Hashable]]()
-    for job in blocked:
-        request = request_of(job, turn.settings)
-        key = request, rule.kind(job)
-        if key in tried or len(tried) >= _MOST_TRIED:
-            continue
-        wait = backlog.wait_of(job)
-        if _may_fit_soon(turn, job) or backlog.neighbours.parts(job):
-            continue
-        if wait is not None and wait.stage is not Stage.GUARANTEE:
-            continue
-        tried.add(key)
-        victims = rule.victims_of(job)
-        if wait is not None:  # it waits for a seat, so only the end of who has one helps it
-            victims = {
-                job_id: victim
-                for job_id, victim in victims.items()
-                if turn.state.jobs[job_id].seat is not None
-            }
-        if not victims:
-            continue
-        nodes = _nodes(turn, backlog, job, victims, rule.yields)
-        chosen = plan(request, job.spec.tasks, nodes, victims)
-        if chosen:
-            turn.put_job(replace(job, room_made_at=turn.now))
-            for victim in chosen:
-                other = turn.state.jobs[victim.job_id]
-                own = other.spec.queue == job.spec.queue
-                reason = NoticeReason.PREEMPTION if own else NoticeReason.RECLAIM
-                notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
-            return
-
-
-def _jobs(turn: Turn, victims: Iterable[JobId]) -> dict[JobId, Job]:
-    return {job_id: turn.state.jobs[job_id] for job_id in victims}
 
 
 def _may_fit_soon(turn: Turn, job: Job) -> bool:
@@ -128,7 +84,7 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
     for task_id in turn.state.live:
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
-        if job is None or job.id in victims or not _may_be_ended(job):
+        if job is None or job.id in victims or not may_be_ended(job):
             continue
         members = turn.state.round_of(job)
         if not any(member.evicted for member in members) and notices.stands(turn, job) is None:
@@ -148,12 +104,13 @@ def _lower(turn: Turn, backlog: Backlog, job: Job, victims: Mapping[JobId, Victi
     }
 
 
-def _may_be_ended(job: Job) -> bool:
+def may_be_ended(job: Job) -> bool:
+    """Whether it runs, and may make room for others."""
     runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
     return runs and job.spec.preemptible
 
 
-def _nodes(
+def nodes_for(
     turn: Turn,
     backlog: Backlog,
     job: Job,

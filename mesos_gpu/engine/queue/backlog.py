@@ -17,6 +17,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Capacity, State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
@@ -137,6 +138,11 @@ class Backlog:
         """Why a job waits though there were room for it; None: limits and rules let it start."""
         return None if self._barriers is None else self._barriers.wait_of(job, self.reservations)
 
+    def may_be_seated(self, job: Job) -> bool:
+        """Whether it could start if it had a seat."""
+        wait = self.wait_of(job)
+        return wait is None or wait.stage is Stage.GUARANTEE
+
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
         return "" if self._barriers is None else self._barriers.beyond(job)
@@ -186,8 +192,12 @@ class Backlog:
 
     def block(self, job: Job) -> None:
         """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
-        queue = job.spec.queue
-        if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
+        queue, is_first = job.spec.queue, job.spec.queue not in self._queues
+        if job.room_made_at is not None and self._state.tree is not None:
+            is_first = True  # what others are ended for is kept for whom they are ended
+        elif len(self._queues) >= self._settings.most_reservations:
+            return
+        if not is_first:
             return
         if not self.attained.is_kept_for(job):
             return
@@ -476,6 +486,8 @@ class Backlog:
             return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
+        if task.notice is not None and task.notice.stands:
+            return max(task.notice.until + job.spec.kill_grace_s, self._now), None, ""
         return self._end_by_itself(job, self._now if task.started_at is None else task.started_at)
 
     def _end_by_itself(self, job: Job, begun_at: float) -> tuple[float, float | None, str]:

@@ -2,166 +2,319 @@
 
 A waiting job that has a seat takes GPUs from borrowers of any queue: from none across a fence, from none that is
 protected still, and as its queue's `reclaim` says. Within a queue a job of higher priority takes them from lower ones.
-Nobody takes them from a job that has a seat in another queue.
+A job without a seat takes them from borrowers of another queue that has more for what it is due, even then. Nobody
+takes them from a job that has a seat in another queue.
 """
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
-from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.line import leaf_of
 from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
+from mesos_gpu.model.tenancy import DEFAULT_POOL, LONGEST_S
 from mesos_gpu.model.tenancy import Reclaim as Whose
+from mesos_gpu.policy.room.balance import Side, stays_below
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.tenancy.lost import Ran, cost, least_ms, lost_milli_s, ran
-from mesos_gpu.policy.tenancy.tree import Queue, meeting
+from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
+from mesos_gpu.policy.tenancy.tree import Queue, lineage, meeting
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A job that runs, and may be stopped for somebody."""
+    """A job that runs, and may be stopped for somebody.
+
+    Attributes:
+        job: It.
+        leaf: Its queue.
+        pool: Where it runs.
+        milli: What it holds, thousandths of cost.
+        victim: What its end costs.
+        ran: How long it has run.
+        least_ms: What any job of its queue loses at least that tells of checkpoints.
+        started_at: Seconds since the epoch; endless: not all its tasks run yet.
+    """
 
     job: Job
+    leaf: str
+    pool: str
+    milli: int
     victim: Victim
-    lost_milli_s: int  # thousandths of cost times seconds
-    started_at: float  # endless: not all its tasks run yet
+    ran: Ran
+    least_ms: int
+    started_at: float
 
 
 class Reclaim:
     """The rule, at one moment."""
 
-    def __init__(
-        self, turn: Turn, seating: Seating, attained: Attained, running: Mapping[JobId, Job]
-    ) -> None:
-        """Look at each job that runs once.
+    def __init__(self, turn: Turn, seating: Seating, backlog: Backlog, running: Mapping[JobId, Job]) -> None:
+        """Look at no job yet.
 
         Args:
             turn: The step.
             seating: Who has a seat.
-            attained: Who gives way in queues that are served by attained service.
+            backlog: Of the match.
             running: The preemptible jobs that run, and are not told to end.
         """
-        self._turn, self._seating, self._tree, self._attained = turn, seating, seating.tree, attained
-        self._running = running
+        self._turn, self._seating, self._tree, self._backlog = turn, seating, seating.tree, backlog
+        self._attained, self._running = backlog.attained, dict(running)
+        self._restart_ms = round(turn.settings.restart_s * 1000)
         self._known: dict[Hashable, dict[JobId, Victim]] = {}
-        self.next_at = float("inf")  # when the first is no longer protected from somebody who was refused it
+        self.next_at = inf  # when somebody may be stopped who may not yet
+
+    @cached_property
+    def _shares(self) -> Shares:
+        return Shares(self._turn.state, self._tree, self._turn.now)
 
     @cached_property
     def _leaves(self) -> Mapping[str, list[Runner]]:
-        leaves: dict[str, list[tuple[Job, Ran]]] = {}
+        leaves: dict[str, list[Job]] = {}
         for job in self._running.values():
-            leaves.setdefault(job.spec.queue, []).append((job, self._ran(job)))
-        restart_ms = round(self._turn.settings.restart_s * 1000)
-        made: dict[str, list[Runner]] = {}
-        for leaf, jobs in leaves.items():
-            least = least_ms([each for _, each in jobs])
-            made[leaf] = [
-                Runner(
-                    job,
-                    Victim(job.id, job.spec.priority, cost(each, least, restart_ms)),
-                    lost_milli_s(each, least, restart_ms),
-                    job.started_at if job.started_at is not None else float("inf"),
-                )
-                for job, each in jobs
-            ]
-        return made
+            leaves.setdefault(leaf_of(self._tree, job), []).append(job)
+        return {leaf: self._runners_of(leaf, jobs) for leaf, jobs in leaves.items()}
+
+    def _runners_of(self, leaf: str, jobs: Sequence[Job]) -> list[Runner]:
+        held = [(job, *self._seating.ground.granted(job)) for job in jobs]
+        all_ran = [self._ran(job, milli * job.spec.tasks, self._turn.now) for job, _, milli in held]
+        least = least_ms(all_ran)
+        return [
+            Runner(
+                job,
+                leaf,
+                pool,
+                milli * job.spec.tasks,
+                Victim(job.id, job.spec.priority, cost(each, least, self._restart_ms)),
+                each,
+                least,
+                inf if job.started_at is None else job.started_at,
+            )
+            for (job, pool, milli), each in zip(held, all_ran, strict=True)
+        ]
+
+    def _ran(self, job: Job, milli: int, now: float) -> Ran:
+        return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
     @cached_property
-    def runners(self) -> Mapping[JobId, Runner]:
-        """Each of them, by its job."""
+    def _runners(self) -> Mapping[JobId, Runner]:
         return {each.job.id: each for line in self._leaves.values() for each in line}
 
-    def _ran(self, job: Job) -> Ran:
-        seat = job.seat
-        milli = seat.milli if seat is not None else self._seating.ground.granted(job)[1]
-        return ran(job.started_at, job.checkpoint_at, self._turn.now, milli * job.spec.tasks, job.stopped)
+    # --- who may be stopped
 
     def kind(self, job: Job) -> Hashable:
         """Jobs of one kind may take the same from the same."""
-        seated = self._seating.given.get(job.id)
-        pool = seated.pool if seated is not None else None
-        return job.spec.queue, pool, job.spec.priority, self._attained.rank(job)
+        seat = self._seating.given.get(job.id)
+        own = job.spec.queue, job.spec.priority, self._attained.rank(job)
+        return (
+            (*own, seat.pool) if seat is not None else (*own, job.spec.gpu_model, job.spec.gpu_milli_in_all)
+        )
 
     def victims_of(self, job: Job) -> dict[JobId, Victim]:
         """All that may be stopped for a job that waits."""
         key = self.kind(job)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._find(job)
-        return known
+            known = self._known[key] = {each.job.id: each.victim for each in self._find(job)}
+        return {job_id: victim for job_id, victim in known.items() if job_id in self._running}
 
-    def _find(self, job: Job) -> dict[JobId, Victim]:
-        victims = {each.job.id: each.victim for each in self._below(job)}
-        queue = self._tree.queues.get(job.spec.queue)
-        if queue is None or self._seating.seat_for(job) is None or queue.resolved.reclaim is Whose.NEVER:
-            return victims
-        lower = queue.resolved.reclaim is Whose.LOWER
-        for leaf, line in self._leaves.items():
-            other = self._tree.queues.get(leaf)
-            if other is None or self._is_fenced(queue, other):
+    def _find(self, job: Job) -> list[Runner]:
+        leaf = leaf_of(self._tree, job)
+        queue, seated = self._tree.queues[leaf], self._seating.seat_for(job) is not None
+        below = [self._below(job, each) for each in self._leaves.get(leaf, ()) if self._is_before(job, each)]
+        if queue.resolved.reclaim is Whose.NEVER or not job.spec.gpus:
+            return below
+        victims: list[Runner] = []
+        for path, line in self._leaves.items():
+            other = self._tree.queues[path]
+            if self._is_fenced(queue, other):
                 continue
-            protected_s = self._protected_s(queue, other)
-            for each in line:
-                if each.job.seat is not None or (lower and each.victim.priority >= job.spec.priority):
-                    continue
-                if protected_s and self._is_protected(each, protected_s):
-                    continue
-                victims[each.job.id] = each.victim
-        return victims
+            protected_s = self._protected_s(queue, other, seated=seated)
+            if protected_s >= LONGEST_S or not (seated or path != leaf):
+                continue
+            victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
+        return victims + below
 
-    def _below(self, job: Job) -> list[Runner]:
-        """Jobs of its own queue that it comes before, be they seated or not."""
-        below = []
-        for each in self._leaves.get(job.spec.queue, ()):
-            if self._attained.gives_way(each.job, job):
-                # Who stands last goes first, else each who is ended has the next before him ended.
-                last = replace(each.victim, priority=-HIGHEST_PRIORITY - 1 - self._attained.level(each.job))
-                below.append(replace(each, victim=last))
-            elif each.victim.priority < job.spec.priority:
-                below.append(each)
-        return below
+    def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
+        lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
+        if (
+            each.job.seat is not None
+            or not each.milli
+            or (lower and each.victim.priority >= job.spec.priority)
+        ):
+            return False
+        if not seated and not self._may_take(job, [each]):
+            return False
+        return not self._is_protected(each, protected_s)
+
+    def _is_before(self, job: Job, each: Runner) -> bool:
+        """Whether a job comes before one of its own queue, be that one seated or not."""
+        return each.victim.priority < job.spec.priority or self._attained.gives_way(each.job, job)
+
+    def _below(self, job: Job, each: Runner) -> Runner:
+        """A job of its own queue; of those that have had more service who stands last goes first, else each who is
+        ended has the next before him ended."""
+        if not self._attained.gives_way(each.job, job):
+            return each
+        last = replace(each.victim, priority=-HIGHEST_PRIORITY - 1 - self._attained.level(each.job))
+        return replace(each, victim=last)
 
     def _is_fenced(self, queue: Queue, other: Queue) -> bool:
         """Whether a fence is between two queues."""
         return not (self._tree.inside(queue.path, other.fence) and self._tree.inside(other.path, queue.fence))
 
-    def _protected_s(self, queue: Queue, other: Queue) -> float:
-        """How long jobs of another queue run before they may be stopped for what one is guaranteed."""
-        if queue.path == other.path:
-            return other.resolved.min_runtime_s.reclaim_s
-        theirs = meeting(queue.path, other.path)[1]
-        return self._tree.queues[theirs].resolved.min_runtime_s.reclaim_s
+    def _protected_s(self, queue: Queue, other: Queue, *, seated: bool) -> float:
+        """How long jobs of another queue run before they may be stopped for one."""
+        theirs = other.path if queue.path == other.path else meeting(queue.path, other.path)[1]
+        least = self._tree.queues[theirs].resolved.min_runtime_s
+        return least.reclaim_s if seated else least.rebalance_s
 
     def _is_protected(self, each: Runner, protected_s: float) -> bool:
         until = each.started_at + protected_s
-        if until <= self._turn.now:
+        if until <= self._turn.now or not protected_s:
             return False
-        self.next_at = min(self.next_at, until)
+        self.note(until)
         return True
 
-    def yields(self, job_id: JobId) -> bool:
-        """Whether what is kept for a job that waits is not kept from those that may stop others: nobody was stopped for
-        it, and it has no seat."""
-        job = self._turn.state.jobs[job_id]
-        return job.room_made_at is None and not self._seating.is_guaranteed(job)
+    def note(self, moment: float) -> None:
+        """Look again then."""
+        self.next_at = min(self.next_at, moment)
+
+    # --- between borrowers
+
+    def together(self, job: Job) -> Callable[[Sequence[Victim]], bool] | None:
+        """The rule for victims that are stopped together; None: each may be stopped with any."""
+        if self._seating.seat_for(job) is not None:
+            return None
+        return lambda chosen: self._may_take(job, [self._runners[victim.job_id] for victim in chosen])
+
+    def _may_take(self, job: Job, chosen: Sequence[Runner]) -> bool:
+        """Whether a job without a seat may take what borrowers of other queues hold."""
+        leaf, held = leaf_of(self._tree, job), self._backlog.held
+        assert held is not None, "a tree of queues has no book"
+        freed: dict[tuple[str, str, str], int] = {}
+        for each in chosen:
+            if each.leaf != leaf:
+                mine, theirs = meeting(leaf, each.leaf)
+                freed[mine, theirs, each.pool] = freed.get((mine, theirs, each.pool), 0) + each.milli
+        for (mine, theirs, pool), milli in freed.items():
+            taker, giver = self._side(mine, pool), self._side(theirs, pool)
+            if not stays_below(taker, held.cost_of(job, pool), giver, milli):
+                return False
+        return True
+
+    def _side(self, path: str, pool: str) -> Side:
+        """What a queue holds when all plans that there are have come true, and what it is due."""
+        held = self._backlog.held
+        assert held is not None, "a tree of queues has no book"
+        return Side(held.amount(path, pool) + self._to_come[path, pool], self._shares.due(path, pool))
+
+    @cached_property
+    def _to_come(self) -> Counter[tuple[str, str]]:
+        """What queues hold more when those that are told to end have ended, and those that wait for it run."""
+        state, sums = self._turn.state, Counter[tuple[str, str]]()
+        givers: dict[JobId, Job] = {}
+        for task_id in state.live:
+            task = state.tasks[task_id]
+            job = state.current(task)
+            if job is not None and task.preempted_for is not None:
+                givers[job.id] = job
+        for job in givers.values():
+            pool, milli = self._seating.ground.granted(job)
+            self._come(sums, job, pool, -milli * job.spec.tasks)
+        for _, job_id in state.queue:
+            job = state.jobs[job_id]
+            if job.room_made_at is not None:
+                self._come(sums, job, *self._wanted(job))
+        return sums
+
+    def _come(self, sums: Counter[tuple[str, str]], job: Job, pool: str, milli: int) -> None:
+        for path in lineage(leaf_of(self._tree, job)):
+            sums[path, pool] += milli
+
+    def _wanted(self, job: Job) -> tuple[str, int]:
+        """The pool where a waiting job would be, and what it would hold there."""
+        seat = self._seating.seat_for(job)
+        if seat is not None:
+            return seat.pool, seat.milli * job.spec.tasks
+        pool, milli = next(iter(self._seating.ground.wants(job)), (DEFAULT_POOL, job.spec.counted_milli))
+        return pool, milli * job.spec.tasks
+
+    # --- how long somebody waits first
+
+    def has_waited(self, job: Job, chosen: Sequence[Victim]) -> bool:
+        """Whether a job's wait has cost as much as the work that is lost by a plan, as its queue weighs the two.
+
+        What counts is the work that was at stake when it began to wait: what runs on loses more each second, and who
+        waits for it would wait for ever.
+        """
+        patience = self._tree.queues[leaf_of(self._tree, job)].resolved.patience
+        since = self._waits_since(job)
+        if not patience:
+            return True
+        at_stake = 0
+        for victim in chosen:
+            each = self._runners[victim.job_id]
+            then = self._ran(each.job, each.milli, max(since, min(each.started_at, self._turn.now)))
+            at_stake += cost(then, min(each.least_ms, then.since_start_ms), self._restart_ms)
+        until = since + patience * at_stake / max(self._wanted(job)[1], 1)
+        if until <= self._turn.now:
+            return True
+        self.note(until)
+        return False
+
+    def _waits_since(self, job: Job) -> float:
+        ended = (task.ended_at or 0.0 for task in self._turn.state.round_of(job))
+        return max(job.submitted_at, job.not_before, *ended)
+
+    # --- plans
+
+    def planned(self, chosen: Sequence[Victim]) -> None:
+        """Stop nobody twice; what the plan moves is counted in."""
+        for victim in chosen:
+            del self._running[victim.job_id]
+        self.__dict__.pop("_to_come", None)  # the state has the plan
+
+    def serves(self, job: Job, agent_id: AgentId) -> bool:
+        """Whether a node is of the pool where a job has its seat; one that has none may go anywhere."""
+        seat = self._seating.seat_for(job)
+        return seat is None or self._seating.ground.pool_of(self._turn.state.nodes[agent_id]) == seat.pool
+
+    def yields_to(self, job: Job) -> Callable[[JobId], bool]:
+        """Whether what is kept for another job that waits is not kept from one: nobody was stopped for the other, it
+        has no seat, and this one has, or is of another queue."""
+        seated, leaf = self._seating.seat_for(job) is not None, job.spec.queue
+
+        def yields(job_id: JobId) -> bool:
+            other = self._turn.state.jobs[job_id]
+            if other.room_made_at is not None or self._seating.is_guaranteed(other):
+                return False
+            return seated or other.spec.queue != leaf
+
+        return yields
+
+    def reclaims(self, job: Job, victim: Victim) -> bool:
+        """Whether a job takes from another by what queues are owed, and not by its priority."""
+        runner = self._runners[victim.job_id]
+        return runner.leaf != leaf_of(self._tree, job) or not self._is_before(job, runner)
 
     def why(self, job: Job, victim: Victim) -> str:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
-        runner = self.runners[victim.job_id]
-        loss = f"it loses {_hours(runner.lost_milli_s)} GPU-h of work"
-        if runner.job.spec.queue == job.spec.queue and runner.job.spec.priority < job.spec.priority:
+        runner = self._runners[victim.job_id]
+        hours = lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
+        seat = self._seating.seat_for(job)
+        if not self.reclaims(job, victim):
             rule = f"whose priority is {job.spec.priority}, not {runner.job.spec.priority}"
-        elif runner.job.spec.queue == job.spec.queue and self._attained.gives_way(runner.job, job):
-            rule = f"which has had less GPU time in queue {job.spec.queue}"
+            if runner.job.spec.priority >= job.spec.priority:
+                rule = f"which has had less GPU time in queue {job.spec.queue}"
+        elif seat is not None:
+            rule = f"for which queue {seat.queue} is guaranteed GPUs that it had borrowed"
         else:
-            seat = self._seating.seat_for(job)
-            owner = job.spec.queue if seat is None else seat.queue
-            rule = f"for which queue {owner} is guaranteed GPUs that it had borrowed"
-        return f"makes room for job {job.id}, {rule}; {loss}"
-
-
-def _hours(milli_s: int) -> str:
-    return f"{milli_s / 3_600_000:.3g}"
+            rule = f"whose queue {job.spec.queue} has less of what it is due than {runner.leaf}, and still will have"
+        return f"makes room for job {job.id}, {rule}; it loses {hours:.3g} GPU-h of work"

@@ -1,10 +1,11 @@
 """Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.line import leaf_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -134,9 +135,17 @@ def _cells_of(state: State, tree: Tree) -> Cells:
     return known[1]
 
 
-def seat(turn: Turn) -> Seating | None:
+def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seating | None:
     """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
-    as the match. None: there is no tree, and nobody has a seat."""
+    as the match.
+
+    Args:
+        turn: The step.
+        may_start: Whether a job that waits may have a seat: it has none if a limit keeps it waiting.
+
+    Returns:
+        None: There is no tree, and nobody has a seat.
+    """
     tree = turn.state.tree
     if tree is None:
         return None
@@ -146,7 +155,7 @@ def seat(turn: Turn) -> Seating | None:
     room, changed = kept(ground.cells, held)
     for job_id, now in changed.items():
         turn.show_job(replace(job := turn.state.jobs[job_id], seat=now, version=job.version + 1))
-    lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running])
+    lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running], may_start)
     if not lines:
         return Seating(ground)
     weights = {path: queue.spec.weight for path, queue in tree.queues.items()}
@@ -171,11 +180,15 @@ def _running(state: State) -> list[Job]:
 def _held(ground: Ground, job: Job) -> Held:
     assert job.seat is not None, f"{job.id} has no seat"
     return Held(
-        job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,))
+        leaf_of(ground.tree, job),
+        job.seat,
+        Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,)),
     )
 
 
-def _lines(turn: Turn, ground: Ground, room: Room, running: Sequence[Job]) -> dict[str, list[Ask]]:
+def _lines(
+    turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
+) -> dict[str, list[Ask]]:
     """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
     state = turn.state
     open_ = {
@@ -188,12 +201,14 @@ def _lines(turn: Turn, ground: Ground, room: Room, running: Sequence[Job]) -> di
     lines: dict[str, list[Ask]] = {}
     attained = Attained(state, turn.now)
     for job in running:
-        if job.seat is None and job.spec.queue in open_:
-            lines.setdefault(job.spec.queue, []).append(_ask(turn, attained, job, (ground.granted(job),)))
+        leaf = leaf_of(ground.tree, job)
+        if job.seat is None and leaf in open_:
+            lines.setdefault(leaf, []).append(_ask(turn, attained, job, (ground.granted(job),)))
     for _, job_id in state.queue:
         job = state.jobs[job_id]
-        if job.spec.queue in open_ and job.spec.gpus and job.not_before <= turn.now:
-            lines.setdefault(job.spec.queue, []).append(_ask(turn, attained, job, ground.wants(job)))
+        leaf = leaf_of(ground.tree, job)
+        if leaf in open_ and job.spec.gpus and job.not_before <= turn.now and may_start(job):
+            lines.setdefault(leaf, []).append(_ask(turn, attained, job, ground.wants(job)))
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)
         after_s = ground.tree.queues[leaf].resolved.starve_after_s

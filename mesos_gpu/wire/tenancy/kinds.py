@@ -100,11 +100,12 @@ def _runtimes(outer: Check, field: Field) -> MinRuntime:
         return MinRuntime()
     check = Check(given, RUNTIME_KNOWN)
 
-    def seconds(key: str) -> float:
+    def seconds(key: str, default: float) -> float:
         form = f"a number of seconds from 0 to {tenancy.LONGEST_S:g}"
-        return check.number(key, 0.0, lambda n: 0 <= n <= tenancy.LONGEST_S, form)
+        return check.number(key, default, lambda n: 0 <= n <= tenancy.LONGEST_S, form)
 
-    made = MinRuntime(seconds("reclaim"), seconds("rebalance"))
+    least = MinRuntime()
+    made = MinRuntime(seconds("reclaim", least.reclaim_s), seconds("rebalance", least.rebalance_s))
     outer.take(field.key, check)
     return made
 

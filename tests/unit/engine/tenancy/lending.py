@@ -7,6 +7,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
 from mesos_gpu.testing.builders import World, every, gpu, offer
 
@@ -50,7 +51,9 @@ class Tenants(World):
             effects += self.report(node.id, *node.gpus)
             live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
             free = len(node.gpus) - sum(len(task.gpus) for task in live)
-            if free and not any(each.agent_id == node.id for each in self.state.offers.values()):
+            held = [each for each in self.state.offers.values() if each.agent_id == node.id]
+            free -= sum(resources_of(each.resources).gpus for each in held)
+            if free > 0:
                 self.serial += 1
                 effects += self.offers(offer(f"r{self.serial}", node.id, gpus=free, cpus=32))
         return effects

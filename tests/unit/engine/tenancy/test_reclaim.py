@@ -1,9 +1,15 @@
 """Who is guaranteed GPUs gets them from borrowers: on real nodes, at the least loss, and from nobody who has a seat."""
 
+from typing import Any
+
 import pytest
 
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.tenancy import MinRuntime
+from mesos_gpu.model.tenancy import MinRuntime, Reclaim
+from mesos_gpu.testing.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 
@@ -75,3 +81,189 @@ def test_a_borrower_is_left_alone_for_its_minimum_run_time(world: Tenants) -> No
     assert not world.passes(started + 59 - world.now)
     assert world.passes(3) == {"dev0"}
     assert world.job("dev0").stopped == 0, "not before it has ended"
+
+
+def borrowed(world: Tenants, **dev: Any) -> None:
+    """Queue dev runs on all 8 GPUs of two nodes, of which it is guaranteed 4 and prod the others."""
+    world.agents(2, 4)
+    world.document(dev=queue(shapes(1, 4), **dev), prod=queue(shapes(1, 4)))
+    for i in range(4):
+        world.runs(f"dev{i}", "dev", 2)
+
+
+def test_room_for_several_is_made_in_one_match_each_on_a_node_of_its_own(world: Tenants) -> None:
+    world.agents(4, 2)
+    world.document(dev=queue(), prod=queue(shapes(3, 2)))
+    for i in range(4):
+        world.runs(f"dev{i}", "dev", 2)
+    for i in range(3):
+        world.submit(f"prod{i}", queue="prod", gpus=2)
+    assert len(world.passes(4)) == 3
+    world.obeys()
+    assert all(world.job(f"prod{i}").state is JobState.STARTING for i in range(3))
+
+
+def test_who_was_stopped_before_is_spared(world: Tenants) -> None:
+    world.agents(1, 2)
+    world.document(dev=queue(), prod=queue(1))
+    world.runs("unlucky", "dev")
+    world.passes(20)
+    world.runs("lucky", "dev")
+    world.submit("first", queue="prod", gpus=1)
+    assert world.passes(6) == {"lucky"}, "it has run less"
+    world.obeys()
+    world.starts()
+    assert world.job("lucky").stopped == 1
+    world.ends("first")
+    world.starts()
+    assert world.job("lucky").state is JobState.RUNNING
+    world.submit("second", queue="prod", gpus=1)
+    assert world.passes(6) == {"unlucky"}, "it lost less than four times of what lucky would"
+
+
+def test_notices_are_called_off_when_it_needs_no_room_any_more(world: Tenants) -> None:
+    borrowed(world, notice_s=60.0)
+    world.submit("prod", queue="prod", gpus=4)
+    assert not world.passes(6), "they have notice first"
+    assert {t.job_id for t in world.state.tasks.values() if t.notice and t.notice.stands} == {"dev2", "dev3"}
+    world.feed(ev.KillRequested(JobId("prod")))
+    assert not world.passes(70)
+    assert not [t for t in world.state.tasks.values() if t.notice and t.notice.stands]
+    assert world.job("dev2").message == "it goes on: job prod, which it was to make room for, has ended"
+    assert world.job("dev2").stopped == 0
+
+
+def test_what_was_freed_is_kept_for_whom_it_was_freed(world: Tenants) -> None:
+    borrowed(world, notice_s=30.0)
+    world.submit("prod", queue="prod", gpus=4)
+    world.passes(6)
+    world.submit("other", queue="dev", gpus=2, preemptible=True, priority=99)
+    world.ends("dev2")
+    assert world.job("other").state is JobState.PENDING, "the first half of what prod waits for"
+    world.passes(30)
+    world.obeys()
+    assert world.job("prod").state is JobState.STARTING
+
+
+@pytest.mark.parametrize("phase", ["planned", "told", "ended"])
+def test_a_restart_in_the_middle_of_a_plan_has_the_same_outcome(world: Tenants, phase: str) -> None:
+    borrowed(world, notice_s=20.0 if phase == "planned" else 0.0)
+    world.submit("prod", queue="prod", gpus=4)
+    world.passes(4)
+    if phase == "ended":
+        world.obeys()
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    world.offer_again()
+    world.passes(30)
+    world.obeys()
+    world.offer_again()
+    assert world.job("prod").state is JobState.STARTING
+    assert world.seat_of("prod") == "prod"
+    assert [world.seat_of(f"dev{i}") for i in range(4)] == ["dev", "dev", None, None]
+    assert {name for name in ("dev0", "dev1") if world.job(name).stopped} == set()
+
+
+def test_a_dear_victim_is_stopped_only_when_the_wait_has_cost_as_much(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(), prod=queue(4, patience=2.0))
+    world.runs("dev0", "dev", 4)
+    world.passes(100)
+    ran_s = world.now - (world.job("dev0").started_at or 0.0)
+    world.submit("prod", queue="prod", gpus=4)
+    waits_s = 2 * (ran_s + world.settings.restart_s)
+    assert not world.passes(waits_s - 2)
+    assert world.state.next_moment == pytest.approx(world.job("prod").submitted_at + waits_s, abs=0.1)
+    assert world.passes(4) == {"dev0"}
+
+
+def test_no_fence_is_crossed(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(
+        a=queue(4, fence=True), a__x=queue(2), a__y=queue(2), b=queue(4), c=queue(4, fence=True), d=queue()
+    )
+    world.runs("ax", "a/x", 4)
+    world.submit("b", queue="b", gpus=2)
+    world.submit("c", queue="c", gpus=2)
+    assert not world.passes(20)
+    for name in ("b", "c"):
+        world.feed(ev.KillRequested(JobId(name)))
+    world.submit("ay", queue="a/y", gpus=2)
+    assert world.passes(6) == {"ax"}, "within the fence"
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "priority", "stopped"),
+    [
+        (Reclaim.NEVER, 0, set()),
+        (Reclaim.LOWER, 5, set()),
+        (Reclaim.LOWER, 4, {"dev0"}),
+        (Reclaim.ANY, 9, {"dev0"}),
+    ],
+)
+def test_whose_jobs_are_stopped_is_the_takers_queues_word(
+    world: Tenants, reclaim: Reclaim, priority: int, stopped: set[str]
+) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(), prod=queue(4, reclaim=reclaim))
+    world.runs("dev0", "dev", 4, priority=priority)
+    world.submit("prod", queue="prod", gpus=4, priority=5)
+    assert world.passes(10) == stopped
+
+
+def test_borrowers_take_from_those_who_have_more_and_no_further(world: Tenants) -> None:
+    world.agents(1, 8)
+    least = MinRuntime(0.0, 30.0)
+    world.document(rich=queue(min_runtime_s=least), poor=queue(min_runtime_s=least))
+    for i in range(8):
+        world.runs(f"rich{i}", "rich")
+    for i in range(8):
+        world.submit(f"poor{i}", queue="poor", gpus=1, preemptible=True)
+    stopped: set[str] = set()
+    for _ in range(20):
+        stopped |= world.passes(10)
+        world.obeys()
+        world.starts()
+    assert len(stopped) == 3, "at 5 to 3, one more would not stay below"
+    assert not any(job.startswith("poor") for job in stopped)
+
+
+def test_by_default_nobody_who_borrows_stops_one_who_borrows(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(rich=queue(), poor=queue())
+    world.runs("rich", "rich", 4)
+    world.submit("poor", queue="poor", gpus=1, preemptible=True)
+    assert not world.passes(60)
+
+
+def test_a_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(4), prod=queue())
+    for i in range(4):
+        world.runs(f"dev{i}", "dev")
+        world.passes(1)
+    world.document(dev=queue(2), prod=queue(2))
+    assert not world.passes(60)
+    assert [world.seat_of(f"dev{i}") for i in range(4)] == ["dev", "dev", None, None]
+    world.submit("prod", queue="prod", gpus=2)
+    assert world.passes(6) == {"dev2", "dev3"}
+
+
+def test_a_seat_that_gets_free_goes_to_the_oldest_borrower(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(2))
+    for i in range(4):
+        world.runs(f"dev{i}", "dev")
+    world.ends("dev0")
+    assert [world.seat_of(f"dev{i}") for i in range(4)] == [None, "dev", "dev", None]
+
+
+def test_a_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(4, limit_gpus={"default": 4000}), prod=queue())
+    world.runs("dev0", "dev", 3)
+    world.submit("big", queue="dev", gpus=2, preemptible=True, priority=9)
+    world.passes(2)
+    world.submit("small", queue="dev", gpus=1, preemptible=True)
+    world.offer_again()
+    assert world.seat_of("small") == "dev"

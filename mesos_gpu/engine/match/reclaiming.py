@@ -1,0 +1,120 @@
+"""In a tree of queues, jobs make room for those that are owed it: a plan is whole, and saved, before the first word.
+
+A step saves all of a plan before it tells anybody: when room was made for the job, and for each task for whom it ends.
+Until the job runs it stands first in the line, and what it waits for is kept for it.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.match.preemption import may_be_ended, nodes_for
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.knapsack import Victim
+from mesos_gpu.policy.room.preemption import plan
+
+_MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
+
+
+def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
+    """End jobs for those of the blocked ones that this helps, each on nodes of its own."""
+    running = _running(turn)
+    turn.state.next_moment = float("inf")
+    if not running:
+        return
+    rule = Reclaim(turn, seating, backlog, running)
+    plans = _Plans(turn, backlog, rule)
+    for job in blocked:
+        if not plans.make(job):
+            break
+    turn.state.next_moment = rule.next_at
+
+
+def _running(turn: Turn) -> dict[JobId, Job]:
+    """The jobs that may be ended, and are not told to end yet."""
+    jobs: dict[JobId, Job] = {}
+    told: set[JobId] = set()
+    for task_id in turn.state.live:
+        task = turn.state.tasks[task_id]
+        job = turn.state.current(task)
+        if job is None or not may_be_ended(job):
+            continue
+        jobs[job.id] = job
+        if task.evicted or (task.notice is not None and task.notice.stands):
+            told.add(job.id)
+    return {job_id: job for job_id, job in jobs.items() if job_id not in told}
+
+
+class _Plans:
+    """The plans of one match."""
+
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim) -> None:
+        self._turn, self._backlog, self._rule = turn, backlog, rule
+        self._tried = set[tuple[Request, Hashable]]()
+        self._closed = set[AgentId]()  # nodes that a plan of this match counts on
+        live = turn.state.live
+        self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in live}
+
+    def make(self, job: Job) -> bool:
+        """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
+        turn, backlog, rule = self._turn, self._backlog, self._rule
+        request = request_of(job, turn.settings)
+        key = request, rule.kind(job)
+        if key in self._tried or self._waits(job) or backlog.neighbours.parts(job):
+            return True
+        if not backlog.may_be_seated(job):
+            return True
+        if self._closed and backlog.is_limited(job):
+            return True  # what was planned before counts against its limit only once it is kept
+        if len(self._tried) >= _MOST_TRIED:
+            return False
+        self._tried.add(key)
+        victims = rule.victims_of(job)
+        if backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
+            victims = {v.job_id: v for v in victims.values() if turn.state.jobs[v.job_id].seat is not None}
+        if not victims:
+            return True
+        nodes = nodes_for(turn, backlog, job, victims, rule.yields_to(job))
+        nodes = [
+            node for node in nodes if node.agent_id not in self._closed and rule.serves(job, node.agent_id)
+        ]
+        chosen = plan(request, job.spec.tasks, nodes, victims, rule.together(job))
+        if not chosen or not rule.has_waited(job, chosen):
+            return True
+        self._make_room(job, chosen)
+        self._tried.discard(key)
+        return job.spec.tasks == 1  # a gang counts on nodes where nobody is ended, too
+
+    def _waits(self, job: Job) -> bool:
+        """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
+        turn, settings = self._turn, self._turn.settings
+        begun_at = max(job.submitted_at, job.not_before, turn.state.registered_at) + settings.preempt_after_s
+        if turn.now < begun_at:
+            self._rule.note(begun_at)
+            return True
+        if job.room_made_at is None:
+            return False
+        again_at = job.room_made_at + settings.preempt_again_s
+        if turn.now < again_at:
+            self._rule.note(again_at)
+            return True
+        return job.id in self._ending_for
+
+    def _make_room(self, job: Job, chosen: Sequence[Victim]) -> None:
+        turn, rule = self._turn, self._rule
+        names = ", ".join(str(victim.job_id) for victim in chosen)
+        job = turn.put_job(replace(job, room_made_at=turn.now, message=f"room is made for it by {names}"))
+        for victim in chosen:
+            other = turn.state.jobs[victim.job_id]
+            reason = NoticeReason.RECLAIM if rule.reclaims(job, victim) else NoticeReason.PREEMPTION
+            notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
+            self._closed |= {task.agent_id for task in turn.state.round_of(other)}
+        rule.planned(chosen)

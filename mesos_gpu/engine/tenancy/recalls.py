@@ -1,0 +1,31 @@
+"""Plans that are needed no more: whoever was told to make room for a job that has started, or is gone, goes on."""
+
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobState
+
+
+def on_tick(turn: Turn) -> None:
+    """Call off the notices that are not due yet of those whose end nobody gains by any more."""
+    state, told = turn.state, dict[JobId, JobId]()
+    for task_id in state.live:
+        notice = state.tasks[task_id].notice
+        job = state.current(state.tasks[task_id])
+        if notice is not None and notice.stands and notice.by is not None and job is not None:
+            told.setdefault(job.id, notice.by)
+    for job_id, taker in told.items():
+        if (why := _needless(turn, taker)) and not state.jobs[job_id].kill_requested:
+            notices.recall(turn, state.jobs[job_id], why)
+
+
+def _needless(turn: Turn, taker: JobId) -> str:
+    """Why a job needs no room any more, in words; "": it does."""
+    job = turn.state.jobs.get(taker)
+    if job is None:
+        return ""  # nobody knows what became of it
+    if job.state.ended:
+        return f"job {taker}, which it was to make room for, has ended"
+    if job.state is not JobState.PENDING:
+        return f"job {taker}, which it was to make room for, was started without its end"
+    return ""
