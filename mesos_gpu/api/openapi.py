@@ -13,7 +13,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import BODY_S
-from mesos_gpu.api.spec import access, audit, bodies, queues, sessions, shapes, usage, ways
+from mesos_gpu.api.spec import access, audit, bodies, queue_shares, queues, sessions, shapes, usage, ways
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -275,6 +275,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     **access.OPERATIONS,
     **queues.OPERATIONS,
+    **queue_shares.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
     **usage.OPERATIONS,
@@ -298,6 +299,7 @@ _ID: Final = {
     "services": "a service's name",
     "access": "the number of a version",
     "queue-versions": "the number of a version",
+    "queue-shares": "a queue's path, with its slashes",
     "queues": "a queue's path, with its slashes",
     "tokens": "a token's id",
     "tasks": "a task's id",

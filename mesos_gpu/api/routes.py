@@ -41,6 +41,7 @@ from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
 from mesos_gpu.api.v1.queues.documents import QueueDocuments
+from mesos_gpu.api.v1.queues.shares import QueueShares
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
@@ -53,7 +54,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
-        *_of_queues(QueueDocuments(scheduler)),
+        *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
@@ -84,7 +85,7 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
     ]
 
 
-def _of_queues(queues: QueueDocuments) -> list[Route]:
+def _of_queues(queues: QueueDocuments, shares: QueueShares) -> list[Route]:
     return [
         route("/v1/queues", GET=judged(QUEUE_SEE, queues.show), PUT=needs(QUEUE_WRITE, queues.put)),
         route(
@@ -95,6 +96,8 @@ def _of_queues(queues: QueueDocuments) -> list[Route]:
             DELETE=needs(QUEUE_WRITE, queues.delete_one),
         ),
         route("/v1/plan/queues", POST=needs(QUEUE_WRITE, queues.plan)),
+        route("/v1/queue-shares", GET=judged(QUEUE_SEE, shares.list)),
+        route("/v1/queue-shares/{path:path}", GET=judged(QUEUE_SEE, shares.show)),
         route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
         route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]

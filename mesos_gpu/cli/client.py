@@ -12,6 +12,7 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
+from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList
 from mesos_gpu.api.spec.shapes import (
     Gpu,
     Gpus,
@@ -203,6 +204,14 @@ class Client:
     def queue(self, *, limit: int | None = None) -> Queue:
         """The first pending jobs in their order, and the queues."""
         return self._get("/v1/queue", Queue, {"limit": limit})
+
+    def queue_shares(self) -> list[QueueShare]:
+        """What each queue is due of each pool."""
+        return self._get("/v1/queue-shares", QueueShareList)["shares"]
+
+    def queue_share(self, path: str) -> PathShare:
+        """Why a queue is due what it is."""
+        return self._get(_path("queue-shares", path), PathShare)
 
     def defrag(self, wanted: str | Mapping[str, object]) -> Plan:
         """The fewest moves that make room: for a pending job by its id, or for a job request."""

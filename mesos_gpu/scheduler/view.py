@@ -13,6 +13,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
 from mesos_gpu.engine.tenancy.planned import planned
+from mesos_gpu.engine.tenancy.explained import path_share, queue_shares
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
@@ -30,6 +31,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
+from mesos_gpu.model.queue_share import PathShare, QueueShare
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
@@ -253,6 +255,14 @@ class StateView:
     def queues(self) -> Sequence[QueueUse]:
         """Every queue that has a limit or a pending job."""
         return self._forecast().queues()
+
+    def queue_shares(self) -> Sequence[QueueShare]:
+        """Every queue of the tree in every pool that has GPUs; without a tree there is none."""
+        return queue_shares(self._state, self._now)
+
+    def path_share(self, path: str) -> PathShare:
+        """What a queue's share follows from; raises `NotFound`."""
+        return path_share(self._state, path, self._now)
 
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""

@@ -24,6 +24,10 @@ _QUEUE: Final = Fit(
 class _Queue(Table):
     table: ClassVar = {
         "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues: a file that `apply` takes."),
+        "shares": (
+            "mesos_gpu.cli.queues.shares",
+            "List what each queue is due, holds and waits for; of one queue, what that follows from.",
+        ),
         "apply": ("mesos_gpu.cli.queues.documents", "Let the tree of queues be what a file says."),
         "diff": ("mesos_gpu.cli.queues.documents", "Say what a file would change; nothing is changed."),
         "versions": ("mesos_gpu.cli.queues.documents", "List the latest versions of the tree."),

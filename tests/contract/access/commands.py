@@ -99,6 +99,7 @@ COMMANDS: Final = (
     Command("why", "-x-xxx", lambda s: (s.job(),)),
     Command("queue", "-xxxxx"),
     Command("queue show", "-xxxxx"),
+    Command("queue shares", "-xxxxx"),
     Command("queue apply", "----xx", lambda s: (_queues_file(s), "--yes")),
     Command("queue diff", "-xxxxx", lambda s: (_queues_file(s),)),
     Command("queue versions", "-x--xx"),

@@ -1,0 +1,86 @@
+"""What queues are due, and why."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import QUEUE_SEE
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.http.rights import require, rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.sight.queues import sees_queue
+from mesos_gpu.api.spec import queue_shares as shapes
+from mesos_gpu.model.queue_share import QueueShare, UserShare
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.policy.tenancy.tree import lineage
+
+_OF_HOUR = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
+
+
+class QueueShares:
+    """Handlers of their routes."""
+
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Serve a scheduler."""
+        self._scheduler = scheduler
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/queue-shares: of the queues that one may see, and those above them."""
+        rights = rights_of(request)
+        shares = await result_of(self._scheduler.read(lambda view: view.queue_shares()))
+        seen = _seen(rights, [share.path for share in shares])
+        return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/queue-shares/{path}."""
+        path = str(request.path_params["path"])
+        require(rights_of(request), QUEUE_SEE, Subject(queue=path))
+        share = await result_of(self._scheduler.read(lambda view: view.path_share(path)))
+        answer: shapes.PathShare = {
+            "path": share.path,
+            "steps": [_share(step) for step in share.steps],
+            "users": [_user(user) for user in share.users],
+        }
+        return json_answer(answer)
+
+
+def _seen(rights: Rights, paths: list[str]) -> set[str]:
+    if rights.may(QUEUE_SEE):
+        return set(paths)
+    return {each for path in paths if sees_queue(rights, path) for each in lineage(path)}
+
+
+def _share(share: QueueShare) -> shapes.QueueShare:
+    return {
+        "path": share.path,
+        "pool": share.pool,
+        "guarantee_gpus": number_of(share.guarantee),
+        "limit_gpus": None if share.limit is None else number_of(share.limit),
+        "held_gpus": number_of(share.held),
+        "pending_gpus": number_of(share.pending),
+        "over_gpus": number_of(share.over),
+        "due_gpus": number_of(share.due),
+        "given_gpus": number_of(share.given),
+        "floor_gpus": number_of(share.floor),
+        "kept_gpus": number_of(share.kept),
+        "rest_gpus": number_of(share.rest),
+        "weight": share.weight,
+        "weights": share.weights,
+        "borrowed_gpus": number_of(share.borrowed),
+        "used_gpu_hours": _hours(share.use),
+    }
+
+
+def _user(user: UserShare) -> shapes.UserShare:
+    return {
+        "user": user.user,
+        "shares": user.shares,
+        "used_gpu_hours": _hours(user.use),
+        "held_gpus": number_of(user.held),
+        "rank": user.rank,
+    }
+
+
+def _hours(milli_s: int) -> float:
+    return round(milli_s / _OF_HOUR, 3)

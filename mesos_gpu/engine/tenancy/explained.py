@@ -1,0 +1,120 @@
+"""What queues are due, with each number that it follows from, for those who ask."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.charges import user_of
+from mesos_gpu.engine.tenancy.past_uses import micro, shares_of, value_of
+from mesos_gpu.engine.tenancy.shares import Shares, leaf_of, limit_of
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.queue_share import PathShare, QueueShare, UserShare
+from mesos_gpu.model.tenancy import EVERYBODY
+from mesos_gpu.policy.tenancy.share import Share
+from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of
+
+LIST: Final = "list them with: mesos-gpu queue shares"
+
+
+def queue_shares(state: State, now: float) -> tuple[QueueShare, ...]:
+    """Every queue in every pool that has GPUs, by path and pool; without a tree there is none."""
+    tree = state.tree
+    return () if tree is None else _all(state, tree, now)
+
+
+def path_share(state: State, path: str, now: float) -> PathShare:
+    """A queue with those above it, and its users.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    tree = state.tree
+    queue = tree.queues.get(path) if tree is not None else None
+    if tree is None or queue is None:
+        raise NotFound(f"there is no queue {path}", remedy=LIST)
+    above = lineage(path)[::-1]
+    steps = {(share.pool, share.path): share for share in _all(state, tree, now)}
+    pools = dict.fromkeys(pool for pool, _ in steps)
+    users = _users(state, tree, path, now) if queue.is_leaf else ()
+    return PathShare(path, tuple(steps[pool, each] for pool in pools for each in above), users)
+
+
+def _all(state: State, tree: Tree, now: float) -> tuple[QueueShare, ...]:
+    shares, percent = Shares(state, tree, now), tree.document.history_percent
+    uses = shares.uses()
+    counted = uses if percent else {}
+    listed: list[QueueShare] = []
+    for pool in shares.pools:
+        amount, layout = shares.pools[pool].milli, shares.layout(pool)
+        steps = layout.explained(amount, shares.demands(pool), counted, percent)
+        held, pending = _with_above(shares.held(pool)), _with_above(shares.pending(pool))
+        weights = _weights(tree, steps)
+        for path, step in steps.items():
+            place = layout.places[path]
+            listed.append(
+                QueueShare(
+                    path,
+                    pool,
+                    layout.guarantees[place],
+                    limit_of(tree, path, pool),
+                    held.get(path, 0),
+                    pending.get(path, 0),
+                    uses.get(path, 0),
+                    step.given,
+                    step.floor,
+                    step.kept,
+                    step.rest,
+                    step.weight,
+                    weights[_band(tree, path)],
+                    step.borrowed,
+                    step.due,
+                )
+            )
+    return tuple(sorted(listed, key=lambda share: (share.path.split("/"), share.pool)))
+
+
+def _band(tree: Tree, path: str) -> tuple[str, int]:
+    """The queues that divide with it."""
+    return parent_of(path), tree.queues[path].spec.band
+
+
+def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int], int]:
+    sums: dict[tuple[str, int], int] = {}
+    for path, step in steps.items():
+        band = _band(tree, path)
+        sums[band] = sums.get(band, 0) + step.weight
+    return sums
+
+
+def _with_above(leaves: Mapping[str, int]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for leaf, amount in leaves.items():
+        for path in lineage(leaf):
+            sums[path] = sums.get(path, 0) + amount
+    return sums
+
+
+def _users(state: State, tree: Tree, leaf: str, now: float) -> tuple[UserShare, ...]:
+    """Those of whom something is known, and those who wait."""
+    shares = Shares(state, tree, now)
+    half_life_s, at = tree.document.half_life_s, micro(now)
+    known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
+    waiting = (state.jobs[job_id] for _, job_id in state.queue)
+    new = {user_of(job) for job in waiting if leaf_of(tree, job.spec.queue) == leaf} - set(known)
+    users = [
+        UserShare(
+            user,
+            shares_of(tree, leaf, user),
+            value_of(use, at, half_life_s),
+            use.rate,
+            shares.rank(leaf, user),
+        )
+        for user, use in known.items()
+    ]
+    users += [
+        UserShare(
+            user, shares_of(tree, leaf, user), shares.start_value(leaf, user), 0, shares.rank(leaf, user)
+        )
+        for user in new
+    ]
+    return tuple(sorted(users, key=lambda each: (each.rank, each.user)))

@@ -1,0 +1,141 @@
+"""Shares of queues over REST and at the command line: the worked example of docs/fair-shares.md."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from starlette.types import Scope
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.wire.mesos import report
+from tests.conftest import wait_until
+from tests.contract.access.rig import CALLER, ROOT, AccessRig, by_header
+from tests.contract.access.test_access_cli import done, failed
+from tests.contract.cli.cli_rig import call
+from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
+
+PAGE = Path(__file__).parents[3] / "docs" / "fair-shares.md"
+
+
+class ShareRig(AccessRig):
+    """Who calls is who a header names, and without one `caller`: the command line sends none."""
+
+    def __init__(self) -> None:
+        self.caller = ANYBODY
+        super().__init__()
+
+    async def identify(self, scope: Scope) -> Caller:
+        if any(name == CALLER.lower().encode() for name, _ in scope["headers"]):
+            return await by_header(scope)
+        return self.caller
+
+    def node(self, agent: str, names: list[str]) -> None:
+        """A node with such GPUs comes up."""
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=len(names)),)))
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(60)
+        assert monitor is not None
+        data = report.encode(Inventory(tuple(map(gpu, names)), "simulated", "535"))
+        self.daemon.put(
+            ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId(agent), data=data, uuid="u"))
+        )
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(names)),)))
+
+    def submit(self, queue: str, gpus: int, cpus: float) -> None:
+        """A job for that queue."""
+        body = {"command": "true", "queue": queue, "gpus": gpus, "cpus": cpus}
+        assert self.call(ROOT, "POST", "/v1/jobs", json=body).status_code == 201
+
+
+def blocks(kind: str) -> list[str]:
+    """The fenced blocks of the page of one kind."""
+    parts = PAGE.read_text().split("```")[1::2]
+    return [part.removeprefix(kind + "\n") for part in parts if part.startswith(kind + "\n")]
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShareRig]:
+    rig = ShareRig()
+    for name, value in (("URL", rig.server.url), ("HOME", str(tmp_path))):
+        monkeypatch.setenv(f"MESOS_GPU_{name}", value)
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def example(rig: ShareRig) -> ShareRig:
+    """What the page tells: 32 GPUs, of which production holds 10; all others wait."""
+    document = yaml.safe_load(blocks("yaml")[0])
+    assert rig.call(ROOT, "PUT", "/v1/queues", json={"version": 0, **document}).ok
+    for i in range(4):
+        rig.node(f"a{i}", [f"g{i}{j}" for j in range(8)])
+    rig.submit("production", gpus=8, cpus=1)
+    rig.submit("production", gpus=2, cpus=1)
+    for queue, gpus in (("research/vision", 8), ("research/nlp", 8), ("research/nlp", 4), ("students", 20)):
+        rig.submit(queue, gpus=gpus, cpus=1000)  # no node has so many processors: they wait
+    wait_until("production runs", lambda: share(rig, "production")["held_gpus"] == 10)
+    return rig
+
+
+def share(rig: ShareRig, path: str) -> dict[str, Any]:
+    shares = rig.call(ROOT, "GET", "/v1/queue-shares").json()["shares"]
+    return next(dict(each) for each in shares if each["path"] == path)
+
+
+def test_without_a_tree_there_are_no_shares(rig: ShareRig) -> None:
+    assert rig.call(ROOT, "GET", "/v1/queue-shares").json() == {"shares": []}
+    assert code_of(rig.call(ROOT, "GET", "/v1/queue-shares/ml")) == (404, "not-found")
+    assert done("queue", "shares", "--json").split() == ["{", '"shares":', "[]", "}"]
+    assert "there is no queue ml" in failed(call("queue", "shares", "ml"), 66)
+
+
+def test_the_example_of_the_page_has_the_numbers_of_the_engine(example: ShareRig) -> None:
+    dues = {
+        path: share(example, path)["due_gpus"]
+        for path in ("production", "research", "students", "research/vision", "research/nlp")
+    }
+    assert dues == {
+        "production": 10,
+        "research": 17.333,
+        "students": 4.667,
+        "research/vision": 8,
+        "research/nlp": 9.333,
+    }
+    nlp = share(example, "research/nlp")
+    told = ("given_gpus", "floor_gpus", "rest_gpus", "borrowed_gpus", "weight", "weights", "pending_gpus")
+    assert [nlp[name] for name in told] == [17.333, 0, 13.333, 9.333, 1, 2, 12]
+
+
+def test_the_page_shows_what_the_command_prints(example: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed, explained = (block.partition("\n") for block in blocks("console"))
+    assert listed[0] == "$ mesos-gpu queue shares"
+    assert done("queue", "shares") == listed[2]
+    assert explained[0] == "$ mesos-gpu queue shares research/nlp"
+    assert done("queue", "shares", "research/nlp") == explained[2]
+    assert max(map(len, (listed[2] + explained[2]).splitlines())) <= 80
+
+
+def test_steps_lead_from_the_top_queue_to_the_one_asked_for(example: ShareRig) -> None:
+    told = example.call(ROOT, "GET", "/v1/queue-shares/research/nlp").json()
+    assert [step["path"] for step in told["steps"]] == ["research", "research/nlp"]
+    assert told["steps"][0]["due_gpus"] == told["steps"][1]["given_gpus"]
+    assert [(user["user"], user["rank"], user["held_gpus"]) for user in told["users"]] == [("root", 0, 0)]
+    assert code_of(example.call(ROOT, "GET", "/v1/queue-shares/research/none")) == (404, "not-found")
+
+
+def test_one_sees_the_shares_of_ones_queues_and_of_those_above_them(example: ShareRig) -> None:
+    example.bind(BOSS, ANN)
+    seen = example.call("ann", "GET", "/v1/queue-shares").json()["shares"]
+    assert [each["path"] for each in seen] == ["research", "research/nlp", "research/vision"]
+    assert example.call("ann", "GET", "/v1/queue-shares/research/nlp").ok
+    assert code_of(example.call("ann", "GET", "/v1/queue-shares/students")) == (403, "forbidden")
+    example.caller = NOBODY
+    assert code_of(example.call(None, "GET", "/v1/queue-shares/students")) == (401, "unauthenticated")
