@@ -38,8 +38,8 @@ from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withd
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.tenancy import accounts
-from mesos_gpu.engine.tenancy.charges import settle
 from mesos_gpu.engine.tenancy.document import on_queues_changed
+from mesos_gpu.engine.tenancy.granted import settle
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
@@ -123,7 +123,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
-    forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.now))
+    forecast = Forecast(turn.state, turn.settings, turn.now, standing_of(turn.state, turn.settings, turn.now))
     on_resize_requested(turn, event, lambda: forecast.before(None))
 
 

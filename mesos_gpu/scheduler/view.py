@@ -12,8 +12,8 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
-from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.explained import path_share, queue_shares
+from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
@@ -246,7 +246,9 @@ class StateView:
         return why_of(self._state, self._settings, self._now, job, past_offers=past_offers)
 
     def _forecast(self) -> Forecast:
-        return Forecast(self._state, self._settings, self._now, standing_of(self._state, self._now))
+        return Forecast(
+            self._state, self._settings, self._now, standing_of(self._state, self._settings, self._now)
+        )
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:
         """The first `most` pending jobs that somebody sees, in the order in which they are tried."""
@@ -258,11 +260,11 @@ class StateView:
 
     def queue_shares(self) -> Sequence[QueueShare]:
         """Every queue of the tree in every pool that has GPUs; without a tree there is none."""
-        return queue_shares(self._state, self._now)
+        return queue_shares(self._state, self._settings, self._now)
 
     def path_share(self, path: str) -> PathShare:
         """What a queue's share follows from; raises `NotFound`."""
-        return path_share(self._state, path, self._now)
+        return path_share(self._state, self._settings, path, self._now)
 
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""

@@ -105,7 +105,7 @@ def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
-    forecast = Forecast(state, settings, now, standing_of(state, now))
+    forecast = Forecast(state, settings, now, standing_of(state, settings, now))
     forecast.before(job.id)
     wait = forecast.wait_of(job)
     view = QueueView(

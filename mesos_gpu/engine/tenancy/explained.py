@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from mesos_gpu.engine.charges import charges_of, owner_of
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.charges import user_of
 from mesos_gpu.engine.tenancy.past_uses import micro, shares_of, value_of
 from mesos_gpu.engine.tenancy.shares import Shares, leaf_of, limit_of
 from mesos_gpu.errors import NotFound
@@ -16,19 +17,20 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of
 LIST: Final = "list them with: mesos-gpu queue shares"
 
 
-def queue_shares(state: State, now: float) -> tuple[QueueShare, ...]:
+def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueShare, ...]:
     """Every queue in every pool that has GPUs, by path and pool; without a tree there is none."""
-    tree = state.tree
-    return () if tree is None else _all(state, tree, now)
+    charges = charges_of(state, settings) if state.tree is not None else None
+    return () if charges is None else _all(state, charges.tree, now)
 
 
-def path_share(state: State, path: str, now: float) -> PathShare:
+def path_share(state: State, settings: Settings, path: str, now: float) -> PathShare:
     """A queue with those above it, and its users.
 
     Raises:
         NotFound: There is no such queue.
     """
-    tree = state.tree
+    charges = charges_of(state, settings) if state.tree is not None else None
+    tree = charges.tree if charges is not None else None
     queue = tree.queues.get(path) if tree is not None else None
     if tree is None or queue is None:
         raise NotFound(f"there is no queue {path}", remedy=LIST)
@@ -100,7 +102,7 @@ def _users(state: State, tree: Tree, leaf: str, now: float) -> tuple[UserShare, 
     half_life_s, at = tree.document.half_life_s, micro(now)
     known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
     waiting = (state.jobs[job_id] for _, job_id in state.queue)
-    new = {user_of(job) for job in waiting if leaf_of(tree, job.spec.queue) == leaf} - set(known)
+    new = {owner_of(job) for job in waiting if leaf_of(tree, job.spec.queue) == leaf} - set(known)
     users = [
         UserShare(
             user,

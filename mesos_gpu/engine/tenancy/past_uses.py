@@ -43,10 +43,8 @@ def value_of(use: PastUse, now: int, half_life_s: int) -> int:
     return Usage(use.value, use.since, use.rate).at(now, half_life_s)
 
 
-def on_changes(turn: Turn, changes: Iterable[Change]) -> None:
+def on_changes(turn: Turn, tree: Tree, changes: Iterable[Change]) -> None:
     """Charge them, what a step changes of one user together."""
-    tree = turn.state.tree
-    assert tree is not None, "nothing is charged without a tree"
     sums: dict[tuple[str, str, float], int] = {}
     for change in changes:
         for user in (change.user, EVERYBODY):

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
 from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
@@ -166,10 +168,10 @@ class Shares:
         return known.dues
 
 
-def standing_of(state: State, now: float) -> Shares | None:
+def standing_of(state: State, settings: Settings, now: float) -> Shares | None:
     """What queues are due; None: there is no tree."""
-    tree = state.tree
-    return None if tree is None else Shares(state, tree, now)
+    charges = charges_of(state, settings) if state.tree is not None else None
+    return None if charges is None else Shares(state, charges.tree, now)
 
 
 def leaf_of(tree: Tree, queue: str) -> str:

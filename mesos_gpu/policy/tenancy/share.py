@@ -202,7 +202,14 @@ class Layout:
             idle = [max(0, kept - floor) for kept, floor in zip(self._kept[begin:end], floors, strict=True)]
             kept = shrink(rest, idle, use)
             rest -= sum(kept)
-        weights = weights_of(self._weights[begin:end], use, history_percent)
+        weights = self._weights[begin:end]
+        if history_percent and any(use):
+            # Who neither wants nor has used anything is no party to it.
+            there = [
+                weight if want or used else 0
+                for weight, want, used in zip(weights, wants[begin:end], use, strict=True)
+            ]
+            weights = weights_of(there, use, history_percent)
         caps = [max(0, most - floor) for most, floor in zip(most, floors, strict=True)]
         if self._banded[family]:
             steps = _Steps(floors, kept, [0] * len(caps), weights, [0] * len(caps))
@@ -245,7 +252,7 @@ def weights_of(weights: Sequence[int], use: Sequence[int], history_percent: int)
         history_percent: k.
     """
     used, weight = sum(use), sum(weights)
-    if not history_percent or not used or not weight:
+    if not used or not weight:
         return list(weights)
     whole = 100 * used * weight
     return [

@@ -1,0 +1,93 @@
+"""What each task is charged in the tree of queues, saved with it, and the past use that follows from it.
+
+A step that has changed a task is followed by a look at that task only: what it is charged now is compared with what it
+was charged before. A change that comes twice, or late, is therefore charged once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mesos_gpu.engine.books import cpus_and_memory
+from mesos_gpu.engine.charges import Charges, charges_of
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy import past_uses
+from mesos_gpu.engine.tenancy.past_uses import Change
+from mesos_gpu.engine.tenancy.shares import leaf_of
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.saves import SaveQueues, SaveTask
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
+
+
+def settle(turn: Turn) -> None:
+    """Charge what the step has granted, and take back what it has ended. Without a tree nothing is looked at."""
+    state = turn.state
+    charges = charges_of(state, turn.settings) if state.tree is not None else None
+    if charges is None:
+        return
+    changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
+    if changed:
+        past_uses.on_document(turn, state.queue_versions.get(state.queues.version - 1, NO_QUEUES))
+    tasks = list(_changed(turn, all_of_them=changed))
+    changes = [change for task in tasks for change in _settled(turn, charges, task)]
+    past_uses.on_changes(turn, charges.tree, changes)
+    if changed:
+        past_uses.drop_gone(turn, charges.tree)
+
+
+def charge_of(state: State, charges: Charges, task: Task) -> Charge | None:
+    """What a task is charged now; None: it holds nothing that a queue of the tree is charged with. One that was given
+    up as unreachable is not its user's to answer for."""
+    held = charges.of_task.get(task.id)
+    job = state.jobs.get(held.job_id) if held is not None else None
+    if held is None or job is None:
+        return None
+    tree = charges.tree
+    # Where processors and memory count, one without GPUs counts, too.
+    if not held.milli and tree.document.fairness is not Fairness.DRF:
+        return None
+    leaf = leaf_of(tree, held.queue)
+    if not leaf:
+        return None
+    rate, cards = held.milli, _cards(state, task)
+    if cards:
+        of_each = WHOLE if task.counted_share is None else task.counted_share.compute_milli
+        rate = sum(tree.cost_milli(gpu.model, of_each) for gpu in cards)
+    elif task.charge is not None:  # its node does not report them now
+        rate = task.charge.rate
+    return Charge(leaf, held.owner, held.pool, held.milli, rate, *cpus_and_memory(job.spec))
+
+
+def _cards(state: State, task: Task) -> list[Gpu]:
+    """All GPUs that it holds; none: some are not known now."""
+    node = state.nodes.get(task.agent_id)
+    known: dict[GpuId, Gpu] = {gpu.id: gpu for gpu in node.gpus} if node else {}
+    cards = [known[gpu] for gpu in task.gpus if gpu in known]
+    return cards if len(cards) == len(task.gpus) else []
+
+
+def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
+    """Tasks of the step, each once, as they are now; those that were forgotten in it as they were last."""
+    saved = {effect.task.id: effect.task for effect in turn.effects if isinstance(effect, SaveTask)}
+    if all_of_them:
+        saved |= {task_id: turn.state.tasks[task_id] for task_id in turn.state.live}
+    for task_id, task in saved.items():
+        yield turn.state.tasks.get(task_id, task)
+
+
+def _settled(turn: Turn, charges: Charges, task: Task) -> Iterator[Change]:
+    old, new = task.charge, charge_of(turn.state, charges, task)
+    if old == new:
+        return
+    if task.id in turn.state.tasks:
+        turn.put(replace(task, charge=new))
+    # What a task held until its end counts up to that, whenever it is heard of.
+    at = task.ended_at if new is None and task.ended and task.ended_at is not None else turn.now
+    if old is not None:
+        yield Change(old.queue, old.user, -old.rate, at)
+    if new is not None:
+        yield Change(new.queue, new.user, new.rate, at)
