@@ -97,7 +97,7 @@ def _with_above(leaves: Mapping[str, int]) -> dict[str, int]:
 
 
 def _users(state: State, tree: Tree, leaf: str, now: float) -> tuple[UserShare, ...]:
-    """Those of whom something is known, and those who wait."""
+    """List who is remembered, and who waits."""
     shares = Shares(state, tree, now)
     half_life_s, at = tree.document.half_life_s, micro(now)
     known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}

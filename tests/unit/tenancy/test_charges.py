@@ -181,7 +181,6 @@ def test_another_document_charges_anew_what_runs() -> None:
     assert charge(world, "j1.1") == Charge("ml/a", "ann", "fast", 2000, 2000, 1000, 128)
     assert world.state.past_uses["ml/a", "ann"].rate == 2000
     assert used(world) == before  # what was used is not forgotten faster in the past
+    world.status("j1.1", "TASK_FINISHED", agent="h1")
     world.feed(ev.QueuesChanged(QueueDocument(queues={"x": QueueSpec()}), 2))
-    # Its queue is gone: it is charged to the one of jobs that name none, and nothing is left of the other.
-    assert set(world.state.past_uses) == {("default", "ann"), ("default", "*")}
-    assert charge(world, "j1.1") == Charge("default", "ann", "default", 1000, 1000, 1000, 128)
+    assert world.state.past_uses == {}
