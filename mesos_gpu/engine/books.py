@@ -13,7 +13,9 @@ from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 
-Kind = tuple[str, tuple[str, ...]]  # of jobs that wait: the queue, and the models that will do
+Kind = tuple[
+    str, tuple[str, ...], str | None
+]  # of jobs that wait: the queue, the models that will do, and the class
 Amounts = tuple[int, int, int]  # thousandths of GPUs, or of cost; thousandths of CPUs; MiB of memory
 NOTHING: Amounts = (0, 0, 0)
 
@@ -63,7 +65,7 @@ class Books:
             return
         for spec, sign in ((was, -1), (now, 1)):
             if spec is not None:
-                _add(self.wanted, (spec.queue, spec.gpu_model), asked(spec), sign)
+                _add(self.wanted, (spec.queue, spec.gpu_model, spec.job_class), asked(spec), sign)
                 self.revision += 1
 
     def enter_use(self, use: PastUse) -> None:

@@ -11,16 +11,16 @@ from mesos_gpu.engine.books import cpus_and_memory
 from mesos_gpu.engine.charges import Charges, charges_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import past_uses
+from mesos_gpu.engine.tenancy.grants import parts_of
 from mesos_gpu.engine.tenancy.past_uses import Change
 from mesos_gpu.engine.tenancy.shares import leaf_of
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.saves import SaveQueues, SaveTask
-from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
+from mesos_gpu.model.usage import charged
+from mesos_gpu.policy.admission.limits import class_of
 
 
 def settle(turn: Turn) -> None:
@@ -53,21 +53,15 @@ def charge_of(state: State, charges: Charges, task: Task) -> Charge | None:
     leaf = leaf_of(tree, held.queue)
     if not leaf:
         return None
-    rate, cards = held.milli, _cards(state, task)
-    if cards:
-        of_each = WHOLE if task.counted_share is None else task.counted_share.compute_milli
-        rate = sum(tree.cost_milli(gpu.model, of_each) for gpu in cards)
-    elif task.charge is not None:  # its node does not report them now
+    parts = parts_of(state, task)
+    if task.charge is not None and any(not part.model for part in parts):  # its node does not report them now
         rate = task.charge.rate
+    else:
+        known = class_of(tree, job.spec.job_class)
+        rate = charged(
+            sum(part.cost_milli for part in parts), known.charge_percent if known is not None else 100
+        )
     return Charge(leaf, held.owner, held.pool, held.milli, rate, *cpus_and_memory(job.spec))
-
-
-def _cards(state: State, task: Task) -> list[Gpu]:
-    """All GPUs that it holds; none: some are not known now."""
-    node = state.nodes.get(task.agent_id)
-    known: dict[GpuId, Gpu] = {gpu.id: gpu for gpu in node.gpus} if node else {}
-    cards = [known[gpu] for gpu in task.gpus if gpu in known]
-    return cards if len(cards) == len(task.gpus) else []
 
 
 def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:

@@ -16,6 +16,7 @@ from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Guarantee, Stop
+from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.tenancy.fair_tree import Account, ranks
 from mesos_gpu.policy.tenancy.share import Branch, Layout
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
@@ -86,10 +87,11 @@ class Shares:
 
     def pending(self, pool: str) -> dict[str, int]:
         """What jobs of each leaf wait for that could run in a pool, as it would cost at most."""
-        capacity, sums = self.pools[pool], dict[str, int]()
-        for (queue, models), (gpu_milli, _, _) in self._state.books.wanted.items():
-            leaf = leaf_of(self._tree, queue)
-            if leaf and self._tree.queues[leaf].stop is Stop.NONE:
+        capacity, tree, sums = self.pools[pool], self._tree, dict[str, int]()
+        for (queue, models, job_class), (gpu_milli, _, _) in self._state.books.wanted.items():
+            leaf, known = leaf_of(tree, queue), class_of(tree, job_class)
+            elsewhere = known is not None and known.pools and pool not in known.pools
+            if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
                 sums[leaf] = sums.get(leaf, 0) + capacity.cost_of(models, gpu_milli)
         return sums
 

@@ -14,7 +14,7 @@ from mesos_gpu.model.saves import SavePastUse, SaveTask
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.model.tenancy import Pool, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import JobClass, Pool, QueueDocument, QueueSpec
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 DOCUMENT = QueueDocument(
@@ -184,3 +184,10 @@ def test_another_document_charges_anew_what_runs() -> None:
     world.status("j1.1", "TASK_FINISHED", agent="h1")
     world.feed(ev.QueuesChanged(QueueDocument(queues={"x": QueueSpec()}), 2))
     assert world.state.past_uses == {}
+
+
+def test_a_class_says_what_its_jobs_count_as_in_use_and_what_is_held_is_the_same() -> None:
+    world = made(replace(DOCUMENT, classes=(JobClass("cheap", charge_percent=25),)))
+    started(world, "j1", gpus=2, job_class="cheap")
+    assert charge(world, "j1.1") == Charge("ml/a", "ann", "default", 2000, 500, 1000, 128)
+    assert world.state.past_uses["ml/a", "ann"].rate == 500

@@ -8,7 +8,7 @@ from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.past_use import PastUse
-from mesos_gpu.model.tenancy import Guarantee, Limits, Pool, QueueDocument, QueueSpec, Stop
+from mesos_gpu.model.tenancy import Guarantee, JobClass, Limits, Pool, QueueDocument, QueueSpec, Stop
 from mesos_gpu.testing.builders import World, gpu
 
 POOL = "default"
@@ -45,7 +45,7 @@ def dues(world: World, pool: str = POOL) -> dict[str, int]:
 def test_what_is_held_and_what_is_waited_for_is_wanted() -> None:
     world = made()
     assert dues(world) == {"ml": 0, "ml/a": 0, "ml/b": 0, "web": 0}
-    world.submit("j1", gpus=8, queue="ml/b")
+    world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
     assert world.job("j1").task_id is not None
     assert dues(world) == {"ml": 8000, "ml/a": 0, "ml/b": 8000, "web": 0}
     world.submit("j2", gpus=3, queue="web")
@@ -109,8 +109,9 @@ def test_jobs_of_a_queue_that_is_held_are_not_waited_for() -> None:
 def test_the_most_of_all_its_jobs_bounds_what_a_queue_is_due() -> None:
     queues = {"a": QueueSpec(limits=Limits(max_gpus=2.5)), "b": QueueSpec(limit_gpus={POOL: 4000})}
     world = made(QueueDocument(queues=queues))
-    world.submit("j1", gpus=16, queue="a")
-    world.submit("j2", gpus=16, queue="b")
+    for i in range(8):
+        world.submit(f"a{i}", gpus=2, queue="a")
+        world.submit(f"b{i}", gpus=2, queue="b")
     assert dues(world) == {"a": 2500, "b": 4000}
 
 
@@ -157,3 +158,14 @@ def test_a_user_who_takes_ever_new_names_gets_no_more_than_the_one_who_had_the_l
         world.state.put(PastUse("ml", f"name{i}", start + 500, now))
         assert shares(world).rank("ml", "bob") == 0
         assert shares(world).rank("ml", f"name{i}") >= 1
+
+
+def test_jobs_of_a_class_want_nothing_of_pools_that_it_may_not_use() -> None:
+    classes = (JobClass("slow", pools=(POOL,)),)
+    document = QueueDocument(
+        queues={"a": QueueSpec()}, pools=(Pool("fast", ("H100",)),), classes=classes, gpu_cost={"H100": 4}
+    )
+    world = made(document, 2)
+    world.node("h1", gpu("h0", "H100"))
+    world.submit("j1", gpus=8, queue="a", job_class="slow")
+    assert (dues(world)["a"], dues(world, "fast")["a"]) == (2000, 0)
