@@ -30,7 +30,7 @@ def match(turn: Turn) -> None:
     if not turn.state.doubtful:
         cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
-        standing = standing_of(turn.state, turn.now)
+        standing = standing_of(turn.state, turn.settings, turn.now)
         backlog = Backlog(turn.state, turn.settings, turn.now, remains.resources, standing=standing)
         seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
