@@ -97,7 +97,7 @@ def _of_queues(queues: QueueDocuments, shares: QueueShares) -> list[Route]:
         ),
         route("/v1/plan/queues", POST=needs(QUEUE_WRITE, queues.plan)),
         route("/v1/queue-shares", GET=judged(QUEUE_SEE, shares.list)),
-        route("/v1/queue-shares/{path:path}", GET=judged(QUEUE_SEE, shares.show)),
+        route("/v1/queue-shares/{queue:path}", GET=judged(QUEUE_SEE, shares.show)),
         route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
         route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]

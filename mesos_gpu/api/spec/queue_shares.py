@@ -65,7 +65,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/queue-shares"): Operation(
         "list_queue_shares", "What each queue is due, holds and waits for", {200: QueueShareList}
     ),
-    ("GET", "/v1/queue-shares/{path}"): Operation(
+    ("GET", "/v1/queue-shares/{queue}"): Operation(
         "show_queue_share", "Why a queue is due what it is, step by step, and its users", {200: PathShare}
     ),
 }

@@ -165,7 +165,7 @@ V1: Final = (
     Row("/v1/queues/{queue:path}", "PATCH", "----xx", _queue(json={"weight": 3})),
     Row("/v1/queues/{queue:path}", "DELETE", "----xx", _queue()),
     Row("/v1/queue-shares", "GET", "-xxxxx", _to("/v1/queue-shares"), _OWN_SEEN),
-    Row("/v1/queue-shares/{path:path}", "GET", "-x-xxx", _queue_share),
+    Row("/v1/queue-shares/{queue:path}", "GET", "-x-xxx", _queue_share),
     Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
     Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
     Row("/v1/plan/queues", "POST", "----xx", _queues_planned),

@@ -33,8 +33,8 @@ class QueueShares:
         return json_answer({"shares": [_share(share) for share in shares if share.path in seen]})
 
     async def show(self, request: Request) -> Response:
-        """GET /v1/queue-shares/{path}."""
-        path = str(request.path_params["path"])
+        """GET /v1/queue-shares/{queue}."""
+        path = str(request.path_params["queue"])
         require(rights_of(request), QUEUE_SEE, Subject(queue=path))
         share = await result_of(self._scheduler.read(lambda view: view.path_share(path)))
         answer: shapes.PathShare = {
