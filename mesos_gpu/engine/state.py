@@ -217,15 +217,15 @@ class State:
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
     made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
+    # To jobs that wait, by the latest match.
     seats_given: Mapping[JobId, Seat] = field(
         default_factory=dict, compare=False, repr=False, metadata=DERIVED
-    )  # to jobs that wait, by the latest match
-    charges: Any = field(
-        default=None, compare=False, repr=False, metadata=DERIVED
-    )  # what tasks hold, as `charges.Charges`; None: nobody has asked, or nobody is charged
-    uncharged: set[TaskId] = field(
-        default_factory=set, compare=False, repr=False, metadata=DERIVED
-    )  # tasks whose charge may be another since
+    )
+    # `queue.leaves.Leaves` and `charges.Charges`, None while nobody has asked, and what has changed since for each.
+    leaves: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
+    moved_jobs: set[JobId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
+    charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
+    uncharged: set[TaskId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
 
     # Whether each task that the state was restored with has been looked at for its span.
     spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)
@@ -325,6 +325,8 @@ class State:
         self.jobs[job.id] = job
         self.next_sequence = max(self.next_sequence, job.sequence + 1)
         was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
+        if self.leaves is not None and (was or now):
+            self.moved_jobs.add(job.id)
         if now and not was:
             bisect.insort(self.queue, (job.sequence, job.id))
         elif was and not now:

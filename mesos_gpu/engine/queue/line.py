@@ -1,20 +1,20 @@
 """The line of all jobs that wait, through the tree of queues, as things stand now."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Protocol
 
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, Job
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
-from mesos_gpu.policy.tenancy.order import Entry, Line, Rank
-from mesos_gpu.policy.tenancy.tree import Tree
+from mesos_gpu.policy.queueing.queue import in_line_since
+from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
 
 
 class Standing(Protocol):
@@ -28,12 +28,6 @@ class Standing(Protocol):
 
     def amount(self, pool: str, /) -> int:
         """What a pool has, thousandths of cost."""
-
-
-def leaf_of(tree: Tree, job: Job) -> str:
-    """The leaf where a job waits; of a queue that takes no jobs any more: the one of jobs that name none."""
-    queue = tree.queues.get(job.spec.queue)
-    return job.spec.queue if queue is not None and queue.is_leaf else DEFAULT_QUEUE
 
 
 class Waits:
@@ -63,12 +57,25 @@ class Waits:
         self.tree, self._attained = held.tree, attained
         self._standing = standing
         self._due = self._plain_due if standing is None else standing.due
-        self._leaves: dict[str, list[Job]] | None = None
+        self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""
-        entries = {leaf: self._entries(leaf, jobs) for leaf, jobs in self._by_leaf().items()}
-        return iter(Line(self.tree.children, self._due, self._held.amount, entries))
+        entries = {path: self._entries(path, leaf) for path, leaf in leaves_of(self._state, self.tree)}
+        return iter(Line(self.tree.children, self._once(self._due), self._held.amount, entries))
+
+    @staticmethod
+    def _once(due: Amount) -> Amount:
+        """Work out what each queue is due once."""
+        known: dict[tuple[str, str], int] = {}
+
+        def again(path: str, pool: str) -> int:
+            milli = known.get((path, pool))
+            if milli is None:
+                milli = known[path, pool] = due(path, pool)
+            return milli
+
+        return again
 
     def seat_for(self, job: Job) -> Seat | None:
         """The seat that the latest match gave to a pending job; None: it would borrow."""
@@ -88,44 +95,36 @@ class Waits:
         due, cost = self._due(leaf, pool), self._held.amount(leaf, pool) + self._held.cost_of(job, pool)
         return (Fraction(cost, due) if due else cost << 64), pool
 
-    def _by_leaf(self) -> dict[str, list[Job]]:
-        """Jobs in the order of their queue."""
-        if self._leaves is None:
-            leaves: dict[str, list[Job]] = {}
-            for _, job_id in self._state.queue:
-                job = self._state.jobs[job_id]
-                leaves.setdefault(leaf_of(self.tree, job), []).append(job)
-            self._leaves = {leaf: self._in_order(leaf, jobs) for leaf, jobs in leaves.items()}
-        return self._leaves
-
-    def _in_order(self, leaf: str, jobs: Sequence[Job]) -> list[Job]:
-        now, step_s = self._now, self._settings.aging_step_s
-        ranks = {} if self._standing is None else self._standing.ranks(leaf)
-
-        def place(job: Job) -> tuple[int, int]:
-            rank = ranks.get(job.charged_to, 0) if ranks else 0
-            return rank, -effective_priority(job.spec.priority, now - in_line_since(job), step_s)
-
-        ordered = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted
+    def _in_order(self, path: str, leaf: Leaf) -> list[Job]:
+        places = {} if self._standing is None else self._standing.ranks(path)
+        ordered = leaf.put_in_order(self._state, self._now, self._settings.aging_step_s, places)
         return self._attained.line(ordered) if self._attained.orders(ordered[0]) else ordered
 
-    def _entries(self, leaf: str, jobs: Sequence[Job]) -> list[Entry[Job]]:
-        first, seated, others = [], [], []
-        for job in jobs:
-            if job.room_made_at is not None:
-                pool = self.pool_of(job)
-                cost = self._held.cost_of(job, pool)
-                first.append(Entry(job, cost, Rank.ROOM_MADE, pool, int(job.room_made_at * 1000)))
-            elif (seat := self.seat_for(job)) is not None:
-                seated.append(Entry(job, self._held.cost_of(job, seat.pool), Rank.SEATED, seat.pool))
-            else:
-                pool = self.pool_of(job)
-                others.append(Entry(job, self._held.cost_of(job, pool), Rank.BORROWER, pool))
-        if others:
-            since = self._starves_since(leaf, others[0].job)
-            if since is not None:
-                others[0] = others[0]._replace(rank=Rank.STARVING, since=int(since * 1000))
-        return first + seated + others
+    def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:
+        """What the line sees of a leaf: first those that others were ended for, then those with seats."""
+        jobs, seats = self._in_order(path, leaf), self._state.seats_given
+        apart = leaf.room_made or (bool(seats) and not seats.keys().isdisjoint(leaf.members))
+        if apart or self._attained.orders(jobs[0]) or self._is_by_model:
+            entries = [self._entry(job) for job in jobs]
+            entries.sort(key=_rank)  # a stable sort
+        else:
+            if leaf.entries is None:
+                leaf.entries = [Entry(job, job.spec.gpu_milli_in_all) for job in jobs]
+            entries = leaf.entries
+        first = next((i for i, entry in enumerate(entries) if entry.rank is Rank.BORROWER), None)
+        since = None if first is None else self._starves_since(path, entries[first].job)
+        if first is None or since is None:
+            return entries
+        head = entries[first]._replace(rank=Rank.STARVING, since=int(since * 1000))
+        return [*entries[:first], head, *entries[first + 1 :]]
+
+    def _entry(self, job: Job) -> Entry[Job]:
+        if job.room_made_at is not None:
+            pool, since = self.pool_of(job), int(job.room_made_at * 1000)
+            return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since)
+        seat = self.seat_for(job)
+        pool = self.pool_of(job) if seat is None else seat.pool
+        return Entry(job, self._held.cost_of(job, pool), Rank.BORROWER if seat is None else Rank.SEATED, pool)
 
     def _starves_since(self, leaf: str, job: Job) -> float | None:
         """Since when the first job of a leaf waits, if that is too long; None: it is not."""
@@ -140,3 +139,7 @@ class Waits:
         spec = self.tree.specs[queue]
         owed = spec.guarantee_gpus.get(pool)
         return owed.milli if owed is not None and owed.milli else spec.weight * WHOLE
+
+
+def _rank(entry: Entry[Job]) -> Rank:
+    return entry.rank

@@ -75,13 +75,13 @@ class Line(Generic[J]):
         """Each job once. What became of the one before must be known to `held` when the next is asked for."""
         while self._root is not None and (leaf := self._best(self._root)) is not None:
             entries, held = leaf.entries, self._held
+            before = held(leaf.path, entries[leaf.at].pool)
             while True:
                 entry = entries[leaf.at]
                 leaf.at += 1
-                before = held(leaf.path, entry.pool)
                 yield entry.job
                 # As long as nothing starts, jobs that cost the same have the same key.
-                if leaf.at == len(entries) or entries[leaf.at][1:] != entry[1:]:
+                if leaf.at == len(entries) or not _alike(entries[leaf.at], entry):
                     break
                 if held(leaf.path, entry.pool) != before:
                     break
@@ -123,6 +123,16 @@ class Line(Generic[J]):
             return rank, since, 0
         due, held = self._due(path, pool), self._held(path, pool) + cost_milli
         return (rank, 0, (held << _SCALE) // due) if due else (rank, 1, held)
+
+
+def _alike(entry: Entry[J], other: Entry[J]) -> bool:
+    """Whether both have the same key, as long as nothing starts."""
+    return (
+        entry.cost_milli == other.cost_milli
+        and entry.rank is other.rank
+        and entry.since == other.since
+        and entry.pool == other.pool
+    )
 
 
 _BY_TIME: Final = (Rank.ROOM_MADE, Rank.STARVING)

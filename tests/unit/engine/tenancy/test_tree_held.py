@@ -1,0 +1,117 @@
+"""What queues and users hold against the plain sum over all tasks, whatever starts, ends, grows and is undone."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.engine.charges import ALL, Charge, Sums, charges_of, up
+from mesos_gpu.engine.queue.leaves import leaves_of
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tenancy import QueueSpec
+from mesos_gpu.testing.builders import World, saved_of
+from tests.unit.engine.tenancy.worlds import again, apply, most, node, submit_all, tree_world
+
+QUEUES = ["a/x", "a/y", "b"]
+TREE = {"a": QueueSpec(limit_gpus=most(5)), "a/x": QueueSpec(), "a/y": QueueSpec(weight=3), "b": QueueSpec()}
+CHARGES = st.builds(
+    Charge,
+    st.sampled_from([JobId("j1"), JobId("j2"), JobId("j3")]),
+    st.just("a/x"),
+    st.sampled_from(["ann", "bob"]),
+    st.sampled_from(["default", "t4"]),
+    st.integers(0, 3000),
+)
+
+
+def plain(charges: list[Charge]) -> Sums:
+    """The sums by their meaning."""
+    sums = Sums()
+    for path in {path for each in charges for path in up(each.queue)}:
+        below = [each for each in charges if path in up(each.queue)]
+        for each in below:
+            sums.amounts[path, each.pool] += each.milli
+            for user in (each.owner, ALL):
+                sums.users[path, user] += each.milli
+        for user in (*{each.owner for each in below}, ALL):
+            sums.jobs[path, user] = len({each.job_id for each in below if user in (each.owner, ALL)})
+    sums.members.update(each.job_id for each in charges)
+    return sums
+
+
+def same(sums: Sums, other: Sums) -> None:
+    for name in ("amounts", "users", "jobs", "members"):
+        assert +getattr(sums, name) == +getattr(other, name), name
+        assert not -getattr(sums, name), name
+
+
+@given(st.lists(st.tuples(CHARGES, st.booleans()), max_size=30))
+def test_sums_are_those_of_what_was_not_undone(steps: list[tuple[Charge, bool]]) -> None:
+    sums, owners, standing = Sums(), dict[JobId, str](), list[Charge]()
+    for charge, undoes in steps:
+        if undoes and standing:
+            sums.add(standing.pop(), -1)
+        elif owners.setdefault(charge.job_id, charge.owner) == charge.owner:  # a job has one
+            sums.add(charge)
+            standing.append(charge)
+        same(sums, plain(standing))
+
+
+def _charged(world: World) -> list[Charge]:
+    tree, state = world.state.tree, world.state
+    assert tree is not None
+    live = [state.tasks[task_id] for task_id in state.live]
+    held = [(task, job) for task in live if (job := state.holding_job(task)) is not None]
+    return [
+        Charge(job.id, job.spec.queue, job.charged_to, "default", state.counted_milli(task, job))
+        for task, job in held
+    ]
+
+
+ACTS = st.lists(
+    st.tuples(st.sampled_from(["submit", "end", "fail", "restart", "apply"]), st.integers(0, 99)), max_size=25
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ACTS)
+def test_what_is_kept_from_match_to_match_is_what_a_look_at_all_tasks_finds(
+    acts: list[tuple[str, int]],
+) -> None:
+    world = tree_world(TREE)
+    node(world, "n1", 8)
+    for number, (act, chance) in enumerate(acts):
+        if act == "submit":
+            asked = (f"j{number}", QUEUES[chance % 3], chance % 3)
+            submit_all(world, asked, tasks=1 + chance % 2, user=("ann", "bob")[chance % 2], max_attempts=2)
+        elif act == "restart":
+            world.state = State.restored(world.now, saved_of(world.state))
+            world.register()
+        elif act == "apply":
+            apply(world, {**TREE, "b": QueueSpec(weight=1 + chance)})
+        elif world.state.live:
+            live = [world.state.tasks[each] for each in world.state.live if world.state.tasks[each].job_id]
+            for task in live[chance % len(live) :][:1] if live else []:
+                world.status(task.id, "TASK_FINISHED" if act == "end" else "TASK_FAILED", agent="n1")
+        world.tick(1.5)
+        free = 8 - len(world.state.holders)
+        again(world, "n1", free)
+        charges = charges_of(world.state, world.settings)
+        assert charges is not None
+        same(charges.sums, plain(_charged(world)))
+        _leaves_are_those_of_the_queue(world)
+
+
+def _leaves_are_those_of_the_queue(world: World) -> None:
+    tree = world.state.tree
+    assert tree is not None
+    leaves = {path: set(leaf.members) for path, leaf in leaves_of(world.state, tree)}
+    pending = [job for job in world.state.jobs.values() if job.state is JobState.PENDING]
+    wanted: dict[str, set[JobId]] = {}
+    for job in pending:
+        wanted.setdefault(job.spec.queue, set()).add(job.id)
+    assert leaves == wanted
+    submitted = Counter((j.spec.queue, j.charged_to) for j in world.state.jobs.values() if not j.state.ended)
+    assert world.state.books.submitted == submitted
