@@ -207,21 +207,18 @@ class State:
 
     # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
     table: Any = field(default=None, compare=False, metadata=DERIVED)
-    verdicts: dict[tuple[str, str], bool] = field(
-        default_factory=dict, compare=False, metadata=DERIVED
-    )  # `policy.verdicts.Known`
-    touched: set[AgentId] = field(
-        default_factory=set, compare=False, metadata=DERIVED
-    )  # since the table was made
+    # `policy.verdicts.Known`, and the agents that were touched since the table was made.
+    verdicts: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, metadata=DERIVED)
+    touched: set[AgentId] = field(default_factory=set, compare=False, metadata=DERIVED)
 
-    made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)  # `books`
+    made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
     made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
-    # To jobs that wait, by the latest match.
     seats_given: Mapping[JobId, Seat] = field(
         default_factory=dict, compare=False, repr=False, metadata=DERIVED
     )
-    # `queue.leaves.Leaves` and `charges.Charges`, None while nobody has asked, and what has changed since for each.
+    # The latter: to jobs that wait, by the latest match. Then `queue.leaves.Leaves` and `charges.Charges`, None while
+    # nobody has asked, and what has changed since for each.
     leaves: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     moved_jobs: set[JobId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
     charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import inf
 
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.queue.line import leaf_of
+from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.engine.turn import Turn

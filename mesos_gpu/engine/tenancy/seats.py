@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import leaf_of
+from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
