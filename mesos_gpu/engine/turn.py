@@ -43,8 +43,9 @@ class Turn:
 
     def show_job(self, job: Job) -> Job:
         """Publish a job of which something is shown that lets nothing start. One that holds nothing has no seat."""
-        if job.seat is not None and (job.state is JobState.PENDING or job.state.ended):
-            job = replace(job, seat=None)
+        has_place = job.seat is not None or job.spared_until
+        if has_place and (job.state is JobState.PENDING or job.state.ended):
+            job = replace(job, seat=None, spared_until=0.0)
         self.put(job)
         self.effects.append(Publish(job.id, job.version))
         return job

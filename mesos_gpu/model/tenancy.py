@@ -329,6 +329,8 @@ class QueueDocument:
         half_life_s: After so long half of what was used is forgotten.
         history_percent: How much past use lowers a weight over what is guaranteed.
         overbook: Whether the guarantees may be more than there is; then they are scaled.
+        reclaim_at: From then on jobs for which this version leaves no room in a guarantee are stopped for others as
+            those that borrow, seconds since the epoch; None: those that ran already are not stopped for it.
     """
 
     version: int = 0
@@ -344,6 +346,7 @@ class QueueDocument:
     half_life_s: int = 7 * 86400
     history_percent: int = 0
     overbook: bool = False
+    reclaim_at: float | None = None
 
 
 NO_QUEUES: Final = QueueDocument()

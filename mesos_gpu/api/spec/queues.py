@@ -171,6 +171,7 @@ class QueuesRequest(TypedDict, total=False):
     at: float | None
     by: str | None
     comment: _Comment | None
+    reclaim_at: Any
     fairness: Annotated[str, one_of(*Fairness)] | None
     half_life_s: Annotated[int, says(minimum=60, maximum=10**9, default=604800)] | None
     history_percent: Annotated[int, says(minimum=0, maximum=1000, default=0)] | None
@@ -252,6 +253,9 @@ class Queues(TypedDict):
     at: float | None
     by: str
     comment: str
+    reclaim_at: Annotated[
+        float | None, says(description="from then on who has more than it leaves him gives back")
+    ]
     fairness: str
     half_life_s: int
     history_percent: int

@@ -23,6 +23,7 @@ _KEPT_APART: Final = (
     "at",
     "by",
     "comment",
+    "reclaim_at",
     "queues",
     "pools",
     "classes",

@@ -1,11 +1,13 @@
 """Versions of the tree of queues, and what they are held against."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.sparing import shorten
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.versions import take_next
 from mesos_gpu.errors import Conflict
@@ -20,14 +22,20 @@ _MOST_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
 
 
 def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
-    """Take it as the next version, unless it says what the latest says.
+    """Take it as the next version, unless it says what the latest says, and not when jobs give back what they hold
+    beyond it.
 
     Raises:
         Conflict: Somebody else has changed it since it was read, or jobs would be in no leaf.
     """
-    if event.expected_version == turn.state.queues.version:
+    latest, after_s = turn.state.queues, event.reclaim_after_s
+    if event.expected_version == latest.version:
         refuse_homeless(turn.state, turn.settings, event.document)
-    take_next(turn, turn.state.queues, event.document, event.expected_version, READ_AGAIN)
+    until = None if after_s is None else turn.now + after_s
+    said = latest if until is not None else replace(latest, reclaim_at=None)
+    document = replace(event.document, reclaim_at=until)
+    if take_next(turn, said, document, event.expected_version, READ_AGAIN) and until is not None:
+        shorten(turn, until)
 
 
 def found_of(state: State, document: QueueDocument) -> Findings:

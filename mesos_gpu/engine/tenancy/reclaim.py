@@ -176,8 +176,8 @@ class Reclaim:
         return least.reclaim_s if seated else least.rebalance_s
 
     def _is_protected(self, each: Runner, protected_s: float) -> bool:
-        until = each.started_at + protected_s
-        if until <= self._turn.now or not protected_s:
+        until = max(each.started_at + protected_s if protected_s else 0.0, each.job.spared_until)
+        if until <= self._turn.now:
             return False
         self.note(until)
         return True

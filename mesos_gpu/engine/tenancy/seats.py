@@ -8,6 +8,7 @@ from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.sparing import spared
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -154,7 +155,9 @@ def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seati
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)
     for job_id, now in changed.items():
-        turn.show_job(replace(job := turn.state.jobs[job_id], seat=now, version=job.version + 1))
+        job = turn.state.jobs[job_id]
+        until = spared(turn.state.queues, job, now)
+        turn.show_job(replace(job, seat=now, spared_until=until, version=job.version + 1))
     lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running], may_start)
     if not lines:
         return Seating(ground)

@@ -572,6 +572,7 @@ class Job:
     seat: Seat | None = (
         None  # while it holds GPUs: what of a guarantee they count as; None: they are borrowed
     )
+    spared_until: float = 0.0  # until then it is not stopped for others, though a new document took its seat
     stopped: int = 0  # how often it was ended to make room for others
     checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said
     owner: str = ""  # the proved name of who submitted it; "": nobody was asked

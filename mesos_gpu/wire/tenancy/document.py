@@ -35,10 +35,10 @@ MOST_COST: Final = 1000
 MOST_VERSION: Final = 1 << 53
 MOST_BYTES: Final = 1 << 19  # of all of it, as it is kept: each of the versions that are there
 LONGEST_COMMENT: Final = 1000
-#: `at`, `by`, `plan` and `warnings` are in what is read, so that it can be sent back; they are not looked at.
+#: The last ones are in what is read, so that it can be sent back; they are not looked at.
 KNOWN: Final = (
     "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
-    "history_percent", "overbook", "at", "by", "plan", "warnings",
+    "history_percent", "overbook", "at", "by", "reclaim_at", "plan", "warnings",
 )  # fmt: skip
 #: A queue's limits stand beside its other fields.
 SPEC_FIELDS: Final = (*QUEUE_FIELDS, *LIMIT_FIELDS)
@@ -78,6 +78,7 @@ def encode(document: QueueDocument) -> dict[str, Any]:
         "at": document.at or None,
         "by": document.by,
         "comment": document.comment,
+        "reclaim_at": document.reclaim_at,
         "fairness": document.fairness.value,
         "half_life_s": document.half_life_s,
         "history_percent": document.history_percent,

@@ -12,6 +12,7 @@ import pytest
 
 from mesos_gpu.adapters import sqlite_store
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, Damaged
 from mesos_gpu.model.apps.split import Mode, TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -31,6 +32,7 @@ from mesos_gpu.model.saves import (
     SaveFramework,
     SaveJob,
     SaveNode,
+    SaveQueues,
     SaveSplit,
     SaveTask,
     value_of,
@@ -38,6 +40,7 @@ from mesos_gpu.model.saves import (
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
 from mesos_gpu.testing.builders import gpu
 
 JOB = Job(
@@ -124,6 +127,29 @@ def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> No
     assert (read.spec, read.min_driver) == (JobSpec("j", "true"), None)
     store.save([SaveCard(CARD)])
     assert store.load().cards == (CARD,)
+    store.close()
+
+
+def test_a_state_of_before_there_was_a_tree_of_queues_is_read_and_has_none(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    with sqlite3.connect(path) as db:
+        for migration in MIGRATIONS[:7]:
+            db.executescript(migration.read_text())
+        spec = '{"name":"j","command":"true","queue":"research","gpus":2}'
+        job = f'{{"id":"j1","spec":{spec},"submitted_at":1.0,"sequence":1,"state":"pending"}}'
+        db.execute("INSERT INTO jobs VALUES ('j1', 1, ?)", (job,))
+        db.execute("PRAGMA user_version=7")
+    db.close()
+    store = SqliteStore(path)
+    state = State.restored(5.0, store.load())
+    assert (state.queues.version, state.tree) == (0, None)
+    (read,) = state.jobs.values()
+    assert (read.spec.queue, read.seat, read.spared_until) == ("research", None, 0.0)
+    document = QueueDocument(
+        1, 2.0, queues={"research": QueueSpec(guarantee_gpus={"default": Guarantee(4000)})}
+    )
+    store.save([SaveQueues(document)])
+    assert State.restored(6.0, store.load()).queues == document
     store.close()
 
 

@@ -31,11 +31,11 @@ class Tenants(World):
 
     cards: dict[str, int] = field(default_factory=dict)  # by agent, its GPUs
 
-    def document(self, **queues: QueueSpec) -> list[fx.Effect]:
+    def document(self, reclaim_after_s: float | None = None, /, **queues: QueueSpec) -> list[fx.Effect]:
         """Another tree; `__` in the name of a queue is a slash."""
         wanted = {name.replace("__", "/"): spec for name, spec in queues.items()}
         version = self.state.queues.version
-        return self.feed(ev.QueuesChanged(QueueDocument(queues=wanted), version))
+        return self.feed(ev.QueuesChanged(QueueDocument(queues=wanted), version, reclaim_after_s))
 
     def agents(self, count: int, gpus: int) -> None:
         """Nodes come up, with GPUs of their own."""

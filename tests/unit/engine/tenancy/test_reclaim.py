@@ -242,7 +242,7 @@ def test_a_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(worl
     for i in range(4):
         world.runs(f"dev{i}", "dev")
         world.passes(1)
-    world.document(dev=queue(2), prod=queue(2))
+    world.document(0.0, dev=queue(2), prod=queue(2))
     assert not world.passes(60)
     assert [world.seat_of(f"dev{i}") for i in range(4)] == ["dev", "dev", None, None]
     world.submit("prod", queue="prod", gpus=2)

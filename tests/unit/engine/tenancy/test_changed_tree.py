@@ -1,0 +1,71 @@
+"""A changed tree of queues stops nobody, unless it is said when who is above gives back."""
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tenancy import QueueDocument
+from tests.unit.engine.tenancy.lending import Tenants, queue
+
+
+@pytest.fixture
+def world() -> Tenants:
+    """Two jobs of one queue hold all that there is, and are guaranteed it; one of another queue waits."""
+    world = Tenants()
+    world.register()
+    world.agents(1, 4)
+    world.document(dev=queue(4), prod=queue())
+    world.runs("dev0", "dev", 2)
+    world.runs("dev1", "dev", 2)
+    return world
+
+
+def change(world: Tenants, after_s: float | None = None) -> None:
+    """Half of it is guaranteed to the other queue from now on."""
+    world.document(after_s, dev=queue(2), prod=queue(2))
+
+
+def test_who_lost_his_seat_to_a_new_tree_runs_to_his_end(world: Tenants) -> None:
+    change(world)
+    world.submit("prod0", queue="prod", gpus=2)
+    assert not world.passes(60)
+    assert [world.seat_of(name) for name in ("dev0", "dev1")] == ["dev", None]
+    world.ends("dev1")
+    world.starts()
+    assert world.job("prod0").state is JobState.RUNNING
+
+
+def test_after_the_time_that_was_said_he_gives_back(world: Tenants) -> None:
+    change(world, 30.0)
+    world.submit("prod0", queue="prod", gpus=2)
+    assert not world.passes(28)
+    assert world.passes(5) == {"dev1"}
+
+
+def test_it_may_be_said_later_and_of_the_tree_as_it_is(world: Tenants) -> None:
+    change(world)
+    world.submit("prod0", queue="prod", gpus=2)
+    assert not world.passes(10)
+    before = world.state.queues.version
+    change(world)
+    assert world.state.queues.version == before, "it says what the latest says"
+    change(world, 0.0)
+    assert world.state.queues.version == before + 1
+    assert world.passes(30) == {"dev1"}
+
+
+def test_who_starts_again_is_spared_no_longer(world: Tenants) -> None:
+    change(world)
+    world.passes(3)
+    assert world.job("dev1").spared_until
+    for task in world.state.round_of(world.job("dev1")):
+        world.status(task.id, "TASK_LOST", agent=task.agent_id)
+    assert not world.job("dev1").spared_until
+
+
+def test_a_tree_that_leaves_out_a_queue_with_jobs_is_refused(world: Tenants) -> None:
+    version = world.state.queues.version
+    with pytest.raises(Conflict, match=r"dev \(2: dev0, dev1\)"):
+        world.feed(ev.QueuesChanged(QueueDocument(queues={"prod": queue()}), version))
+    assert world.state.queues.version == version
