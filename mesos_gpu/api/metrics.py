@@ -1,7 +1,7 @@
 """What /metrics shows: each family of samples once, with what it means and how it is measured."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,11 +14,14 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.share_use import ShareUse
+from mesos_gpu.model.queue_share import QueueShare
 from mesos_gpu.model.shares.share import Share, guarantee
-from mesos_gpu.model.shares.units import PER_PERCENT
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
 from mesos_gpu.wire.export.prometheus import Metric
 
+MOST_QUEUES: Final = 500  # of which each has samples of its own
+OTHERS: Final = "*"  # the leaves that have none, together
 Values = Iterable[tuple[tuple[str, ...], float]]  # of the labels, in their order, and the number
 Measured = Mapping[Callable[[View], Any], Any]  # what cannot change any more, by what measured it
 
@@ -156,6 +159,10 @@ def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
     )
 
 
+def _queues(view: View) -> Sequence[QueueShare]:
+    return view.queue_shares()
+
+
 # --- and as samples
 
 
@@ -223,6 +230,43 @@ def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (node.hostname, str(node.id), *versions), 1.0
 
 
+def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
+    """A number for each queue in each pool, GPUs of cost 1. Of a tree with very many queues the lowest are summed up:
+    no document makes the page endless."""
+
+    def numbers(shares: Sequence[QueueShare]) -> Iterator[tuple[tuple[str, ...], float]]:
+        alone, others = bounded(shares)
+        for share in alone:
+            if (milli := value(share)) is not None:
+                yield (share.path, share.pool), milli / WHOLE
+        sums: dict[str, int] = {}
+        for share in others:
+            sums[share.pool] = sums.get(share.pool, 0) + (value(share) or 0)
+        for pool, milli in sums.items():
+            yield (OTHERS, pool), milli / WHOLE
+
+    return numbers
+
+
+def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:
+    """The queues that are shown, the top ones first, and the leaves that are not."""
+    paths = sorted({share.path for share in shares}, key=lambda path: (path.count("/"), path))
+    first = set(paths[:MOST_QUEUES])
+    inner = {path.rpartition("/")[0] for path in paths}
+    alone = [share for share in shares if share.path in first]
+    return alone, [share for share in shares if share.path not in first and share.path not in inner]
+
+
+#: Of a queue's families: the end of the name, what it says, and the amount.
+_QUEUE: Final[tuple[tuple[str, str, Callable[[QueueShare], int | None]], ...]] = (
+    ("guarantee", "GPUs that a queue is guaranteed, by cost.", lambda share: share.guarantee),
+    ("limit", "The most GPUs that a queue may hold, by cost.", lambda share: share.limit),
+    ("share", "GPUs that a queue is due now, by cost.", lambda share: share.due),
+    ("used", "GPUs that a queue holds, by cost.", lambda share: share.held),
+    ("borrowed", "GPUs that a queue holds over its guarantee, by cost.", lambda share: share.over),
+    ("lent", "GPUs of its guarantee that queues beside a queue hold, by cost.", lambda share: share.lent),
+    ("pending", "GPUs that jobs of a queue wait for, by cost.", lambda share: share.pending),
+)
 _CARD: Final = ("uuid", "agent")
 _SHARE: Final = ("uuid", "task", "job")
 FAMILIES: Final = (
@@ -417,5 +461,9 @@ FAMILIES: Final = (
         _shares,
         _of_use(lambda use: float(use.looks > 0)),
         _SHARE,
+    ),
+    *(
+        Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _of_queue(value), ("queue", "pool"))
+        for name, about, value in _QUEUE
     ),
 )

@@ -23,6 +23,7 @@ class QueueShare:
         weights: Of all of its band.
         borrowed: What it gets of `rest`.
         due: What it is due in all.
+        lent: What of its guarantee queues beside it hold.
     """
 
     path: str
@@ -40,6 +41,7 @@ class QueueShare:
     weights: int
     borrowed: int
     due: int
+    lent: int = 0
 
     @property
     def over(self) -> int:

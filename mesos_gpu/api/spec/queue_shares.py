@@ -25,6 +25,7 @@ class QueueShare(TypedDict):
     held_gpus: _Gpus
     pending_gpus: _Gpus
     over_gpus: Annotated[float, says(minimum=0, description="held beyond the guarantee")]
+    lent_gpus: Annotated[float, says(minimum=0, description="of the guarantee, held by queues beside it")]
     due_gpus: _Gpus
     given_gpus: _Gpus
     floor_gpus: _Gpus

@@ -1,6 +1,7 @@
 """What queues are due, with each number that it follows from, for those who ask."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.charges import charges_of
@@ -11,6 +12,7 @@ from mesos_gpu.engine.tenancy.shares import Shares, leaf_of, limit_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.queue_share import PathShare, QueueShare, UserShare
 from mesos_gpu.model.tenancy import EVERYBODY
+from mesos_gpu.policy.tenancy.filling import shrink
 from mesos_gpu.policy.tenancy.share import Share
 from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of
 
@@ -72,7 +74,27 @@ def _all(state: State, tree: Tree, now: float) -> tuple[QueueShare, ...]:
                     step.due,
                 )
             )
-    return tuple(sorted(listed, key=lambda share: (share.path.split("/"), share.pool)))
+    lent = _lent(listed)
+    shown = [replace(share, lent=lent.get((share.pool, share.path), 0)) for share in listed]
+    return tuple(sorted(shown, key=lambda share: (share.path.split("/"), share.pool)))
+
+
+def _lent(shares: Sequence[QueueShare]) -> dict[tuple[str, str], int]:
+    """What each queue's siblings hold of its guarantee, by pool and path: what they hold over theirs, beyond what is
+    guaranteed to none of them."""
+    families: dict[tuple[str, str], list[QueueShare]] = {}
+    by_path = {(share.pool, share.path): share for share in shares}
+    for share in shares:
+        families.setdefault((share.pool, parent_of(share.path)), []).append(share)
+    lent: dict[tuple[str, str], int] = {}
+    for (pool, path), children in families.items():
+        parent = by_path.get((pool, path))
+        there = children[0].given if parent is None else max(parent.guarantee, parent.held)
+        free = max(0, there - sum(child.guarantee for child in children))
+        taken = max(0, sum(child.over for child in children) - free)
+        parts = shrink(taken, [child.idle for child in children])
+        lent |= {(pool, child.path): part for child, part in zip(children, parts, strict=True)}
+    return lent
 
 
 def _band(tree: Tree, path: str) -> tuple[str, int]:

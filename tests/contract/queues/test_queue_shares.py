@@ -8,12 +8,16 @@ import pytest
 import yaml
 from starlette.types import Scope
 
+from mesos_gpu.api.metrics import FAMILIES, MOST_QUEUES, OTHERS, bounded
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.tenancy.explained import queue_shares
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.queue_share import QueueShare
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
+from mesos_gpu.testing.builders import World, gpu, offer
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 from tests.contract.access.rig import CALLER, ROOT, AccessRig, by_header
@@ -139,3 +143,53 @@ def test_one_sees_the_shares_of_ones_queues_and_of_those_above_them(example: Sha
     assert code_of(example.call("ann", "GET", "/v1/queue-shares/students")) == (403, "forbidden")
     example.caller = NOBODY
     assert code_of(example.call(None, "GET", "/v1/queue-shares/students")) == (401, "unauthenticated")
+
+
+def test_metrics_name_each_queue(example: ShareRig) -> None:
+    lines = example.call(ROOT, "GET", "/metrics", headers={"Accept": "text/plain"}).text.splitlines()
+    mine = {name.removeprefix("mesos_gpu_queue_"): float(value) for name, _, value in
+            (line.rpartition(" ") for line in lines if line.startswith("mesos_gpu_queue_"))}  # fmt: skip
+    wanted = {"guarantee": 8, "share": 17.333, "used": 0, "borrowed": 0, "lent": 0, "pending": 20}
+    assert {name: mine[f'{name}{{queue="research",pool="default"}}'] for name in wanted} == wanted
+    assert mine['used{queue="production",pool="default"}'] == 10
+    assert not any(name.startswith("limit{") for name in mine), "none has a limit"
+
+
+def test_labels_of_metrics_are_bounded_and_nothing_is_lost() -> None:
+    tops = [made("a", 6), made("b", 6)]
+    leaves = [made(f"a/{i:03}", 1, held=i) for i in range(MOST_QUEUES + 7)]
+    alone, others = bounded([*tops, *leaves])
+    assert [share.path for share in alone][:3] == ["a", "b", "a/000"]
+    assert (len(alone), len(others)) == (MOST_QUEUES, 9)
+    family = next(family for family in FAMILIES if family.name == "mesos_gpu_queue_used")
+    samples = dict(family.samples([*tops, *leaves]))
+    assert len(samples) == MOST_QUEUES + 1
+    below = sum(number for (queue, _), number in samples.items() if "/" in queue or queue == OTHERS)
+    assert round(below * 1000) == sum(share.held for share in leaves)
+
+
+def made(path: str, guarantee: int, held: int = 0) -> QueueShare:
+    return QueueShare(path, "default", guarantee, None, held, 0, 0, 9, 0, 0, 0, 1, 1, 0, 0)
+
+
+def test_what_a_queue_lends_is_what_the_others_hold_over_theirs() -> None:
+    world = World()
+    world.register()
+    document = QueueDocument(
+        queues={
+            name: QueueSpec(guarantee_gpus={"default": Guarantee(guarantee)})
+            for name, guarantee in (("a", 4000), ("b", 2000), ("c", 1000))
+        }
+    )
+    world.feed(ev.QueuesChanged(document, 0))
+    world.node("a1", *(gpu(f"g{i}") for i in range(8)))
+    world.submit("j1", gpus=5, queue="c", preemptible=True)
+    shares = {share.path: share for share in queue_shares(world.state, world.settings, world.now)}
+    assert {path: share.over for path, share in shares.items()} == {"a": 0, "b": 0, "c": 4000, "default": 0}
+    # One GPU is guaranteed to nobody; the other three are of a and b, by what of theirs is idle.
+    assert {path: share.lent for path, share in shares.items()} == {
+        "a": 2000,
+        "b": 1000,
+        "c": 0,
+        "default": 0,
+    }

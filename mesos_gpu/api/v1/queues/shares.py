@@ -60,6 +60,7 @@ def _share(share: QueueShare) -> shapes.QueueShare:
         "held_gpus": number_of(share.held),
         "pending_gpus": number_of(share.pending),
         "over_gpus": number_of(share.over),
+        "lent_gpus": number_of(share.lent),
         "due_gpus": number_of(share.due),
         "given_gpus": number_of(share.given),
         "floor_gpus": number_of(share.floor),
