@@ -52,6 +52,7 @@ check: setup ## Format, lint, types, layers, faults of security, spelling
 bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch
 	@$(BIN)/mesos-gpu bench placement
+	@$(BIN)/mesos-gpu bench queues
 	@$(BIN)/mesos-gpu bench volume
 	@$(BIN)/mesos-gpu bench api
 	@$(BIN)/mesos-gpu bench access

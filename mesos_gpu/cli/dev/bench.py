@@ -17,6 +17,7 @@ from mesos_gpu.cli.dev.bench_access import access
 from mesos_gpu.cli.dev.bench_api import api
 from mesos_gpu.cli.dev.bench_isolation import isolation
 from mesos_gpu.cli.dev.bench_placement import placement
+from mesos_gpu.cli.dev.bench_queues import queues
 from mesos_gpu.cli.dev.bench_shim import shim
 from mesos_gpu.cli.dev.bench_volume import volume
 from mesos_gpu.errors import MesosGpuError
@@ -80,6 +81,7 @@ bench.add_command(isolation)
 bench.add_command(volume)
 bench.add_command(shim)
 bench.add_command(placement)
+bench.add_command(queues)
 
 
 def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:

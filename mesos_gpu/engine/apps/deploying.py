@@ -9,6 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.apps.delays import forget_delays, launch_delay_s, was_steady
 from mesos_gpu.engine.apps.history import forget_gone, moment, remember
+from mesos_gpu.engine.queue.admitting import of_app
 from mesos_gpu.engine.queue.quota import check_apps
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
@@ -236,6 +237,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     it."""
     state = turn.state
     new = state.next_sequence, None
+    spec = of_app(state.tree, spec, app.id)
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.places.get(app.id, new) if replaces else new
     turn.put_job(

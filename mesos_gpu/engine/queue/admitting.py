@@ -1,8 +1,10 @@
 """What a document of queues says of a job before it is queued: what it gives it, and whether it could ever start."""
 
+from dataclasses import replace
+
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
-from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import as_given, faults, scopes_of, too_many_submitted
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
@@ -41,6 +43,25 @@ def admitted(state: State, spec: JobSpec, user: str) -> JobSpec:
             full, remedy="wait until some have ended, or ask who keeps the document of queues for more"
         )
     return spec
+
+
+def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
+    """What an instance of an app asks for, with what its queue and class give it.
+
+    The queue is the one that the app or its label names, else the leaf named as its top group.
+
+    Args:
+        tree: The queues; None: queues are names.
+        spec: As the app has it.
+        app_id: As /shop/web.
+    """
+    if tree is None:
+        return spec
+    if spec.queue == DEFAULT_QUEUE:
+        group, _, rest = app_id.strip("/").partition("/")
+        if rest and group in tree.queues and tree.queues[group].is_leaf:
+            spec = replace(spec, queue=group)
+    return as_given(tree, spec)
 
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:

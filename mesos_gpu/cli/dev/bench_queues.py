@@ -1,0 +1,99 @@
+"""`mesos-gpu bench queues`: one match, and one answer to why a job waits, through a tree of 500 leaves."""
+
+import statistics
+from collections.abc import Callable
+from time import thread_time
+from typing import Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import json_option
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.match.why import why_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.step import step
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, QueueDocument, QueueSpec
+
+_CLUSTERS: Final = ((100, 4), (1_250, 8))  # nodes, and GPUs of each
+_FAN: Final = (5, 5, 4, 5)  # queues below each, of four levels
+_ROUNDS: Final = 7
+
+
+@click.command()
+@click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(1), help="That wait.")
+@json_option
+def queues(jobs: int, as_json: bool) -> None:
+    """Match 10,000 jobs of 500 leaves on full clusters, with that tree and without; processor time in ms."""
+    result: dict[str, float] = {}
+    for nodes, gpus in _CLUSTERS:
+        for tree in (False, True):
+            output.note(f"{nodes:,} nodes of {gpus} GPUs, {'a tree of queues' if tree else 'one line'}")
+            name = f"{nodes}x{gpus}_{'tree' if tree else 'line'}"
+            match_ms, why_ms = _measured(nodes, gpus, jobs, tree=tree)
+            result[f"{name}_match_ms"], result[f"{name}_why_ms"] = round(match_ms, 1), round(why_ms, 1)
+    if as_json:
+        output.document(result)
+    else:
+        output.table(("FIGURE", "MS"), list(result.items()), empty="")
+
+
+def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> tuple[float, float]:
+    from mesos_gpu.testing.builders import World, gpu, offer
+
+    world = World(Settings("executor", "monitor", report_stale_s=1e9))
+    world.register()
+    document = _document()
+    leaves = [path for path in document.queues if path.count("/") == len(_FAN) - 1]
+    if tree:
+        world.feed(ev.QueuesChanged(document, 0))
+    for i in range(nodes):
+        world.node(f"n{i}", *(gpu(f"n{i}-{k}") for k in range(gpus)), cpus=200)
+        world.submit(f"on{i}", gpus=gpus, cpus=0.1, queue=leaves[i % len(leaves)], timeout_s=1000.0 + i % 7)
+    for i in range(jobs):
+        wanted = JobSpec(
+            f"j{i}",
+            command="true",
+            gpus=1 + i % 4,
+            cpus=0.5 + i % 7,
+            priority=i % 5,
+            queue=leaves[i * 7 % len(leaves)],
+            timeout_s=(None, 30.0, 5000.0)[i % 3],
+            preemptible=bool(i % 2),
+        )
+        step(world.state, ev.JobSubmitted(JobId(f"j{i}"), wanted), world.now, world.settings)
+    for i in range(nodes):
+        step(world.state, ev.OffersArrived((offer(f"p{i}", f"n{i}", cpus=50),)), world.now, world.settings)
+
+    def match() -> None:
+        world.now += 1.1
+        step(world.state, ev.Match(), world.now, world.settings)
+
+    last = world.state.queue[-1][1]
+    match()  # the first one makes what later ones keep
+    return _ms(match), _ms(lambda: why_of(world.state, world.settings, world.now, world.state.jobs[last]))
+
+
+def _document() -> QueueDocument:
+    queues: dict[str, QueueSpec] = {}
+    level = [""]
+    for depth, fan in enumerate(_FAN):
+        level = [f"{path}/q{i}".lstrip("/") for path in level for i in range(fan)]
+        owed = {DEFAULT_POOL: Guarantee(40_000)} if depth == 0 else {}
+        limit = {DEFAULT_POOL: 200_000} if depth == 1 else {}
+        queues |= {
+            path: QueueSpec(guarantee_gpus=owed, limit_gpus=limit, weight=1 + i % 5)
+            for i, path in enumerate(level)
+        }
+    return QueueDocument(queues=queues)
+
+
+def _ms(done: Callable[[], object]) -> float:
+    took_ms = []
+    for _ in range(_ROUNDS):
+        before = thread_time()
+        done()
+        took_ms.append((thread_time() - before) * 1000)
+    return statistics.median(took_ms)
