@@ -247,6 +247,21 @@ class QueuesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetGranted:
+    """A budget shall have more in its current period; or less: that is set aside.
+
+    Attributes:
+        queue: Whose budget it is.
+        user: Of whom; "*": of all.
+        amount: Thousandths of cost times milliseconds.
+    """
+
+    queue: str
+    user: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated:
     """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
     `until` at the latest."""
@@ -309,6 +324,7 @@ Event = (
     | SplitDropped
     | AccessChanged
     | QueuesChanged
+    | BudgetGranted
     | TokenCreated
     | TokenRevoked
     | TokenUsed

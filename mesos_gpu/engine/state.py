@@ -30,7 +30,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
-from mesos_gpu.model.usage import Span
+from mesos_gpu.model.usage import BudgetUse, Span
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.tenancy.cells import Cells
@@ -120,6 +120,9 @@ class State:
     queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
     past_uses: dict[tuple[str, str], PastUse] = field(default_factory=dict)  # by queue and user
     spans: dict[TaskId, Span] = field(default_factory=dict)  # what each task holds of GPUs, and since when
+    budget_uses: dict[tuple[str, str, int], BudgetUse] = field(
+        default_factory=dict
+    )  # by queue, user and period
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
@@ -224,6 +227,8 @@ class State:
     charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     uncharged: set[TaskId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
 
+    #: What grows of budgets while time passes, as `policy.tenancy.budget.Meters`; None: it is to be made.
+    meters: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     # Whether each task that the state was restored with has been looked at for its span.
     spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)
 

@@ -37,7 +37,7 @@ from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
-from mesos_gpu.engine.tenancy import accounts
+from mesos_gpu.engine.tenancy import accounts, budgets
 from mesos_gpu.engine.tenancy.document import on_queues_changed
 from mesos_gpu.engine.tenancy.granted import settle
 from mesos_gpu.engine.tenancy.shares import standing_of
@@ -66,7 +66,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
     settle(turn)
-    accounts.keep(turn)
+    budgets.keep(turn, accounts.keep(turn))
     return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
 
 
@@ -171,6 +171,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.SplitDropped: on_split_dropped,
     ev.AccessChanged: on_access_changed,
     ev.QueuesChanged: on_queues_changed,
+    ev.BudgetGranted: budgets.on_granted,
     ev.TokenCreated: on_token_created,
     ev.TokenRevoked: on_token_revoked,
     ev.TokenUsed: on_token_used,

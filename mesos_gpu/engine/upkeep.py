@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
-from mesos_gpu.engine.tenancy import accounts, notices, past_uses, recalls
+from mesos_gpu.engine.tenancy import accounts, budgets, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
 from mesos_gpu.model.tasks.task import TaskState
@@ -54,6 +54,7 @@ def _tend(turn: Turn) -> None:
     past_uses.on_tick(turn)
     secrets.on_tick(turn)
     accounts.on_tick(turn)
+    budgets.on_tick(turn)
     apps.on_tick(turn)
 
 

@@ -21,7 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import Closed, Span
+from mesos_gpu.model.usage import BudgetUse, Closed, Span
 
 Key = tuple[Any, ...]
 
@@ -231,6 +231,22 @@ class ForgetSpan(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveBudgetUse(Save):
+    """Insert or replace."""
+
+    use: BudgetUse
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBudgetUse(Save):
+    """Delete: there are enough later periods, or the budget is gone."""
+
+    queue: str
+    user: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeepRecord(Save):
     """Write a span that is over, once: what is written already stays. No part of the state, reports read it."""
 
@@ -277,6 +293,7 @@ class Saved:
     queue_versions: tuple[QueueDocument, ...] = ()  # by version
     past_uses: tuple[PastUse, ...] = ()  # by queue and user
     spans: tuple[Span, ...] = ()  # that are open, by task
+    budget_uses: tuple[BudgetUse, ...] = ()  # by queue, user and period
     tokens: tuple[Token, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
@@ -413,6 +430,16 @@ NOUNS: Final = (
         ("queue", "user"),
     ),
     Noun(Span, "span", "spans", SaveSpan, ForgetSpan, {"task_id": "task_id"}, ("task_id",), ("task_id",)),
+    Noun(
+        BudgetUse,
+        "use of a budget",
+        "budget_uses",
+        SaveBudgetUse,
+        ForgetBudgetUse,
+        {"queue": "queue", "user": "user", "period": "index"},
+        ("queue", "user", "period"),
+        ("queue", "user", "period"),
+    ),
     Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
 )
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}

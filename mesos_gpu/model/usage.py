@@ -130,3 +130,31 @@ class Closed:
 def charged(cost_milli: int, percent: int) -> int:
     """What a class is charged of a cost."""
     return cost_milli * percent // 100
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What is used of a budget in one of its periods. Amounts are thousandths of cost times milliseconds.
+
+    Attributes:
+        queue: The path of the queue whose budget it is, for itself and all below it.
+        user: Whose jobs pay; "*": all.
+        index: Of the period; it grows by one with each.
+        begins_ms, ends_ms: What counts: from the one on, and before the other.
+        terms: The budget's period and zone: with others, periods are counted anew.
+        used: By spans that are over, refunds taken off. Those that are open come on top.
+        granted: What somebody gave beside the amount; negative: what somebody set aside.
+        carried: What was left of the period before.
+        told_percent: The highest of its thresholds that was reached.
+    """
+
+    queue: str
+    user: str
+    index: int
+    begins_ms: int
+    ends_ms: int
+    terms: str
+    used: int = 0
+    granted: int = 0
+    carried: int = 0
+    told_percent: int = 0

@@ -27,7 +27,7 @@ from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.model.usage import Closed, Part, Span, SpanEnd
+from mesos_gpu.model.usage import BudgetUse, Closed, Part, Span, SpanEnd
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
@@ -203,6 +203,18 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             for id, gpu_milli in (("j1.1", 1000), ("j1.1", 2000), ("j2.1", 250))
         ],
         saves.ForgetSpan(TaskId("j1.1")),
+    ),
+    "budget_uses": (
+        [
+            saves.SaveBudgetUse(BudgetUse(queue, user, index, 1, 2, "month UTC", used))
+            for queue, user, index, used in (
+                ("ml", "*", 3, 1),
+                ("ml", "*", 3, 2),
+                ("ml", "*", 10, 1),
+                ("ml", "ann", 1, 1),
+            )
+        ],
+        saves.ForgetBudgetUse("ml", "*", 3),
     ),
     "tokens": (
         [

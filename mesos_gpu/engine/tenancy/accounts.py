@@ -4,7 +4,7 @@
 place that could forget to open or to close one, and the sum of all records is the integral of what was held.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.engine.state import State
@@ -19,10 +19,19 @@ from mesos_gpu.model.usage import DAY_MS, MS, Closed, Part, Span, SpanEnd
 _PROOFLESS: Final = "?"  # after the name of a user that nobody has proved
 
 
-def keep(turn: Turn) -> list[Closed]:
-    """Bring the open spans up to what the tasks hold after this step; those that were closed."""
-    closed = [_look(turn, task_id) for task_id in _touched(turn)]
-    return [record for record in closed if record is not None]
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a task's span: the one that was open, the one that is, and the record of what is over."""
+
+    old: Span | None
+    new: Span | None
+    closed: Closed | None = None
+
+
+def keep(turn: Turn) -> list[Change]:
+    """Bring the open spans up to what the tasks hold after this step; what has changed."""
+    changes = [_look(turn, task_id) for task_id in _touched(turn)]
+    return [change for change in changes if change is not None]
 
 
 def on_tick(turn: Turn) -> None:
@@ -55,19 +64,20 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
     return touched
 
 
-def _look(turn: Turn, task_id: TaskId) -> Closed | None:
+def _look(turn: Turn, task_id: TaskId) -> Change | None:
     state, old = turn.state, turn.state.spans.get(task_id)
     task = state.tasks.get(task_id)
     job = state.holding_job(task) if task is not None and task.gpus else None
     if task is None or job is None:
-        return None if old is None else _end(turn, old, task)
+        return None if old is None else Change(old, None, _end(turn, old, task))
     new = _span(state, task, job, old)
     if old is None:
-        turn.put(_waited(turn, replace(new, begins_ms=now_ms(turn)), task, job))
-        return None
+        new = _waited(turn, replace(new, begins_ms=now_ms(turn)), task, job)
+        turn.put(new)
+        return Change(None, new)
     if new == old:
         return None
-    return _change(turn, old, new, job)
+    return _change(turn, old, new)
 
 
 def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
@@ -126,12 +136,12 @@ def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
     return record
 
 
-def _change(turn: Turn, old: Span, new: Span, job: Job) -> Closed | None:
+def _change(turn: Turn, old: Span, new: Span) -> Change:
     """Let another span follow at once."""
     at_ms = max(old.begins_ms, now_ms(turn))
     if at_ms == old.begins_ms:  # nothing was held as it was: it began so
         turn.put(new)
-        return None
+        return Change(old, new)
     reason = SpanEnd.RULES
     if _milli(old.parts) != _milli(new.parts):
         reason = SpanEnd.RESIZED
@@ -139,8 +149,9 @@ def _change(turn: Turn, old: Span, new: Span, job: Job) -> Closed | None:
         reason = SpanEnd.SEAT
     record = Closed(old, at_ms, 0, 0, reason)
     turn.effects.append(KeepRecord(record))
-    turn.put(replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0))
-    return record
+    new = replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0)
+    turn.put(new)
+    return Change(old, new, record)
 
 
 #: Ends by which work is lost that nobody's program is to blame for: budgets do not pay for it.

@@ -89,6 +89,11 @@ class Tree:
         return made
 
     @cached_property
+    def has_budgets(self) -> bool:
+        """Whether any queue, or user of one, has a budget."""
+        return any(spec.budget or spec.user_budgets for spec in self.document.queues.values())
+
+    @cached_property
     def top(self) -> tuple[str, ...]:
         """The queues that are below the root alone."""
         return tuple(path for path in sorted(self.queues) if "/" not in path)

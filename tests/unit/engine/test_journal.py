@@ -80,6 +80,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ReadinessFound(TaskId("t"), READINESS),
     ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
+    ev.BudgetGranted("ml", "*", -3_600_000_000),
     ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec(weight=3)}), 3, 600.0),
     ev.AccessChanged(
         AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),), shares={"ml": (Shared.JOBS,)}), 3
@@ -240,7 +241,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
-    rare |= {"past_uses", "past_uses_swept_at", "folded_day"}
+    rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 

@@ -1,0 +1,206 @@
+"""Budgets as a match and its readers see them: how each stands, and why a job waits for one."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from mesos_gpu.engine.charges import Charge, owner_of
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
+from mesos_gpu.model.usage import MS, BudgetUse
+from mesos_gpu.policy.tenancy.budget import (
+    Key,
+    Meter,
+    Meters,
+    Standing,
+    budgets_of,
+    may_not_start,
+    must_borrow,
+    paid_by,
+    terms_of,
+    total_of,
+    user_of,
+)
+from mesos_gpu.policy.tenancy.tree import Tree
+
+_HOUR = 1000 * MS * 3600  # thousandths times milliseconds
+
+
+def latest_of(state: State, key: Key) -> BudgetUse | None:
+    """The latest period of a budget."""
+    uses = (use for (queue, user, _), use in state.budget_uses.items() if (queue, user) == key)
+    return max(uses, key=lambda use: use.index, default=None)
+
+
+def meters_of(state: State, tree: Tree) -> Meters:
+    """What open spans add to each budget; it is made anew when a period has begun, and with each document."""
+    known: Meters | None = state.meters
+    if known is not None and known.tree is tree:
+        return known
+    known = state.meters = Meters(tree)
+    if tree.has_budgets:
+        for span in state.spans.values():
+            for key, _ in paid_by(tree, span.queue, user_of(span)):
+                count(state, known, key, span.charged_milli, span.begins_ms)
+    return known
+
+
+def count(state: State, meters: Meters, key: Key, milli: int, begins_ms: int, sign: int = 1) -> None:
+    """Count a span in, or out: of one that began before the period, what is in it."""
+    use = latest_of(state, key)
+    meters.of.setdefault(key, Meter()).add(milli, max(begins_ms, use.begins_ms if use else 0), sign)
+
+
+def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int) -> Standing | None:
+    """How a budget stands; None: its period has not been opened yet."""
+    use = latest_of(state, key)
+    if use is None or use.terms != terms_of(budget):
+        return None
+    meter = meters_of(state, tree).of.get(key, Meter())
+    at_ms = min(max(now_ms, use.begins_ms), use.ends_ms)
+    return Standing(budget, use, use.used + meter.at(at_ms), meter.rate, total_of(budget, use), now_ms)
+
+
+def all_standing(state: State, now: float) -> list[Standing]:
+    """How all budgets stand that somebody has paid from, or that are of a queue."""
+    tree = state.tree
+    if tree is None or not tree.has_budgets:
+        return []
+    keys = dict(budgets_of(tree))
+    for queue, user, _ in state.budget_uses:
+        if user != EVERYBODY:
+            keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
+    known = (
+        standing_of(state, tree, key, budget, int(now * MS)) for key, budget in sorted(keys.items(), key=_key)
+    )
+    return [each for each in known if each is not None]
+
+
+def _key(item: tuple[Key, Budget]) -> Key:
+    return item[0]
+
+
+class Budgets:
+    """How budgets stand during a match; time does not pass in it."""
+
+    def __init__(self, state: State, now: float) -> None:
+        """Look at nothing yet."""
+        self._state, self._tree, self._now_ms = state, state.tree, int(now * MS)
+        self._known: dict[Key, Standing | None] = {}
+        self._promised: dict[Key, int] = {}
+
+    def refuses(self, job: Job, cost_milli: int, taken_below: Callable[[str], Iterable[Charge]]) -> str:
+        """Why a budget does not let a job start now; "": none is against it.
+
+        Args:
+            job: One that waits.
+            cost_milli: What all its tasks cost at most.
+            taken_below: What this match has taken so far for a queue and those below it.
+        """
+        if not cost_milli:
+            return ""
+        for each in self._paid_by(job):
+            if may_not_start(each):
+                return f"{_named(each.use)} {_over(each)}; {_again(each)}"
+            if each.budget.safe and (words := self._unsafe(job, cost_milli, each, taken_below)):
+                return words
+        return ""
+
+    def must_borrow(self, job: Job) -> bool:
+        """Whether a budget is empty whose jobs run as borrowers then."""
+        return any(must_borrow(each) for each in self._paid_by(job))
+
+    def _paid_by(self, job: Job) -> Iterable[Standing]:
+        if self._tree is None or not self._tree.has_budgets:
+            return
+        for key, budget in paid_by(self._tree, job.spec.queue, owner_of(job)):
+            if key not in self._known:
+                self._known[key] = standing_of(self._state, self._tree, key, budget, self._now_ms)
+            standing = self._known[key]
+            if standing is not None:
+                yield standing
+
+    def _unsafe(
+        self, job: Job, cost_milli: int, standing: Standing, taken_below: Callable[[str], Iterable[Charge]]
+    ) -> str:
+        """Whether more might be used than there is, by the time limits of all that run; "": surely not."""
+        name = _named(standing.use)
+        if job.spec.timeout_s is None:
+            return f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
+        promised = self._of_running(standing)
+        user = standing.use.user
+        for charge in taken_below(standing.use.queue):
+            if user in (EVERYBODY, charge.owner):
+                promised += charge.milli * self._longest_ms(self._state.jobs[charge.job_id])
+        wanted = cost_milli * self._longest_ms(job)
+        if promised + wanted <= standing.left:
+            return ""
+        return (
+            f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
+            f"their time limits, and this one {_hours(wanted)}; {_again(standing)}"
+        )
+
+    def _of_running(self, standing: Standing) -> int:
+        """What those that run may use still."""
+        key = standing.use.queue, standing.use.user
+        known = self._promised.get(key)
+        if known is None:
+            known = 0
+            for span in self._state.spans.values():
+                job = self._state.jobs.get(span.job_id)
+                if job is not None and key in dict(
+                    paid_by(standing_tree(self._tree), span.queue, user_of(span))
+                ):
+                    known += span.charged_milli * self._rest_ms(job)
+            self._promised[key] = known
+        return known
+
+    def _longest_ms(self, job: Job) -> int:
+        return int(((job.spec.timeout_s or 0.0) + job.spec.kill_grace_s) * MS)
+
+    def _rest_ms(self, job: Job) -> int:
+        begun_ms = self._now_ms if job.started_at is None else int(job.started_at * MS)
+        return max(0, begun_ms + self._longest_ms(job) - self._now_ms)
+
+
+def standing_tree(tree: Tree | None) -> Tree:
+    """See that there is one: who stands in a budget has a tree."""
+    assert tree is not None, "budgets are of a tree"
+    return tree
+
+
+def _named(use: BudgetUse) -> str:
+    whose = "" if use.user == EVERYBODY else f" of user {use.user}"
+    return f"the budget{whose} of queue {use.queue}"
+
+
+def _over(standing: Standing) -> str:
+    if standing.outside:
+        early = standing.now_ms < standing.use.begins_ms
+        return "has not begun" if early else "has ended"
+    return f"is used up: {_hours(standing.total)} GPU hours"
+
+
+def _again(standing: Standing) -> str:
+    """When there is more of it."""
+    once, use = standing.budget.period is Period.ONCE, standing.use
+    if once and standing.now_ms >= use.begins_ms:
+        return "there is no other period"
+    at_ms = use.begins_ms if once else use.ends_ms
+    at = datetime.fromtimestamp(at_ms / MS, ZoneInfo(standing.budget.zone)).strftime("%Y-%m-%d %H:%M %Z")
+    return f"it begins {at}" if once else f"the next period opens {at}"
+
+
+def _hours(amount: int) -> str:
+    return f"{amount / _HOUR:.1f}"
+
+
+def stops(standing: Standing) -> bool:
+    """Whether what runs is ended now."""
+    return standing.empty and standing.budget.on_empty is OnEmpty.STOP
+
+
+def words_of(standing: Standing) -> str:
+    """Say why jobs are ended for it."""
+    return f"{_named(standing.use)} {_over(standing)}"

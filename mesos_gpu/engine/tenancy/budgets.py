@@ -1,0 +1,197 @@
+"""Budgets as time passes: their periods, their thresholds, and who is told to end when one is empty."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.queue.budgets import (
+    count,
+    latest_of,
+    meters_of,
+    standing_of,
+    stops,
+    words_of,
+)
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.tenancy.accounts import Change, now_ms
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.saves import SaveQueues
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tenancy import Budget
+from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Span
+from mesos_gpu.policy.tenancy.accounts import overlap_ms
+from mesos_gpu.policy.tenancy.budget import (
+    Key,
+    Standing,
+    budgets_of,
+    charge_of,
+    opened,
+    paid_by,
+    total_of,
+    user_of,
+)
+from mesos_gpu.policy.tenancy.tree import Tree
+
+MOST_PERIODS = 14  # of a budget that are kept: a year of months, and what refunds of the last may still go to
+
+
+def keep(turn: Turn, changes: Sequence[Change]) -> None:
+    """Charge budgets for what the step has begun and ended."""
+    tree = turn.state.tree
+    if tree is None:
+        return
+    if any(isinstance(effect, SaveQueues) for effect in turn.effects):
+        turn.state.meters = None
+    if not tree.has_budgets:
+        return
+    meters = meters_of(turn.state, tree) if turn.state.meters is not None else None
+    touched: dict[Key, Budget] = {}
+    for change in changes:
+        for span, sign in ((change.old, -1), (change.new, 1)):
+            if span is None:
+                continue
+            for key, budget in paid_by(tree, span.queue, user_of(span)):
+                touched[key] = budget
+                if meters is not None:
+                    count(turn.state, meters, key, span.charged_milli, span.begins_ms, sign)
+        if change.closed is not None:
+            _charge(turn, tree, change)
+    if meters is None:
+        look(turn, tree)
+        return
+    for key, budget in touched.items():
+        standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
+        meters.due_ms = 0 if standing is None else min(meters.due_ms, standing.next_ms())
+    if meters.due_ms <= now_ms(turn):
+        look(turn, tree)
+
+
+def on_tick(turn: Turn) -> None:
+    """Look at the budgets when the first of them has to be."""
+    tree = turn.state.tree
+    if (
+        tree is not None
+        and tree.has_budgets
+        and (turn.state.meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms)
+    ):
+        look(turn, tree)
+
+
+def look(turn: Turn, tree: Tree) -> None:
+    """Open the periods that have begun, tell what was reached, and say when to look again."""
+    keys = dict(budgets_of(tree))
+    for span in turn.state.spans.values():
+        keys |= dict(paid_by(tree, span.queue, user_of(span)))
+    for queue, user, _ in list(turn.state.budget_uses):
+        if (queue, user) not in keys:
+            keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
+    begun = [_open(turn, key, budget) for key, budget in keys.items()]
+    if any(begun):
+        turn.state.meters, turn.state.unmatched = (
+            None,
+            True,
+        )  # what began before a period counts from its begin
+    _drop_gone(turn, keys)
+    meters = meters_of(turn.state, tree)
+    due_ms = NEVER_MS
+    for key, budget in keys.items():
+        standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
+        assert standing is not None, f"the period of {key} was opened"
+        _tell(turn, standing)
+        due_ms = min(due_ms, standing.next_ms())
+        if stops(standing):
+            _stop(turn, tree, key, standing)
+    meters.due_ms = due_ms
+
+
+def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
+    """Give a budget more in its current period, or set some of it aside.
+
+    Raises:
+        NotFound: There is no such budget.
+    """
+    tree = turn.state.tree
+    key = event.queue, event.user
+    if tree is None or key not in {**budgets_of(tree), **dict(paid_by(tree, event.queue, event.user))}:
+        whose = f"user {event.user} in queue {event.queue}" if event.user != "*" else f"queue {event.queue}"
+        raise NotFound(f"{whose} has no budget", remedy="see which there are with: mesos-gpu budget list")
+    look(turn, tree)
+    use = latest_of(turn.state, key)
+    if use is None:  # of a user who has not paid yet
+        _open(turn, key, dict(paid_by(tree, event.queue, event.user))[key])
+        use = latest_of(turn.state, key)
+    assert use is not None, "it was just opened"
+    turn.put(replace(use, granted=use.granted + event.amount))
+    turn.state.unmatched = True
+    look(turn, tree)
+
+
+def _charge(turn: Turn, tree: Tree, change: Change) -> None:
+    """Let each period pay its part of a record."""
+    record = change.closed
+    assert record is not None, "there is something to be charged"
+    keys = dict(paid_by(tree, record.span.queue, user_of(record.span)))
+    for use in [each for each in turn.state.budget_uses.values() if (each.queue, each.user) in keys]:
+        amount = charge_of(record, use)
+        if amount:
+            turn.put(replace(turn.state.budget_uses[use.queue, use.user, use.index], used=use.used + amount))
+
+
+def _open(turn: Turn, key: Key, budget: Budget) -> bool:
+    """Open the period that begins now; whether one does."""
+    last = latest_of(turn.state, key)
+    left = 0 if last is None else total_of(budget, last) - last.used - _open_in(turn, key, last)
+    new = opened(key, budget, last, left, now_ms(turn))
+    if new is None:
+        return False
+    if last is not None and last.terms != new.terms:
+        for use in _of(turn, key):
+            turn.drop(BudgetUse, use.queue, use.user, use.index)
+    turn.put(new)
+    for use in _of(turn, key)[:-MOST_PERIODS]:
+        turn.drop(BudgetUse, use.queue, use.user, use.index)
+    return True
+
+
+def _of(turn: Turn, key: Key) -> list[BudgetUse]:
+    uses = (use for use in turn.state.budget_uses.values() if (use.queue, use.user) == key)
+    return sorted(uses, key=lambda use: use.index)
+
+
+def _open_in(turn: Turn, key: Key, use: BudgetUse) -> int:
+    """What spans that are open have used of a period that is over."""
+    return sum(
+        span.charged_milli * overlap_ms(span.begins_ms, now_ms(turn), use.begins_ms, use.ends_ms)
+        for span in _paying(turn, key)
+    )
+
+
+def _paying(turn: Turn, key: Key) -> Iterable[Span]:
+    tree = turn.state.tree
+    assert tree is not None, "budgets are of a tree"
+    return [
+        span for span in turn.state.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))
+    ]
+
+
+def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
+    for use in list(turn.state.budget_uses.values()):
+        if (use.queue, use.user) not in keys:
+            turn.drop(BudgetUse, use.queue, use.user, use.index)
+
+
+def _tell(turn: Turn, standing: Standing) -> None:
+    """Remember which threshold was reached: that is told once, and again after a grant."""
+    use, reached = standing.use, standing.reached()
+    if reached != use.told_percent:
+        turn.put(replace(use, told_percent=reached))
+        turn.state.unmatched = True
+
+
+def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:
+    """Give all that pay from an empty budget notice, once."""
+    for job_id in dict.fromkeys(span.job_id for span in _paying(turn, key)):
+        job = turn.state.jobs[job_id]
+        if notices.stands(turn, job) is None:
+            notices.give(turn, job, NoticeReason.BUDGET, words_of(standing))
