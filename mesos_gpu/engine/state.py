@@ -120,9 +120,7 @@ class State:
     queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
     past_uses: dict[tuple[str, str], PastUse] = field(default_factory=dict)  # by queue and user
     spans: dict[TaskId, Span] = field(default_factory=dict)  # what each task holds of GPUs, and since when
-    budget_uses: dict[tuple[str, str, int], BudgetUse] = field(
-        default_factory=dict
-    )  # by queue, user and period
+    budget_uses: dict[tuple[str, str, int], BudgetUse] = field(default_factory=dict)  # by its key
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
@@ -227,11 +225,8 @@ class State:
     charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     uncharged: set[TaskId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
 
-    #: What grows of budgets while time passes, as `policy.tenancy.budget.Meters`; None: it is to be made.
-    meters: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
-    # Whether each task that the state was restored with has been looked at for its span.
-    spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)
-
+    budget_book: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)  # a `Book`, or None
+    spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)  # of what it was restored with
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
     unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
+from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.state import State
@@ -26,6 +27,7 @@ class Barriers:
         self._state, self._held, self._now, self._standing = state, held, now, standing
         self._tree = held.tree
         self._has_document = state.tree is not None
+        self._budgets = Budgets(state, now)
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Reservations] = -1, ()
@@ -60,10 +62,12 @@ class Barriers:
         wait = wait_of_queue(self._tree, job.spec, seated=seated)
         if wait is not None:
             return wait
+        cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
+        if words := self._budgets.refuses(job, cost, self._held.taken_below):
+            return Wait(Stage.BUDGET, words)
         scopes = self._scopes_of(job)
         if not scopes:
             return None
-        cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
         sums = self._held.sums
         return wait_of_scopes(
             scopes, cost, lambda path, user: sums.jobs[path, user], lambda path, user: sums.users[path, user]

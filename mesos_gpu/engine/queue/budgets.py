@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from mesos_gpu.engine.charges import Charge, owner_of
+from mesos_gpu.engine.charges import Charge
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.tenancy.budget import (
+    Book,
     Key,
     Meter,
     Meters,
@@ -27,18 +28,34 @@ from mesos_gpu.policy.tenancy.tree import Tree
 _HOUR = 1000 * MS * 3600  # thousandths times milliseconds
 
 
+def book_of(state: State) -> Book:
+    """What follows from the saved periods."""
+    book: Book | None = state.budget_book
+    if book is None:
+        book = state.budget_book = Book()
+        for (queue, user, index), use in state.budget_uses.items():
+            book.uses.setdefault((queue, user), {})[index] = use
+    return book
+
+
+def uses_of(state: State, key: Key) -> list[BudgetUse]:
+    """The periods of a budget that are kept, the latest last."""
+    return [use for _, use in sorted(book_of(state).uses.get(key, {}).items())]
+
+
 def latest_of(state: State, key: Key) -> BudgetUse | None:
     """The latest period of a budget."""
-    uses = (use for (queue, user, _), use in state.budget_uses.items() if (queue, user) == key)
-    return max(uses, key=lambda use: use.index, default=None)
+    uses = book_of(state).uses.get(key)
+    return uses[max(uses)] if uses else None
 
 
 def meters_of(state: State, tree: Tree) -> Meters:
     """What open spans add to each budget; it is made anew when a period has begun, and with each document."""
-    known: Meters | None = state.meters
+    book = book_of(state)
+    known = book.meters
     if known is not None and known.tree is tree:
         return known
-    known = state.meters = Meters(tree)
+    known = book.meters = Meters(tree)
     if tree.has_budgets:
         for span in state.spans.values():
             for key, _ in paid_by(tree, span.queue, user_of(span)):
@@ -114,7 +131,7 @@ class Budgets:
     def _paid_by(self, job: Job) -> Iterable[Standing]:
         if self._tree is None or not self._tree.has_budgets:
             return
-        for key, budget in paid_by(self._tree, job.spec.queue, owner_of(job)):
+        for key, budget in paid_by(self._tree, job.spec.queue, job.charged_to):
             if key not in self._known:
                 self._known[key] = standing_of(self._state, self._tree, key, budget, self._now_ms)
             standing = self._known[key]

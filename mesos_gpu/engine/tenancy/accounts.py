@@ -90,16 +90,21 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
         job.id,
         owner=job.owner or (f"{job.spec.user}{_PROOFLESS}" if job.spec.user else ""),
         queue=job.spec.queue,
-        job_class="",
+        job_class=job.spec.job_class or "",
         app=job.spec.app or "",
         pool=pool_at(state, state.nodes.get(task.agent_id)),
         parts=parts,
         borrowed=bool(document.version) and job.seat is None,
-        charge_percent=100,
+        charge_percent=_charge_percent(state, job),
         begins_ms=old.begins_ms if old else 0,
         wait_ms=old.wait_ms if old else 0,
         wanted_milli=old.wanted_milli if old else 0,
     )
+
+
+def _charge_percent(state: State, job: Job) -> int:
+    classes = state.queues.classes if job.spec.job_class is not None else ()
+    return next((each.charge_percent for each in classes if each.name == job.spec.job_class), 100)
 
 
 def _milli(parts: tuple[Part, ...]) -> int:

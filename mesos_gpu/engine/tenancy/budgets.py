@@ -5,11 +5,13 @@ from dataclasses import replace
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.queue.budgets import (
+    book_of,
     count,
     latest_of,
     meters_of,
     standing_of,
     stops,
+    uses_of,
     words_of,
 )
 from mesos_gpu.engine.tenancy import notices
@@ -19,7 +21,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.saves import SaveQueues
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget
-from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Span
+from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed, Span
 from mesos_gpu.policy.tenancy.accounts import overlap_ms
 from mesos_gpu.policy.tenancy.budget import (
     Key,
@@ -41,25 +43,31 @@ def keep(turn: Turn, changes: Sequence[Change]) -> None:
     tree = turn.state.tree
     if tree is None:
         return
-    if any(isinstance(effect, SaveQueues) for effect in turn.effects):
-        turn.state.meters = None
+    changed = any(isinstance(effect, SaveQueues) for effect in turn.effects)
+    if changed:
+        book_of(turn.state).meters = None
     if not tree.has_budgets:
+        if changed:
+            _drop_gone(turn, {})
         return
-    meters = meters_of(turn.state, tree) if turn.state.meters is not None else None
-    touched: dict[Key, Budget] = {}
+    for change in changes:
+        if change.closed is not None:
+            _charge(turn, tree, change.closed)
+    if book_of(turn.state).meters is None:
+        look(turn, tree)
+    else:
+        _count(turn, tree, changes)
+
+
+def _count(turn: Turn, tree: Tree, changes: Sequence[Change]) -> None:
+    """Let the meters follow, and look at budgets that have to be looked at earlier now."""
+    meters, touched = meters_of(turn.state, tree), dict[Key, Budget]()
     for change in changes:
         for span, sign in ((change.old, -1), (change.new, 1)):
-            if span is None:
-                continue
-            for key, budget in paid_by(tree, span.queue, user_of(span)):
+            for key, budget in paid_by(tree, span.queue, user_of(span)) if span is not None else ():
                 touched[key] = budget
-                if meters is not None:
-                    count(turn.state, meters, key, span.charged_milli, span.begins_ms, sign)
-        if change.closed is not None:
-            _charge(turn, tree, change)
-    if meters is None:
-        look(turn, tree)
-        return
+                assert span is not None, "it has somebody to pay"
+                count(turn.state, meters, key, span.charged_milli, span.begins_ms, sign)
     for key, budget in touched.items():
         standing = standing_of(turn.state, tree, key, budget, now_ms(turn))
         meters.due_ms = 0 if standing is None else min(meters.due_ms, standing.next_ms())
@@ -73,7 +81,7 @@ def on_tick(turn: Turn) -> None:
     if (
         tree is not None
         and tree.has_budgets
-        and (turn.state.meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms)
+        and (book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms)
     ):
         look(turn, tree)
 
@@ -88,10 +96,8 @@ def look(turn: Turn, tree: Tree) -> None:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
     begun = [_open(turn, key, budget) for key, budget in keys.items()]
     if any(begun):
-        turn.state.meters, turn.state.unmatched = (
-            None,
-            True,
-        )  # what began before a period counts from its begin
+        book_of(turn.state).meters = None  # what began before a period counts from its begin
+        turn.state.unmatched = True
     _drop_gone(turn, keys)
     meters = meters_of(turn.state, tree)
     due_ms = NEVER_MS
@@ -122,20 +128,27 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
         _open(turn, key, dict(paid_by(tree, event.queue, event.user))[key])
         use = latest_of(turn.state, key)
     assert use is not None, "it was just opened"
-    turn.put(replace(use, granted=use.granted + event.amount))
+    _put(turn, replace(use, granted=use.granted + event.amount))
     turn.state.unmatched = True
     look(turn, tree)
 
 
-def _charge(turn: Turn, tree: Tree, change: Change) -> None:
+def _put(turn: Turn, use: BudgetUse) -> None:
+    turn.put(use)
+    book_of(turn.state).uses.setdefault((use.queue, use.user), {})[use.index] = use
+
+
+def _drop(turn: Turn, use: BudgetUse) -> None:
+    turn.drop(BudgetUse, use.queue, use.user, use.index)
+    del book_of(turn.state).uses[use.queue, use.user][use.index]
+
+
+def _charge(turn: Turn, tree: Tree, record: Closed) -> None:
     """Let each period pay its part of a record."""
-    record = change.closed
-    assert record is not None, "there is something to be charged"
-    keys = dict(paid_by(tree, record.span.queue, user_of(record.span)))
-    for use in [each for each in turn.state.budget_uses.values() if (each.queue, each.user) in keys]:
-        amount = charge_of(record, use)
-        if amount:
-            turn.put(replace(turn.state.budget_uses[use.queue, use.user, use.index], used=use.used + amount))
+    for key, _ in paid_by(tree, record.span.queue, user_of(record.span)):
+        for use in uses_of(turn.state, key):
+            if amount := charge_of(record, use):
+                _put(turn, replace(use, used=use.used + amount))
 
 
 def _open(turn: Turn, key: Key, budget: Budget) -> bool:
@@ -146,17 +159,12 @@ def _open(turn: Turn, key: Key, budget: Budget) -> bool:
     if new is None:
         return False
     if last is not None and last.terms != new.terms:
-        for use in _of(turn, key):
-            turn.drop(BudgetUse, use.queue, use.user, use.index)
-    turn.put(new)
-    for use in _of(turn, key)[:-MOST_PERIODS]:
-        turn.drop(BudgetUse, use.queue, use.user, use.index)
+        for use in uses_of(turn.state, key):
+            _drop(turn, use)
+    _put(turn, new)
+    for use in uses_of(turn.state, key)[:-MOST_PERIODS]:
+        _drop(turn, use)
     return True
-
-
-def _of(turn: Turn, key: Key) -> list[BudgetUse]:
-    uses = (use for use in turn.state.budget_uses.values() if (use.queue, use.user) == key)
-    return sorted(uses, key=lambda use: use.index)
 
 
 def _open_in(turn: Turn, key: Key, use: BudgetUse) -> int:
@@ -178,14 +186,14 @@ def _paying(turn: Turn, key: Key) -> Iterable[Span]:
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
     for use in list(turn.state.budget_uses.values()):
         if (use.queue, use.user) not in keys:
-            turn.drop(BudgetUse, use.queue, use.user, use.index)
+            _drop(turn, use)
 
 
 def _tell(turn: Turn, standing: Standing) -> None:
     """Remember which threshold was reached: that is told once, and again after a grant."""
     use, reached = standing.use, standing.reached()
     if reached != use.told_percent:
-        turn.put(replace(use, told_percent=reached))
+        _put(turn, replace(use, told_percent=reached))
         turn.state.unmatched = True
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.queue.take import Take
@@ -202,15 +203,17 @@ def _lines(
     if not open_:
         return {}
     lines: dict[str, list[Ask]] = {}
+    budgets = Budgets(state, turn.now)
     attained = Attained(state, turn.now)
     for job in running:
         leaf = leaf_of(ground.tree, job)
-        if job.seat is None and leaf in open_:
+        if job.seat is None and leaf in open_ and not budgets.must_borrow(job):
             lines.setdefault(leaf, []).append(_ask(turn, attained, job, (ground.granted(job),)))
     for _, job_id in state.queue:
         job = state.jobs[job_id]
         leaf = leaf_of(ground.tree, job)
-        if leaf in open_ and job.spec.gpus and job.not_before <= turn.now and may_start(job):
+        ready = job.spec.gpus and job.not_before <= turn.now and may_start(job)
+        if ready and leaf in open_ and not budgets.must_borrow(job):
             lines.setdefault(leaf, []).append(_ask(turn, attained, job, ground.wants(job)))
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)

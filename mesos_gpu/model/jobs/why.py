@@ -39,12 +39,14 @@ class Stage(Enum):
     POOL = "pool"  # none that it may use has room in its limits
     QUEUE_LIMIT = "queue-limit"  # of its queue or one above it
     USER_LIMIT = "user-limit"  # of its user
+    BUDGET = "budget"  # one that it is charged to is used up
     GUARANTEE = "guarantee"  # it may not borrow, and what its queue is guaranteed is in use
 
 
 #: What keeps it waiting though there be room.
 OF_LIMITS: Final = (
-    Stage.LIMIT, Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.GUARANTEE,
+    Stage.LIMIT, Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.BUDGET,
+    Stage.GUARANTEE,
 )  # fmt: skip
 
 

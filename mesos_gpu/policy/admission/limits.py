@@ -9,6 +9,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, NO_LIMITS, ROOT, JobClass, Limits, Stop
 from mesos_gpu.model.words import counted
+from mesos_gpu.policy.tenancy.budget import paid_by
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
@@ -121,6 +122,11 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         yield from _of_class(tree, spec)
     for scope in scopes_of(tree, spec.queue, user):
         yield from _beyond(scope, spec, cost_milli)
+    if cost_milli and spec.timeout_s is None:
+        safe = [key[0] for key, budget in paid_by(tree, spec.queue, user) if budget.safe]
+        if safe:
+            why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
+            yield Fault("/timeout_s", why)
     known = class_of(tree, spec.job_class)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
     if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:

@@ -45,6 +45,14 @@ class Meters:
     due_ms: int = 0
 
 
+@dataclass(slots=True)
+class Book:
+    """What follows from the periods that are kept, and from the spans that are open."""
+
+    uses: dict[Key, dict[int, BudgetUse]] = field(default_factory=dict)  # by period
+    meters: Meters | None = None  # None: they are to be made
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a budget stands.

@@ -1,0 +1,317 @@
+"""Budgets in a bare engine: periods, thresholds, who waits, who is told to end, and what a refund is of."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.queue.budgets import all_standing
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.saves import SaveBudgetUse
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueDocument, QueueSpec
+from mesos_gpu.model.usage import MS, BudgetUse, Closed, Part, Span, SpanEnd
+from mesos_gpu.policy.tenancy.budget import Standing, charge_of, opened, period_of, total_of
+from mesos_gpu.testing.builders import World, every, gpu, saved_of
+
+HOUR = 3600
+MIDNIGHT = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+CARDS = tuple(gpu(f"g{i}") for i in range(4))
+GPU_HOUR = HOUR * 1000  # thousandths of cost times seconds
+
+
+def budget(gpu_hours: float = 10, **fields: Any) -> Budget:
+    return Budget(round(gpu_hours * GPU_HOUR), **{"period": Period.DAY, **fields})
+
+
+def world(queues: Mapping[str, QueueSpec], **fields: Any) -> World:
+    made = World(now=float(MIDNIGHT), state=State(started_at=float(MIDNIGHT)))
+    made.register()
+    made.node("a1", *CARDS, cpus=32)
+    made.feed(ev.QueuesChanged(QueueDocument(queues=queues, **fields), 0))
+    return made
+
+
+def starts(world: World, name: str, gpus: int = 1, queue: str = "ml", **fields: Any) -> str:
+    world.submit(name, gpus=gpus, queue=queue, preemptible=True, **fields)
+    world.offers(*_rest(world))
+    task_id = world.job(name).task_id
+    assert task_id is not None, world.job(name).message
+    world.status(task_id, "TASK_RUNNING")
+    return task_id
+
+
+def _rest(world: World) -> list[Any]:
+    from mesos_gpu.testing.builders import offer
+
+    world.serial += 1
+    held = sum(len(task.gpus) for task in world.state.tasks.values() if not task.ended)
+    return [offer(f"o{world.serial}", "a1", cpus=20, gpus=4 - held)]
+
+
+def waits(world: World, name: str, gpus: int = 1, queue: str = "ml", **fields: Any) -> None:
+    world.submit(name, gpus=gpus, queue=queue, preemptible=True, **fields)
+    world.offers(*_rest(world))
+    assert world.job(name).state is JobState.PENDING
+
+
+def goes_on(world: World, seconds: float) -> None:
+    """Let time pass at once, with a report of the node and a tick at its end."""
+    world.now += seconds
+    world.report("a1", *CARDS)
+    world.feed(ev.Tick())
+
+
+def standing(world: World, queue: str = "ml", user: str = "*") -> Standing:
+    every_one = {(s.use.queue, s.use.user): s for s in all_standing(world.state, world.now)}
+    return every_one[queue, user]
+
+
+def used_hours(world: World, queue: str = "ml", user: str = "*") -> float:
+    return standing(world, queue, user).used / (GPU_HOUR * MS)
+
+
+def test_what_runs_is_charged_while_it_runs_and_all_queues_above_pay() -> None:
+    each = world({"ml": QueueSpec(budget=budget(100)), "ml/a": QueueSpec(budget=budget(10))})
+    task = starts(each, "j1", gpus=2, queue="ml/a")
+    goes_on(each, HOUR)
+    assert (used_hours(each), used_hours(each, "ml/a")) == (2.0, 2.0)
+    each.status(task, "TASK_FINISHED")
+    goes_on(each, HOUR)
+    assert (used_hours(each), used_hours(each, "ml/a")) == (2.0, 2.0)
+
+
+def test_use_counts_by_the_cost_of_the_model_and_the_charge_of_the_class() -> None:
+    cheap = JobClass("night", charge_percent=50)
+    each = world({"ml": QueueSpec(budget=budget(100))}, gpu_cost={"A100": 3}, classes=(cheap,))
+    starts(each, "j1")
+    starts(each, "j2", job_class="night")
+    goes_on(each, 2 * HOUR)
+    assert used_hours(each) == 6 + 3
+
+
+def test_an_empty_budget_keeps_jobs_waiting_until_the_next_period_opens() -> None:
+    each = world({"ml": QueueSpec(budget=budget(2, on_empty=OnEmpty.NO_START))})
+    task = starts(each, "j1")
+    goes_on(each, 2 * HOUR - 1)
+    starts(each, "j2")
+    goes_on(each, HOUR)
+    waits(each, "j3")
+    assert each.job("j1").state is JobState.RUNNING
+    each.status(task, "TASK_FINISHED")
+    goes_on(each, 20 * HOUR)
+    each.offers(*_rest(each))
+    assert each.job("j3").state is JobState.PENDING
+    goes_on(each, HOUR + 2)
+    each.offers(*_rest(each))
+    assert each.job("j3").state is JobState.STARTING
+    assert used_hours(each) == 1 / HOUR  # j2 runs on since midnight
+
+
+def test_thresholds_are_told_once_at_the_moment_of_their_crossing() -> None:
+    each = world({"ml": QueueSpec(budget=budget(4))})
+    starts(each, "j1")
+    told = []
+    for _ in range(5 * 60):
+        each.now += 60
+        saves = each.feed(ev.Tick())
+        told += [(int(each.now) - MIDNIGHT, s.use.told_percent) for s in every(saves, SaveBudgetUse)]
+    assert told == [(2 * HOUR, 50), (HOUR * 16 // 5, 80), (4 * HOUR, 100)]
+    each.state = State.restored(each.now, saved_of(each.state))
+    assert every(each.feed(ev.Tick()), SaveBudgetUse) == []
+
+
+def test_stop_gives_notice_to_what_runs_and_no_job_of_another_queue() -> None:
+    spec = QueueSpec(budget=budget(1, on_empty=OnEmpty.STOP), notice_s=60.0)
+    each = world({"ml": spec, "other": QueueSpec()})
+    task = starts(each, "j1")
+    other = starts(each, "j2", queue="other")
+    goes_on(each, HOUR)
+    notice = each.state.tasks[TaskId(task)].notice
+    assert notice is not None
+    assert notice.reason is NoticeReason.BUDGET
+    assert notice.until == each.now + 60
+    assert each.state.tasks[TaskId(other)].notice is None
+    goes_on(each, 61)
+    each.status(task, "TASK_KILLED")
+    assert each.job("j1").state is JobState.PENDING
+
+
+def test_borrow_lets_jobs_run_as_borrowers() -> None:
+    from mesos_gpu.model.tenancy import Guarantee
+
+    owed = {"default": Guarantee(4000)}
+    each = world({"ml": QueueSpec(budget=budget(1, on_empty=OnEmpty.BORROW), guarantee_gpus=owed)})
+    starts(each, "j1")
+    assert each.job("j1").seat is not None
+    goes_on(each, 2 * HOUR)
+    starts(each, "j2")
+    assert each.job("j2").seat is None
+    assert each.state.spans[TaskId(each.job("j2").task_id or "")].borrowed
+
+
+def test_a_grant_opens_a_budget_again_and_what_is_set_aside_closes_it() -> None:
+    each = world({"ml": QueueSpec(budget=budget(1, on_empty=OnEmpty.NO_START))})
+    starts(each, "j1")
+    goes_on(each, HOUR)
+    waits(each, "j2")
+    each.feed(ev.BudgetGranted("ml", "*", 2 * GPU_HOUR * MS))
+    each.offers(*_rest(each))
+    assert each.job("j2").state is JobState.STARTING
+    assert standing(each).use.told_percent == 0
+    each.feed(ev.BudgetGranted("ml", "*", -3 * GPU_HOUR * MS))
+    assert standing(each).empty
+    waits(each, "j3")
+    with pytest.raises(NotFound, match="queue other has no budget"):
+        each.feed(ev.BudgetGranted("other", "*", 1))
+
+
+def test_users_have_budgets_of_their_own() -> None:
+    each = world({"ml": QueueSpec(user_budgets={"*": budget(1, on_empty=OnEmpty.NO_START)})})
+    starts(each, "j1", user="ann")
+    goes_on(each, HOUR)
+    waits(each, "j2", user="ann")
+    starts(each, "j3", user="bob")
+    assert (used_hours(each, user="ann"), used_hours(each, user="bob")) == (1.0, 0.0)
+
+
+def test_a_safe_budget_starts_only_what_surely_stays_inside() -> None:
+    each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
+    with pytest.raises(MesosGpuError) as refused:
+        each.submit("j0", gpus=1, queue="ml")
+    assert "time limit" in str(refused.value.__dict__)
+    limits: dict[str, Any] = {"timeout_s": 2.0 * HOUR, "kill_grace_s": 0.0}
+    starts(each, "j1", **limits)
+    waits(each, "j2", gpus=2, **limits)
+    goes_on(each, 600)
+    waits(each, "j3", gpus=2, **limits)
+    starts(each, "j4", **limits)
+    each.status(str(each.job("j1").task_id), "TASK_FINISHED")
+    each.offers(*_rest(each))
+    assert each.job("j2").state is JobState.PENDING  # 10 minutes are used, and j4 may use two hours
+
+
+def test_jobs_of_one_match_count_against_a_safe_budget_together() -> None:
+    each = world({"ml": QueueSpec(budget=budget(2, safe=True))})
+    for name in ("j1", "j2", "j3"):
+        each.submit(name, gpus=1, queue="ml", preemptible=True, timeout_s=1.0 * HOUR, kill_grace_s=0.0)
+    each.offers(*_rest(each))
+    assert [each.job(name).state.value for name in ("j1", "j2", "j3")] == ["starting", "starting", "pending"]
+
+
+def test_what_the_infrastructure_lost_is_refunded_in_the_period_of_the_span() -> None:
+    each = world({"ml": QueueSpec(budget=budget(100))})
+    task = starts(each, "j1")
+    goes_on(each, 23 * HOUR)
+    goes_on(each, 2 * HOUR)
+    first, second = sorted(each.state.budget_uses.values(), key=lambda use: use.index)
+    assert used_hours(each) == 1.0
+    each.state.put(replace(each.job("j1"), checkpoint_at=MIDNIGHT + 22.0 * HOUR))
+    each.status(task, "TASK_LOST", reason="REASON_AGENT_REMOVED")
+    first, second = sorted(each.state.budget_uses.values(), key=lambda use: use.index)
+    assert (first.used, second.used) == (22 * GPU_HOUR * MS, 0)
+
+
+def test_what_is_left_is_carried_over_in_part() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=50))})
+    task = starts(each, "j1")
+    goes_on(each, 4 * HOUR)
+    each.status(task, "TASK_FINISHED")
+    goes_on(each, 21 * HOUR)
+    assert standing(each).use.carried == 3 * GPU_HOUR * MS
+    assert standing(each).total == 13 * GPU_HOUR * MS
+
+
+def test_a_clock_that_is_set_back_opens_no_period_twice() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=100))})
+    goes_on(each, 25 * HOUR)
+    after = dict(each.state.budget_uses)
+    goes_on(each, -3 * HOUR)
+    each.state = State.restored(each.now, saved_of(each.state))
+    goes_on(each, 1)
+    goes_on(each, 4 * HOUR)
+    assert each.state.budget_uses == after
+    goes_on(each, 24 * HOUR)
+    assert len(each.state.budget_uses) == 3
+
+
+def test_a_budget_that_is_there_once_is_for_its_days() -> None:
+    days: dict[str, Any] = {
+        "period": Period.ONCE, "begins": "2026-11-24", "ends": "2026-11-25", "on_empty": OnEmpty.NO_START,
+    }  # fmt: skip
+    each = world({"ml": QueueSpec(budget=budget(10, **days))})
+    waits(each, "j1")
+    goes_on(each, 24 * HOUR)
+    each.offers(*_rest(each))
+    assert each.job("j1").state is JobState.STARTING
+    goes_on(each, 25 * HOUR)
+    waits(each, "j2")
+
+
+def test_a_budget_that_is_gone_is_forgotten_and_other_terms_begin_anew() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10))})
+    starts(each, "j1")
+    goes_on(each, HOUR)
+    monthly = QueueDocument(queues={"ml": QueueSpec(budget=budget(10, period=Period.MONTH))})
+    each.feed(ev.QueuesChanged(monthly, 1))
+    assert [use.terms for use in each.state.budget_uses.values()] == ["month UTC"]
+    assert used_hours(each) == 0.0
+    each.feed(ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec()}), 2))
+    assert each.state.budget_uses == {}
+
+
+def test_the_forecast_says_when_it_is_empty_at_this_rate() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10))})
+    starts(each, "j1", gpus=2)
+    goes_on(each, HOUR)
+    assert standing(each).empty_at_ms() == (MIDNIGHT + 5 * HOUR) * MS
+    assert standing(each).percent == 20
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-11-23", 24)])
+def test_a_day_has_as_many_hours_as_its_zone_says(day: str, hours: int) -> None:
+    zone = "Europe/Vienna"
+    noon = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=ZoneInfo(zone)).timestamp()
+    use = opened(("ml", "*"), budget(zone=zone), None, 0, int(noon - 13 * HOUR) * MS)
+    now = int(noon) * MS
+    use = opened(("ml", "*"), budget(zone=zone), use, 0, now) or use
+    assert use is not None
+    span = period_of(budget(zone=zone), now)
+    assert span.ends - span.begins == hours * HOUR
+    assert (use.begins_ms, use.ends_ms) == (span.begins * MS, span.ends * MS)
+
+
+@given(
+    st.lists(st.integers(1, 10**7), min_size=1, max_size=12),
+    st.integers(-(10**8), 10**8),
+    st.integers(0, 10**8),
+    st.integers(0, 10**8),
+    st.integers(1, 10**5),
+)
+@settings(max_examples=200, deadline=None)
+def test_periods_share_a_record_between_them(
+    lengths: list[int], begins: int, length: int, refunded: int, milli: int
+) -> None:
+    """Periods that follow on each other, and reach over the record, pay all of it, less what is refunded."""
+    refunded = min(refunded, length)
+    record = Closed(
+        Span(TaskId("t"), JobId("j"), "ann", "ml", "", "", "", (Part("", milli, milli),), False, 100, begins),
+        begins + length, refunded, refunded, SpanEnd.LOST,
+    )  # fmt: skip
+    borders = [begins - 1]
+    for each in lengths:
+        borders.append(borders[-1] + each)
+    borders.append(max(borders[-1], begins + length) + 1)
+    uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
+    assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
+    assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
