@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.model.usage import Closed
-from mesos_gpu.policy.tenancy.accounts import Row
+from mesos_gpu.policy.accounts.sums import Row
 
 
 class Clock(Protocol):

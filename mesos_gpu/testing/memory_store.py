@@ -28,7 +28,7 @@ from mesos_gpu.model.saves import (
 )
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.usage import DAY_MS, Closed, Span, SpanEnd
-from mesos_gpu.policy.tenancy.accounts import Row, rows
+from mesos_gpu.policy.accounts.sums import Row, rows
 
 
 class MemoryStore:

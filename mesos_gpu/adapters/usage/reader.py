@@ -11,7 +11,7 @@ import msgspec
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.tenancy.accounts import Figures, Row, rows
+from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
 _DAYS: Final = """SELECT account, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),

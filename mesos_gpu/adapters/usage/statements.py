@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mesos_gpu.model.saves import FoldRecords, KeepRecord
 from mesos_gpu.model.usage import DAY_MS, charged
-from mesos_gpu.policy.tenancy.accounts import AMOUNTS, by_day, step_of
+from mesos_gpu.policy.accounts.sums import AMOUNTS, by_day, step_of
 
 Statement = tuple[str, tuple[Any, ...]]
 

@@ -8,7 +8,7 @@ from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.api.spec.shapes import Moment
 from mesos_gpu.model.tenancy import Period
 from mesos_gpu.model.usage import SpanEnd
-from mesos_gpu.policy.tenancy.accounts import GROUPS
+from mesos_gpu.policy.accounts.sums import GROUPS
 
 Hours = Annotated[float, says(minimum=0)]
 GpuHours = Annotated[float, says(minimum=0, description="GPU hours")]

@@ -12,7 +12,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import PAST
-from mesos_gpu.policy.tenancy.accounts import GROUPS, jain_percent
+from mesos_gpu.policy.accounts.sums import GROUPS, jain_percent
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import Usage, UsageRow

@@ -9,7 +9,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, BudgetUse
-from mesos_gpu.policy.tenancy.budget import (
+from mesos_gpu.policy.accounts.budget import (
     Book,
     Key,
     Meter,

@@ -22,8 +22,7 @@ from mesos_gpu.model.saves import SaveQueues
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget
 from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed, Span
-from mesos_gpu.policy.tenancy.accounts import overlap_ms
-from mesos_gpu.policy.tenancy.budget import (
+from mesos_gpu.policy.accounts.budget import (
     Key,
     Standing,
     budgets_of,
@@ -33,6 +32,7 @@ from mesos_gpu.policy.tenancy.budget import (
     total_of,
     user_of,
 )
+from mesos_gpu.policy.accounts.sums import overlap_ms
 from mesos_gpu.policy.tenancy.tree import Tree
 
 MOST_PERIODS = 14  # of a budget that are kept: a year of months, and what refunds of the last may still go to

@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, NO_LIMITS, ROOT, JobClass, Limits, Stop
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.tenancy.budget import paid_by
+from mesos_gpu.policy.accounts.budget import paid_by
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one

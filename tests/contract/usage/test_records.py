@@ -13,7 +13,7 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveSpan
 from mesos_gpu.model.usage import DAY_MS, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.tenancy.accounts import GROUPS, Figures, grouped
+from mesos_gpu.policy.accounts.sums import GROUPS, Figures, grouped
 from mesos_gpu.testing.memory_store import MemoryStore
 
 DAY = 20_000

@@ -21,7 +21,7 @@ from mesos_gpu.model.saves import SaveBudgetUse
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.tenancy.budget import Standing, charge_of, opened, period_of, total_of
+from mesos_gpu.policy.accounts.budget import Standing, charge_of, opened, period_of, total_of
 from mesos_gpu.testing.builders import World, every, gpu, saved_of
 
 HOUR = 3600

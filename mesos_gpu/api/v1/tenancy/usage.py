@@ -21,7 +21,7 @@ from mesos_gpu.api.spec import usage as shapes
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.tenancy import Period
 from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed
-from mesos_gpu.policy.tenancy import accounts
+from mesos_gpu.policy.accounts import sums as accounts
 from mesos_gpu.policy.tenancy.periods import period_at
 from mesos_gpu.ports import UseRecords
 from mesos_gpu.wire.checking import Problem

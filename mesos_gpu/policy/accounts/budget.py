@@ -10,8 +10,8 @@ from typing import Final
 
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, NEVER_MS, BudgetUse, Closed, Span
+from mesos_gpu.policy.accounts.sums import overlap_ms
 from mesos_gpu.policy.tenancy import periods
-from mesos_gpu.policy.tenancy.accounts import overlap_ms
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
