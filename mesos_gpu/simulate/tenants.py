@@ -1,19 +1,24 @@
 """Policies for many tenants beside each other: one trace, one cluster, the same costs, the same figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.simulate.baselines import BASELINES, Drf
 from mesos_gpu.simulate.jobs import Cluster
 from mesos_gpu.simulate.tenancy.figures import Figures, More, mean, measure
+from mesos_gpu.simulate.tenancy.live import NAME, run_live
 from mesos_gpu.simulate.tenancy.loop import Loop
 from mesos_gpu.simulate.tenancy.record import Record, Span
 from mesos_gpu.simulate.tenancy.scenario import Scenario
 from mesos_gpu.simulate.tenancy.trace import TenantJob
 
 ALONE: Final = "alone"
-POLICIES: Final = (ALONE, *BASELINES)
+POLICIES: Final = (ALONE, *BASELINES, NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +32,17 @@ class Judged:
 
 
 def judge(
-    scenarios: Sequence[Scenario], policies: Sequence[str], told: Callable[[str], None] = lambda _: None
+    scenarios: Sequence[Scenario],
+    policies: Sequence[str],
+    document: QueueDocument | None = None,
+    told: Callable[[str], None] = lambda _: None,
 ) -> list[Judged]:
     """Run each policy on each scenario, which differ in their seeds.
 
     Args:
         scenarios: At least one.
         policies: Of `POLICIES`.
+        document: The tree of queues that the engine has; None: one of what tenants are guaranteed.
         told: What is run next, in words.
     """
     judged: Mapping[str, list[tuple[Figures, More]]] = {policy: [] for policy in policies}
@@ -42,7 +51,7 @@ def judge(
         own = run_alone(scenario)
         for policy in policies:
             told(f"seed {scenario.seed}: {policy}")
-            record = own if policy == ALONE else run(scenario, policy)
+            record = own if policy == ALONE else run(scenario, policy, document)
             judged[policy].append(measure(scenario, record, own))
     return [
         Judged(
@@ -55,9 +64,30 @@ def judge(
     ]
 
 
-def run(scenario: Scenario, policy: str) -> Record:
-    """All jobs to their end."""
+def run(scenario: Scenario, policy: str, document: QueueDocument | None = None) -> Record:
+    """Run all jobs to their end."""
+    if policy == NAME:
+        return run_live(scenario, document)
     return Loop(scenario, BASELINES[policy]()).run(policy)
+
+
+def owned_nodes(document: QueueDocument, tenants: Iterable[str], per_node: int) -> dict[str, int]:
+    """What a document guarantees each tenant, as whole nodes: one at least.
+
+    Raises:
+        BadConfiguration: There is no queue of that name, or it is no leaf.
+    """
+    nodes = {}
+    leaves = {leaf.path: leaf for leaf in Tree(document).leaves()}
+    for tenant in sorted(set(tenants)):
+        if tenant not in leaves:
+            raise BadConfiguration(
+                f"the document of queues has no leaf for tenant {tenant}",
+                remedy=f"give it one of that path; it has {', '.join(sorted(leaves)) or 'none'}",
+            )
+        milli = sum(owed.milli for owed in leaves[tenant].spec.guarantee_gpus.values())
+        nodes[tenant] = max(1, -(-milli // (per_node * WHOLE)))
+    return nodes
 
 
 def run_alone(scenario: Scenario) -> Record:

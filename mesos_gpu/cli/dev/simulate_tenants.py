@@ -6,15 +6,17 @@ from pathlib import Path
 
 import click
 
+from mesos_gpu.adapters.files.versioned import QUEUES
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import DURATION
+from mesos_gpu.cli.versioned.files import read_document
 from mesos_gpu.scheduler.options.parse import NumberRange
 from mesos_gpu.simulate.jobs import Cluster
 from mesos_gpu.simulate.tenancy.scenario import WRONG, Costs, Scenario, arrange
 from mesos_gpu.simulate.tenancy.trace import TenantTrace, read_tenants
-from mesos_gpu.simulate.tenants import POLICIES, Judged, judge
+from mesos_gpu.simulate.tenants import POLICIES, Judged, judge, owned_nodes
 
 _HEADERS = (
     "POLICY", "UNFAIR %", "P99 DELAY H", "JCT H", "LOST GPU-H", "STOPS", "IN VAIN", "3X", "USED", "WORST %", "JAIN",
@@ -100,6 +102,11 @@ class _Span(click.ParamType[float | None]):
     show_default=True,
     help="Run with so many seeds. 0 is the trace as it is; with others each tenant's jobs begin elsewhere in it.",
 )
+@click.option(
+    "--queues",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="The tree of queues, as for `queue apply`; its leaves have the names of tenants. Default: a queue for each.",
+)
 @json_option
 def tenants(
     trace: Path,
@@ -113,6 +120,7 @@ def tenants(
     stretch: float | None,
     guarantees: str,
     seeds: int,
+    queues: Path | None,
     as_json: bool,
 ) -> None:
     """Run a trace of many tenants' jobs by several policies, and compare how fair they are.
@@ -121,12 +129,18 @@ def tenants(
     times what it takes where its tenant is alone on the nodes of its guarantee.
     """
     read = read_tenants(trace)
+    document = None if queues is None else read_document(QUEUES, str(queues)).document
+    owned = None
+    if document is not None:
+        owned = owned_nodes(document, (job.tenant for job in read.jobs), gpus_per_node)
     cluster, costs = Cluster(nodes, gpus_per_node), Costs(checkpoint, restart_s, notice_s)
     scenarios = [
-        arrange(read.jobs, cluster, costs, stretch_s=stretch, load=load, wrong=guarantees, seed=seed)
+        arrange(
+            read.jobs, cluster, costs, stretch_s=stretch, load=load, wrong=guarantees, owned=owned, seed=seed
+        )
         for seed in range(seeds)
     ]
-    judged = judge(scenarios, policies or POLICIES, output.status_line.show)
+    judged = judge(scenarios, policies or POLICIES, document, output.status_line.show)
     output.status_line.clear()
     if as_json:
         output.document(_document(read, scenarios, load, guarantees, judged))

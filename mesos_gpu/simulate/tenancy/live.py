@@ -5,9 +5,10 @@ ends it at SIGTERM, at once.
 """
 
 import heapq
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
@@ -57,13 +58,24 @@ def settings_of(costs: Costs) -> Settings:
     )
 
 
+def queues_of(tenants: Iterable[str]) -> dict[str, str]:
+    """The path of each tenant's queue: its name, in letters that a queue's may have."""
+    paths: dict[str, str] = {}
+    for tenant in sorted(tenants):
+        plain = re.sub(r"[^a-z0-9.-]+", "-", tenant.lower()).strip(".-")[:48] or "tenant"
+        paths[tenant] = f"{plain}-{len(paths)}" if plain in paths.values() else plain
+    return paths
+
+
 def document_of(scenario: Scenario) -> QueueDocument:
     """A queue for each tenant, which is guaranteed whole nodes."""
-    per_node = scenario.cluster.gpus_per_node
+    per_node, paths = scenario.cluster.gpus_per_node, queues_of(scenario.guarantees)
     queues = {}
     for tenant, nodes in scenario.guarantees.items():
         owed = Guarantee(nodes * per_node * 1000, (Shape(nodes, per_node),))
-        queues[tenant] = QueueSpec(guarantee_gpus={DEFAULT_POOL: owed}, notice_s=scenario.costs.notice_s)
+        queues[paths[tenant]] = QueueSpec(
+            guarantee_gpus={DEFAULT_POOL: owed}, notice_s=scenario.costs.notice_s
+        )
     overbook = sum(scenario.guarantees.values()) > scenario.cluster.nodes
     return QueueDocument(queues=queues, overbook=overbook)
 
@@ -78,6 +90,7 @@ class _Work:
     owed_s: float = 0.0  # of a start that is not the first
     tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # that hold their GPUs
     run: int = 0  # of its runs, the number
+    told_at: float = 0.0  # its latest checkpoint
     told: tuple[float, JobId | None] | None = None  # when it was told to end, and for whom
     spans: list[Span] = field(default_factory=list)
 
@@ -92,10 +105,16 @@ class _Agent:
 class Engine:
     """The scheduler and its cluster, as long as a scenario lasts."""
 
-    def __init__(self, scenario: Scenario, document: QueueDocument, settings: Settings | None = None) -> None:
-        """All agents are there, and their monitors have reported."""
-        self._scenario, self._costs = scenario, scenario.costs
-        self._settings = settings or settings_of(scenario.costs)
+    def __init__(self, scenario: Scenario, document: QueueDocument, paths: Mapping[str, str]) -> None:
+        """All agents are there, and their monitors have reported.
+
+        Args:
+            scenario: What comes.
+            document: The tree of queues.
+            paths: The queue of each tenant.
+        """
+        self._scenario, self._costs, self._paths = scenario, scenario.costs, paths
+        self._settings = settings_of(scenario.costs)
         self.now = START
         self.state = State(started_at=self.now)
         self._inbox: deque[ev.Event] = deque()
@@ -106,6 +125,7 @@ class Engine:
         self._running: dict[JobId, _Work] = {}
         self._events: list[tuple[float, int, str, JobId | None, int]] = []
         self._serial = 0
+        self._wakes_at = 0.0
         self._ended: dict[str, float] = {}
         self._stopped: list[Stopped] = []
         self._inbox.append(ev.Registered("fw-1", "http://master:5050"))
@@ -145,9 +165,6 @@ class Engine:
         work = self._work[job_id]
         if what == "comes":
             self._inbox.append(ev.JobSubmitted(job_id, self._spec(work.job), work.job.user))
-            self._push(self.now + self._settings.preempt_after_s, "waits", job_id)
-        elif what == "waits":
-            return not work.run
         elif work.run == run and work.began_s is not None:
             self._end(job_id, work)
         else:
@@ -157,7 +174,7 @@ class Engine:
     def _spec(self, job: TenantJob) -> JobSpec:
         tasks, size = tasks_of(job.gpus, self._scenario.cluster.gpus_per_node)
         return JobSpec(
-            name="job", command="true", cpus=0.1, mem_mib=32, gpus=size, tasks=tasks, queue=job.tenant,
+            name="job", command="true", cpus=0.1, mem_mib=32, gpus=size, tasks=tasks, queue=self._paths[job.tenant],
             preemptible=job.preemptible, timeout_s=job.timeout_s, max_attempts=1,
         )  # fmt: skip
 
@@ -173,10 +190,14 @@ class Engine:
                 for effect in step(self.state, event, self.now, self._settings):
                     self._do(effect)
             if not self._inbox and not self.state.unmatched:
-                return
+                break
+        moment = self.state.next_moment
+        if self.now < moment < _NEVER and not self.now < self._wakes_at <= moment:
+            self._wakes_at = moment
+            self._push(moment, "wakes")
 
     def _tell_checkpoints(self) -> None:
-        """Each job that runs says when its work was kept last; nobody acts on it before the next match."""
+        """Let each job that runs say when its work was kept last: late, but before anybody looks at it."""
         every = self._costs.checkpoint_s
         if every is None:
             return
@@ -184,10 +205,10 @@ class Engine:
             assert work.began_s is not None
             ran_s = max(0.0, self.now - work.began_s - work.owed_s)
             kept_s = self._costs.kept_s(work.done_s, ran_s)
-            job = self.state.jobs[job_id]
-            at = work.began_s + work.owed_s + kept_s - work.done_s if kept_s > work.done_s else None
-            if at is not None and job.checkpoint_at != at:
-                self.state.set_job(replace(job, checkpoint_at=at))
+            at = work.began_s + work.owed_s + kept_s - work.done_s
+            if kept_s > work.done_s and at > work.told_at:
+                work.told_at = at
+                step(self.state, ev.CheckpointTold(job_id), at, self._settings)
 
     def _do(self, effect: fx.Effect) -> None:
         match effect:
@@ -324,8 +345,16 @@ class Engine:
 
 
 def run_live(scenario: Scenario, document: QueueDocument | None = None) -> Record:
-    """All jobs to their end, served by the real engine."""
-    return Engine(scenario, document or document_of(scenario)).run()
+    """Run all jobs to their end, served by the real engine.
+
+    Args:
+        scenario: What comes.
+        document: The tree of queues, whose leaves have the names of tenants; None: a queue for each tenant, which is
+            guaranteed its nodes.
+    """
+    if document is None:
+        return Engine(scenario, document_of(scenario), queues_of(scenario.guarantees)).run()
+    return Engine(scenario, document, {tenant: tenant for tenant in scenario.guarantees}).run()
 
 
 def _agents(scenario: Scenario) -> Iterable[_Agent]:

@@ -67,6 +67,7 @@ def arrange(
     stretch_s: float | None,
     load: float = 1.0,
     wrong: str = "mean",
+    owned: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Scenario:
     """Spread arrivals, and find what each tenant is guaranteed: its mean demand, in whole nodes.
@@ -78,6 +79,7 @@ def arrange(
         stretch_s: Over which each tenant's arrivals are spread; None: they are as in the trace.
         load: Arrivals come so much faster. The guarantees stay.
         wrong: A name of `WRONG`.
+        owned: Whole nodes by tenant, instead of what is found.
         seed: 0: as it is. Another: each tenant's arrivals are turned round within their time, by chance, so that
             other peaks meet.
 
@@ -103,7 +105,9 @@ def arrange(
         own_s = time_s if stretch_s is not None else span
         placed.append(replace(job, submitted_s=round(part * own_s / load, 3)))
     placed.sort(key=lambda job: (job.submitted_s, job.job_id))
-    return Scenario(tuple(placed), cluster, _guarantees(jobs, cluster, time_s, wrong), costs, seed)
+    if owned is None:
+        owned = _guarantees(jobs, cluster, time_s, wrong)
+    return Scenario(tuple(placed), cluster, owned, costs, seed)
 
 
 def _spans(jobs: Sequence[TenantJob]) -> dict[str, float]:
