@@ -94,6 +94,8 @@ def of_path(path: str) -> tuple[str, str]:
     steps = path.split("/")
     if len(steps) < 4 or steps[1] != "v1" or steps[2] == "plan":
         return shown(path)[:80], ""
+    if steps[2] == "queues" and steps[3]:
+        return "/v1/queues/{queue:path}", f"queue:{shown('/'.join(steps[3:]))}"
     first = 4 if steps[2:4] == ["tasks", "unknown"] else 3
     if len(steps) <= first or not steps[first]:
         return shown(path)[:80], ""

@@ -8,7 +8,7 @@ from mesos_gpu.api.spec.job_fields import Count, like
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.model.access.document import Shared
-from mesos_gpu.model.jobs.fields import NAME, USER
+from mesos_gpu.model.jobs.fields import QUEUE, USER
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 from mesos_gpu.wire.access import document, fields
 from mesos_gpu.wire.access import token as tokens
@@ -26,7 +26,7 @@ _Comment = Annotated[str, says(maxLength=fields.LONGEST_COMMENT)]
 _Line = Annotated[str, says(maxLength=fields.LONGEST_PATTERN)]
 _Version = Annotated[int, says(minimum=0, maximum=document.MOST_VERSION)]
 _RoleName = Annotated[str, like(document.ROLE_NAME)]
-_Queue = Annotated[str, like(NAME)]
+_Queue = Annotated[str, like(QUEUE)]
 _Shared = Annotated[list[Annotated[str, one_of(*Shared)]], says(description="of each other's jobs")]
 _User = Annotated[str, like(USER)]
 

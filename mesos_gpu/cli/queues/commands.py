@@ -23,6 +23,10 @@ _QUEUE: Final = Fit(
 
 class _Queue(Table):
     table: ClassVar = {
+        "list": (
+            "mesos_gpu.cli.queues.listing:list_queues",
+            "List the queues: what each is guaranteed, holds, borrows, waits for and is due.",
+        ),
         "show": ("mesos_gpu.cli.queues.documents", "Print the tree of queues: a file that `apply` takes."),
         "shares": (
             "mesos_gpu.cli.queues.shares",

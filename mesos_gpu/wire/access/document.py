@@ -10,7 +10,7 @@ import msgspec
 
 from mesos_gpu.access.roles import BUILT_IN
 from mesos_gpu.model.access.document import EVERYTHING, AccessDocument, Binding, Limits, Role, Shared
-from mesos_gpu.model.jobs.fields import NAME, USER
+from mesos_gpu.model.jobs.fields import QUEUE, USER
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
 from mesos_gpu.wire.access import fields
 from mesos_gpu.wire.checking import Check, Problem, escaped, show
@@ -195,7 +195,7 @@ def _shares(check: Check) -> dict[str, tuple[Shared, ...]]:
     known = {shared.value: shared for shared in Shared}
     for queue, shared in _mapping(check, "shares").items():
         place = f"shares/{escaped(queue)}"
-        if not NAME.fullmatch(queue):
+        if not QUEUE.fullmatch(queue):
             check.problem(place, f"is the entry of {show(queue)}, which is no name of a queue")
         if not isinstance(shared, list) or not all(
             isinstance(each, str) and each in known for each in shared

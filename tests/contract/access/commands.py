@@ -98,6 +98,7 @@ COMMANDS: Final = (
     Command("show", "-x-xxx", lambda s: (s.job(),)),
     Command("why", "-x-xxx", lambda s: (s.job(),)),
     Command("queue", "-xxxxx"),
+    Command("queue list", "-xxxxx"),
     Command("queue show", "-xxxxx"),
     Command("queue shares", "-xxxxx"),
     Command("queue apply", "----xx", lambda s: (_queues_file(s), "--yes")),

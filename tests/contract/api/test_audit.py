@@ -65,6 +65,19 @@ def test_who_from_where_what_and_the_result(rig: Rig, lines: list[dict[str, Any]
     assert app["made"] != ""
 
 
+def test_changes_of_queues_are_noted_and_plans_are_not(rig: Rig, lines: list[dict[str, Any]]) -> None:
+    rig.call("PUT", "/v1/queues", json={"version": 0, "queues": {"ml": {}, "ml/vision": {}}})
+    rig.call("PATCH", "/v1/queues/ml/vision?reclaim_after_s=60", json={"version": 1, "stop": "hold"})
+    rig.call("DELETE", "/v1/queues/ml/vision?version=1&dry_run=true")
+    rig.call("POST", "/v1/plan/queues", json={"queues": {}})
+    wait_until("all are noted", lambda: len(lines) == 3)  # a plan changes nothing
+    assert [(f["method"], f["path"], f["query"], f["status"]) for f in lines] == [
+        ("PUT", "/v1/queues", "", 200),
+        ("PATCH", "/v1/queues/ml/vision", "reclaim_after_s=60", 200),
+        ("DELETE", "/v1/queues/ml/vision", "dry_run=true", 409),
+    ]
+
+
 def test_nobody_forges_a_field_of_a_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mesos_gpu.audit")
     forged = 'eve by=root from=10.0.0.1:1 x="'

@@ -1,11 +1,13 @@
 """The tree of queues over REST: versions, conflicts, all that is wrong at once, and who sees which queues."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -252,3 +254,23 @@ def test_a_plan_tells_who_gains_who_gives_back_and_what_a_new_queue_would_be_due
     a = planned(limited.json())["a"]
     assert (a["due_gpus"], a["gains_gpus"], a["gives_back_gpus"]) == (3, -5, max(0, a["held_gpus"] - 3))
     assert rig.call(ROOT, "GET", "/v1/queues").json()["version"] == 1
+
+
+def test_changes_are_on_record_with_the_queue_and_the_version(tmp_path: Path) -> None:
+    trail = AuditLog(AuditSettings(tmp_path, 8 << 20, 2, OnFull.REFUSE))
+    rig = AccessRig(audit=trail)
+    try:
+        put(rig, ROOT, {"ml": {}, "ml/vision": {}})
+        one(rig, "PATCH", "ml/vision", 1, stop="drain")
+        rig.call(None, "DELETE", "/v1/queues/ml/vision")
+        kept = rig.call(ROOT, "GET", "/v1/audit").json()["records"]
+        assert [
+            (each["what"], each["on"], each["result"]) for each in reversed(kept) if "queues" in each["what"]
+        ] == [
+            ("PUT /v1/queues", ["queues:1"], "done"),
+            ("PATCH /v1/queues/{queue:path}", ["queue:ml/vision", "queues:2"], "done"),
+            ("DELETE /v1/queues/{queue:path}", ["queue:ml/vision"], "refused"),
+        ]
+    finally:
+        rig.close()
+        trail.close()

@@ -1,12 +1,14 @@
 """`mesos-gpu queue` and its document: YAML out and in, what is asked, exit codes."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from mesos_gpu.cli import output
 from tests.contract.access.test_access_cli import CliRig, done, failed
 from tests.contract.cli.cli_rig import call
 from tests.contract.queues.test_queues_api import node
@@ -117,3 +119,33 @@ def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file
     plan = json.loads(done("queue", "apply", file, "--dry-run", "--json"))
     assert [(each["path"], each["if_asked_gpus"]) for each in plan["queues"]] == [("a", 4), ("default", None)]
     assert json.loads(done("queue", "show", "--json"))["version"] == 0
+
+
+def test_the_queues_are_listed_at_80_columns_and_piped(
+    rig: CliRig, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("queues: {a: {guarantee_gpus: 2, limit_gpus: 3}, a/b: {guarantee_gpus: 1, stop: hold}}")
+    done("queue", "apply", file, "--yes")
+    rows = [line.split() for line in done("queue", "list").splitlines()]
+    assert [row[0] for row in rows] == ["QUEUE", "a", "a/b"], "no node has told of its GPUs"
+    node(rig, "a1", 4)
+    for _ in range(2):
+        submit(rig, queue="default", gpus=2, preemptible=True)
+    monkeypatch.setattr(output, "is_terminal", lambda stream: stream is sys.stdout)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = done("queue", "list").splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines]
+    assert rows[0] == ["QUEUE", "GUARANTEE", "LIMIT", "HELD", "BORROWED", "PENDING", "SHARE", "STOP"]
+    assert rows[1] == ["a", "2", "3", "0", "0", "0", "0", "-"]
+    assert rows[2] == ["a/b", "1", "-", "0", "0", "0", "0", "hold"]
+    name, guarantee, limit, held, _, pending, share, _ = rows[3]
+    assert (name, guarantee, limit, share) == ("default", "0", "-", "4")
+    assert int(held) + int(pending) == 4
+    told = json.loads(done("queue", "list", "--json"))
+    assert ([*told["queues"]], len(told["shares"])) == (["a", "a/b"], 3)
+
+
+def submit(rig: CliRig, **fields: object) -> None:
+    response = rig.call("anybody", "POST", "/v1/jobs", json={"command": "true", **fields})
+    assert response.ok, response.text

@@ -73,6 +73,7 @@ class QueueDocuments(Documents[QueueDocument]):
         expected = expected_version(request, {"version": read} if read >= 0 else {}, QUEUES.route)
         latest = await self.latest()
         _known(latest, path)
+        note.about("queue", path)
         if expected is None:
             raise invalid(NOT_READ)
         wanted = replace(valid(document.without_queue(latest, path)), comment="")
@@ -87,6 +88,7 @@ class QueueDocuments(Documents[QueueDocument]):
 
     async def _set(self, request: Request, *, is_patch: bool) -> Response:
         path, value = str(request.path_params["queue"]), object_of(await body_of(request))
+        note.about("queue", path)
         expected = expected_version(request, value, f"{QUEUES.route}/{path}")
         latest = await self.latest()
         if is_patch:
