@@ -141,6 +141,16 @@ def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
         time.sleep(0.01)
 
 
+def carrying(pids: Iterable[int], task: str) -> list[int]:
+    """Find those of the processes that carry a task's id in their environment."""
+    carriers = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if _variables(pid).get("MESOS_TASK_ID") == task:
+                carriers.append(pid)
+    return carriers
+
+
 def _environment(pid: int, task: str) -> dict[str, str]:
     """That its program began with: it is seen empty, or is of what started it, until that is executed."""
     deadline = time.monotonic() + BEGUN_S

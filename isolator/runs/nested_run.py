@@ -223,9 +223,16 @@ class NestedRun:
             time.sleep(RETRY_S)
 
     def notify(self, number: int) -> None:
-        """Signal the container's processes, as `Run.notify` says."""
-        if not self._ended.is_set():
-            processes.send(processes.handling(self._others(), number), number)
+        """Signal the container's processes, as `Run.notify` says. Not Mesos' own, which has them below it: it handles
+        every signal, and sends it on to the first of them, whether that does or not (slave/containerizer/mesos/
+        launch.cpp)."""
+        if self._ended.is_set():
+            return
+        from isolator.runs.joining import carrying
+
+        marked = carrying(self._others(), self._task)
+        below = [pid for each in marked for pid in processes.descendants(each)]
+        processes.send(processes.handling(dict.fromkeys((*marked, *below)), number), number)
 
     def terminate(self, grace_s: float) -> None:
         """End the container, as `Run.terminate` says. The agent signals the first process only; the cgroup has the

@@ -171,6 +171,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Job},
         (_CONFLICT,),
     ),
+    ("GET", "/v1/events"): Operation(
+        "list_events",
+        "Notices and checkpoints of jobs, at once or when there is one",
+        {200: shapes.Events},
+        query=(
+            _number(asked.AFTER, "those after the one of this number, and wait for one"),
+            _number(asked.WAIT_S, "wait so long at most, in seconds"),
+        ),
+    ),
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
     ),

@@ -44,6 +44,7 @@ from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.queues.shares import QueueShares
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
+from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
@@ -54,6 +55,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
+        route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),

@@ -22,6 +22,7 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
+from mesos_gpu.model.tasks.event import JobEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
@@ -42,6 +43,8 @@ class View(Protocol):
     def unknown(self) -> Sequence[Task]: ...
     @property
     def nodes(self) -> Mapping[AgentId, Node]: ...
+    @property
+    def events(self) -> Sequence[JobEvent]: ...
     @property
     def framework_id(self) -> str | None: ...
     @property

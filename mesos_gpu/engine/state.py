@@ -1,6 +1,7 @@
 """All that the scheduler knows. Only `step` changes it, on one thread."""
 
 import bisect
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -28,6 +29,7 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.tasks.event import JobEvent, recent
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span
@@ -135,18 +137,15 @@ class State:
     covers: dict[GpuId, TaskId] = field(
         default_factory=dict
     )  # by shared card: the task that holds it in Mesos
-    idle: dict[GpuId, float] = field(
-        default_factory=dict
-    )  # cards that a task holds for shares: since when for none
-    uncovered: dict[GpuId, float] = field(
-        default_factory=dict
-    )  # shared cards that no task holds in Mesos: since when
+    # Cards that a task holds for shares: since when for none.
+    idle: dict[GpuId, float] = field(default_factory=dict)
+    # Shared cards that no task holds in Mesos: since when.
+    uncovered: dict[GpuId, float] = field(default_factory=dict)
     keeper_failures: dict[AgentId, tuple[int, float]] = field(
         default_factory=dict
     )  # of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched
-    gone_covers: dict[TaskId, None] = field(
-        default_factory=dict
-    )  # tasks that held shared cards, the latest to end
+    # Tasks that held shared cards, the latest to end.
+    gone_covers: dict[TaskId, None] = field(default_factory=dict)
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     # Of agents whose reservations were given back, and that have not offered anything without them since.
@@ -179,9 +178,8 @@ class State:
     readiness: dict[TaskId, Readiness] = field(default_factory=dict)  # what was found last
     looked_at_apps: float = 0.0  # all of them
     released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
-    notified: dict[TaskId, tuple[int, float]] = field(
-        default_factory=dict
-    )  # the number of the notice that an executor was last sent, and when
+    # The number of the notice that an executor was last sent, and when.
+    notified: dict[TaskId, tuple[int, float]] = field(default_factory=dict)
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
@@ -205,6 +203,8 @@ class State:
     disbelieved: int = field(
         default=0, compare=False, metadata=DERIVED
     )  # updates since the start that were not believed
+
+    events: deque[JobEvent] = field(default_factory=recent, compare=False, repr=False, metadata=DERIVED)
 
     # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
     table: Any = field(default=None, compare=False, metadata=DERIVED)

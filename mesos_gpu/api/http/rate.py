@@ -20,7 +20,7 @@ from mesos_gpu.api.http.rights import caller_of
 
 MOST_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
 _PROBES: Final = ("/ping", "/metrics", "/metrics/prometheus", "/v1/health")
-_EVENTS: Final = "/v2/events"
+_EVENTS: Final = ("/v1/events", "/v2/events")
 _JOBS: Final = "/v1/jobs/"
 
 
@@ -100,7 +100,7 @@ def _kind_of(scope: Scope) -> _Kind:
     path = scope["path"]
     if path in _PROBES:
         return _Kind.PROBE
-    if path == _EVENTS or (path.startswith(_JOBS) and _waits(scope)):
+    if path in _EVENTS or (path.startswith(_JOBS) and _waits(scope)):
         return _Kind.STREAM
     return _Kind.REQUEST
 

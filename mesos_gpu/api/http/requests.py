@@ -73,6 +73,7 @@ MOST_LOG_BYTES: Final = 1 << 20  # of one answer
 SHOW_ENV: Final = Flag("show_env")
 MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
+AFTER: Final = Number("after", 0, 0, 1 << 62)  # the number of an event
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
 WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
 RESTART: Final = Flag("restart")

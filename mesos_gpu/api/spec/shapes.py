@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.shares.share import Method
+from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
@@ -177,6 +178,23 @@ class Jobs(TypedDict):
     total: Count
 
 
+class Event(TypedDict):
+    """Something that has befallen a job."""
+
+    number: Count
+    at: Moment
+    kind: Annotated[str, one_of(*EventKind)]
+    job_id: str
+    notice: Notice | None
+
+
+class Events(TypedDict):
+    """What has befallen jobs of late, oldest first; last: the number to ask after."""
+
+    events: list[Event]
+    last: Count
+
+
 class Task(TypedDict):
     """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
 
@@ -190,6 +208,7 @@ class Task(TypedDict):
     rank: int
     ports: list[int]
     healthy: bool | None
+    notice: Annotated[Notice | None, says(description="the latest")]
     preempted_for: Annotated[str, says(description="the job that it made room for")] | None
     gpu_ids: list[str]
     share: Annotated[Share | None, says(description="of each of gpu_ids; null: none, or all of them")]

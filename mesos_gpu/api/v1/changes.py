@@ -14,6 +14,7 @@ class Changes:
         """`bind` must come before the first wait."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.waiting: dict[JobId, set[asyncio.Event]] = {}  # only for the loop to change
+        self._news = asyncio.Event()  # of any job; another one after each change
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop that the waiters are on."""
@@ -28,14 +29,30 @@ class Changes:
                 loop.call_soon_threadsafe(self._wake, job_id)
 
     def _wake(self, job_id: JobId) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
         for event in self.waiting.get(job_id, ()):
             event.set()
 
     def close(self) -> None:
         """Let everybody go: the server stops. On the loop."""
         self._loop = None
+        self._news.set()
         for job_id in self.waiting:
             self._wake(job_id)
+
+    def any(self) -> asyncio.Event:
+        """What `until` is to wait for: the next change of any job from now on."""
+        return self._news
+
+    async def until(self, news: asyncio.Event, timeout_s: float) -> bool:
+        """Wait for a change of any job; whether there was one, and the server does not stop."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await news.wait()
+        except TimeoutError:
+            return False
+        return self._loop is not None
 
     async def wait(
         self, job_id: JobId, seen: int, timeout_s: float, version: Callable[[], Awaitable[int]]

@@ -77,14 +77,14 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
             for use in _uses(view, task)
         ],
         "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
-        "notice": _notice(view, [task.notice for task in tasks if task.notice], sight),
+        "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
         "checkpoint_at": job.checkpoint_at,
         "stopped": job.stopped,
     }
 
 
-def _notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
-    """The notice of all tasks: they are told together."""
+def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
+    """The notice of all tasks, which are told together, as `sight` sees it; none: there is none."""
     if not notices:
         return None
     last = notices[0]
@@ -186,6 +186,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "rank": task.rank,
         "ports": list(task.ports),
         "healthy": task.healthy,
+        "notice": notice(view, [task.notice] if task.notice else [], sight),
         "preempted_for": sight.named(
             view.jobs.get(task.preempted_for) if task.preempted_for else None, lambda job: job.id
         ),

@@ -8,6 +8,7 @@ from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.jobs.job import Job, JobState, NoticeSignal
+from mesos_gpu.model.tasks.event import EventKind, JobEvent
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -103,7 +104,15 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
     is told too often the first counts: somebody is judged by it, so each is saved."""
     at = min(max(at, task.started_at or task.launched_at), turn.now)
     if job.checkpoint_at is None or at - job.checkpoint_at >= turn.settings.checkpoint_again_s:
+        happened(turn, EventKind.CHECKPOINT, job)
         turn.show_job(replace(job, checkpoint_at=at, version=job.version + 1))
+
+
+def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None) -> None:
+    """Tell whoever listens to events. To be called before the job is published."""
+    events = turn.state.events
+    number = max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
+    events.append(JobEvent(number, turn.now, kind, job.id, notice))
 
 
 def ends_in_time(task: Task, status: Status) -> bool:

@@ -14,6 +14,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Stop
@@ -85,6 +86,7 @@ def give(
     if until <= turn.now:
         _end(turn, job, why, by)
     elif not told:
+        notices.happened(turn, EventKind.NOTICE, job, stands(turn, job))
         turn.put_job(replace(job, message=f"{why}; it is ended in {until - turn.now:g} s and queued again"))
 
 
@@ -101,14 +103,17 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
         Whether that was done; not if its time has passed, as then its tasks are being ended.
     """
     members = [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
-    if not members or any(task.notice.reason not in of for task in members if task.notice):
+    if not members or any(task.evicted for task in turn.state.round_of(job)):
         return False
-    if any(task.evicted for task in turn.state.round_of(job)):
+    if any(task.notice.reason not in of for task in members if task.notice):
+        for task in members:  # it ends all the same, but makes room for nobody
+            turn.put_task(replace(task, preempted_for=None))
         return False
     for task in members:
         assert task.notice is not None
         notice = replace(task.notice, number=task.notice.number + 1, recalled_at=turn.now)
         notices.tell(turn, replace(task, preempted_for=None), notice)
+    notices.happened(turn, EventKind.RECALL, job, turn.state.tasks[members[0].id].notice)
     turn.put_job(replace(job, message=f"it goes on: {why}"))
     return True
 
@@ -202,5 +207,6 @@ def _warn_of_limit(turn: Turn, job: Job) -> None:
 
 
 def _end(turn: Turn, job: Job, why: str, by: JobId | None) -> None:
+    notices.happened(turn, EventKind.END, job, stands(turn, job))
     job = turn.put_job(replace(turn.state.jobs[job.id], message=f"{why}; it is ended here and queued again"))
     end_tasks(turn, job, why, by)

@@ -1,0 +1,102 @@
+"""Notices and checkpoints of jobs with images, in nested containers and by Docker, with cgroup v1 and v2."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.cluster import Devices
+from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.testing import dockerd
+from mesos_gpu.testing.images import busybox_layer, save
+from tests.clients import kill_all
+from tests.conftest import wait_until
+from tests.kernel.conftest import needs
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        bool(dockerd.missing()), reason=f"needs images, an engine and a static busybox: {dockerd.missing()}"
+    ),
+]
+MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
+#: The shell does not handle the signal, and what it runs does; both are told of by a file.
+COMMAND = """
+sh -c 'trap "echo signalled" USR1; echo ready; while :; do sleep 0.1; done' &
+until grep -qs "recalled.: false" "$MESOS_GPU_NOTICE"; do sleep 0.1; done
+cat "$MESOS_GPU_NOTICE"
+until grep -qs "recalled.: true" "$MESOS_GPU_NOTICE"; do sleep 0.1; done
+touch "$MESOS_GPU_CHECKPOINT"
+echo on
+wait
+"""
+
+
+@pytest.fixture(scope="module")
+def images(open_directory: Path) -> Path:
+    directory = open_directory / "images"
+    base = busybox_layer(dockerd.busybox(), ["sh", "cat", "echo", "grep", "sleep", "touch"])
+    save(directory, "plain:1", [base], {"Env": ["PATH=/bin"]})
+    return directory
+
+
+@pytest.fixture(scope="module")
+def engine(images: Path) -> Iterator[dockerd.Dockerd]:
+    with dockerd.Dockerd() as daemon:
+        for archive in sorted(images.glob("*.tar")):
+            daemon.load(archive)
+        yield daemon
+
+
+@pytest.fixture(scope="module", params=list(MODES))
+def client(
+    open_directory: Path, images: Path, engine: dockerd.Dockerd, request: pytest.FixtureRequest
+) -> Iterator[Client]:
+    needs(request.param)
+    given = {"MESOS_GPU_DOCKER_SOCKET": str(engine.socket), "MESOS_GPU_ISOLATION": request.param}
+    with (
+        Stack(
+            open_directory / request.param,
+            [NodeSpec(1)],
+            images=images,
+            devices=MODES[request.param],
+            executor_environment=given,
+        ) as stack,
+        Client(stack.url) as client,
+    ):
+        client.patience_s = 30
+        wait_until("the node reports", lambda: len(client.gpus()) == 1)
+        yield client
+
+
+@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+def test_it_is_read_signalled_called_off_and_answered_by_a_checkpoint(client: Client, engine_of: str) -> None:
+    job = client.submit(
+        {
+            "name": "told", "image": "plain:1", "container_engine": engine_of, "command": COMMAND, "gpus": 1,
+            "cpus": 0.1, "mem_mib": 64, "notice_s": 600, "notice_signal": "SIGUSR1",
+        }
+    )["id"]  # fmt: skip
+
+    def said() -> str:
+        return client.logs(job, stream="stdout", offset=0, length=60000)["data"]
+
+    def state() -> str:
+        shown = client.job(job)
+        assert shown["state"] not in ("failed", "finished"), shown["message"]
+        return shown["state"]
+
+    wait_until("it is at work", lambda: state() == "running" and "ready" in said())
+    (gpu,) = client.job(job)["gpu_ids"]
+    client.drain_gpu(gpu, "fan", by="ann", deadline_s=500)
+    wait_until("it is told", lambda: said().count("signalled") == 1 and "}" in said())
+    text = said()
+    body = json.loads(text[text.index("{") : text.index("}") + 1])
+    assert (body["number"], body["reason"], body["by"], body["recalled"]) == (1, "drain", None, False)
+    client.undrain_gpu(gpu, by="ann")
+    wait_until("it goes on", lambda: said().count("signalled") == 2 and "on\n" in said())
+    wait_until("its checkpoint is told", lambda: client.job(job)["checkpoint_at"] is not None)
+    assert state() == "running"
+    kill_all(client)
