@@ -27,6 +27,7 @@ from mesos_gpu.model.saves import (
     value_of,
 )
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import DAY_MS, Closed, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Row, rows
 
@@ -41,6 +42,7 @@ class MemoryStore:
     drains: dict[tuple[Target, str], Drain]
     cards: dict[GpuId, Card]
     deployments: dict[str, Deployment]
+    queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
 
     def __init__(self, saved: Saved | None = None) -> None:

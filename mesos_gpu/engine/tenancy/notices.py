@@ -159,15 +159,16 @@ def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain]
     notice = stands(turn, job)
     if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
         return  # its executor ends it
-    if notice is not None and turn.now >= notice.until:
-        _end(turn, job, notice.why, notice.by)
-        return
     if notice is not None and notice.reason is not NoticeReason.DRAIN:
+        if turn.now >= notice.until:
+            _end(turn, job, notice.why, notice.by)
         return
     drained = _drained(turn, job, drains, tree)
     if notice is not None:
         if drained is None:
             recall(turn, job, "what it runs on is not taken out any more", of=(NoticeReason.DRAIN,))
+        elif turn.now >= notice.until:
+            _end(turn, job, notice.why, notice.by)
     elif drained is not None:
         why, notice_s = drained
         give(turn, job, NoticeReason.DRAIN, why, notice_s=notice_s)

@@ -172,11 +172,11 @@ def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seati
 
 
 def _running(state: State) -> list[Job]:
-    """Jobs that hold GPUs, in launch order."""
+    """Jobs that hold GPUs, in launch order; not one that ended while its agent was away."""
     jobs: dict[JobId, Job] = {}
     for task_id in state.live:
         job = state.holding_job(state.tasks[task_id])
-        if job is not None and job.spec.gpus:
+        if job is not None and job.spec.gpus and not job.state.ended:
             jobs.setdefault(job.id, job)
     return list(jobs.values())
 

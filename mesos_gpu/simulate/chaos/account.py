@@ -8,6 +8,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.resize import Resize
+from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.testing.memory_store import MemoryStore
 
@@ -73,6 +74,13 @@ class Account:
         self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
         self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
         self.ready: set[TaskId] = set()
+        self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
+        self.seats_change = False  # by the batch in hand
+
+    @property
+    def queues(self) -> QueueDocument:
+        """The tree of queues that is on disk."""
+        return next(reversed(self.disk.queue_versions.values()), NO_QUEUES)
 
     def latest(self, job_id: JobId) -> list[TaskId]:
         """The tasks of a job's latest launch."""

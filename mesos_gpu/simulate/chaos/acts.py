@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.simulate.chaos import apps
+from mesos_gpu.simulate.chaos import apps, queues
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
 from mesos_gpu.simulate.chaos.settle import go_on, settle
@@ -161,6 +161,29 @@ def _submit_share(world: World, a: int, b: int) -> None:
         tasks=_TASKS[b % len(_TASKS)],
         user=_USERS[b // 6 % len(_USERS)],
         **{"gpus": 1 + b // 18 % 4 // 3, **_SHARES[4 + b // 72 % 4]},
+    )
+    _hand_in(world, spec, None)
+
+
+def _submit_to_queue(world: World, a: int, b: int) -> None:
+    """A job in the tree of queues, mostly one that may be stopped for others, and whole GPUs."""
+    job_id = _new_job(world)
+    if job_id is None:
+        return
+    spec = JobSpec(
+        name=job_id,
+        command="true",
+        cpus=0.1,
+        mem_mib=32,
+        gpus=(1, 1, 2, 3)[a % 4],
+        tasks=(1, 1, 1, 2)[a // 4 % 4],
+        queue=queues.LEAVES[a // 16 % len(queues.LEAVES)],
+        preemptible=a // 64 % 4 > 0,
+        priority=(0, 0, 0, 5)[b % 4],
+        gpu_model=((), (), (), MODELS, MODELS[:1])[b // 4 % 5],
+        timeout_s=(None, None, None, 600.0)[b // 20 % 4],
+        notice_s=(None, None, 0.0, 10.0)[b // 80 % 4],
+        max_attempts=1 + b // 320 % 3,
     )
     _hand_in(world, spec, None)
 
@@ -479,6 +502,8 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "long": (0.3, _time((30.0, 60.0, 130.0))),
     "go on": (0.5, lambda world, a, b: go_on(world, checks=a % 4 > 0)),
     "settle": (0.2, lambda world, a, b: settle(world)),
+    "submit to queue": (0.0, _submit_to_queue),
+    **queues.ACTS,
     **apps.ACTS,
 }
 

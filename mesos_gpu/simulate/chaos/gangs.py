@@ -3,8 +3,9 @@
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.constraint import Operator
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.simulate.chaos import tenancy
 from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.violation import Violation
 
@@ -43,19 +44,12 @@ def all_placed(account: Account, task_id: TaskId) -> None:
 
 def justified(account: Account, task: Task, job: Job, now: float) -> bool:
     """Whether the task was ended for another job, or because another member of its gang is gone."""
-    if task.preempted_for is not None:
-        return preempted(account, job, task.preempted_for)
+    if tenancy.ends(account, task, job, now):
+        return True
     others = [member for member in account.latest(job.id) if member != task.id]
     words = [account.words[member] for member in others]
     gone = any(word.ended not in ("", "TASK_FINISHED") for word in words)
     return gone or any(account.given_up(member, now) for member in others)
-
-
-def preempted(account: Account, job: Job, other_id: JobId) -> bool:
-    """Whether a preemptible job gave way to a waiting one of higher priority that its GPUs, too, make room for."""
-    other = account.disk.jobs[other_id]
-    allowed = job.spec.preemptible and job.spec.priority < other.spec.priority
-    return allowed and other.state is JobState.PENDING and account.settings.preemption
 
 
 def bound(account: Account, item: fx.LaunchTask, job_id: JobId, now: float) -> None:

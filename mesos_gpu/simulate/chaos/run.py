@@ -50,8 +50,21 @@ APPS_ALONE: Final = tuple(
 SHARES_ALONE: Final = tuple(
     0.0 if name in APPS else weight * _MANY_SHARES.get(name, 1) for name, (weight, _) in ACTS.items()
 )
+#: Jobs of a tree of queues, which is written anew now and then, and of which some make room for others.
+_QUEUES: Final = {
+    "change queues": 0.6,
+    "submit to queue": 7.0,
+    "submit": 1.0,
+    "checkpoint": 2.0,
+    "clock steps": 0.1,
+    "while": 8.0,
+    "go on": 4.0,
+}
+QUEUES: Final = tuple(
+    0.0 if name in APPS else _QUEUES.get(name, weight) for name, (weight, _) in ACTS.items()
+)
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE)
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, QUEUES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.simulate.chaos import queues, tenancy
 from mesos_gpu.simulate.chaos.apps import check
 from mesos_gpu.simulate.chaos.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -45,6 +46,8 @@ def could_run(world: World, job: Job) -> bool:
     """Whether agents with nothing else on them would do."""
     needs, spec = world.mesos.facts[job.id].needs, job.spec
     if spec.gpu_milli_in_all > WHOLE * world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
+        return False
+    if not tenancy.may_start(world.witness, job):
         return False
     agents = [agent for agent in world.mesos.agents.values() if _suits(agent, job, needs)]
     return any(
@@ -89,6 +92,7 @@ def _mend(world: World) -> None:
         run.deaf = False
     for target, name in list(world.state.drains):
         world.inbox.append(ev.UndrainRequested(target, name))
+    queues.resume(world)
     world.flush()
     for agent in list(world.mesos.agents.values()):
         world.mesos.come_back(agent)

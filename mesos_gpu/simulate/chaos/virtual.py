@@ -255,7 +255,7 @@ class VirtualMesos:
                 self._resize(task_id, resize)
             case fx.GiveNotice(_, _, task_id, notice):
                 if run := self._listening(task_id):  # one of an earlier version is deaf to it
-                    self._emit(run, "TASK_RUNNING", encode_told(notice.number))
+                    self.emit(run, "TASK_RUNNING", encode_told(notice.number))
             case fx.Suppress() | fx.Revive():
                 self._want(isinstance(effect, fx.Revive))
 
@@ -401,7 +401,7 @@ class VirtualMesos:
 
     def update(self, run: Run, state: str, outcome: Outcome | None = None, reason: str = "") -> None:
         """The executor says how its task stands; its end gives back all it held."""
-        self._emit(run, state, _outcome(outcome) if outcome else b"", reason)
+        self.emit(run, state, _outcome(outcome) if outcome else b"", reason)
         if state not in TERMINAL:
             return
         facts = self.facts.get(run.job_id) if run.job_id else None
@@ -411,7 +411,8 @@ class VirtualMesos:
             facts.failed += 1
         self._release(run)
 
-    def _emit(self, run: Run, state: str, data: bytes, reason: str = "") -> None:
+    def emit(self, run: Run, state: str, data: bytes, reason: str = "") -> None:
+        """The executor of a task says something of it."""
         run.stage = state
         run.uuids += 1
         uuid = f"{run.id}/{run.uuids}"
@@ -453,7 +454,7 @@ class VirtualMesos:
         if run := self._listening(task_id):
             if run.resized is None or resize.number > run.resized.number:
                 run.resized = _resized(run, resize)
-            self._emit(run, "TASK_RUNNING", encode_answer(run.resized))
+            self.emit(run, "TASK_RUNNING", encode_answer(run.resized))
 
     def _listening(self, task_id: TaskId) -> Run | None:
         run = self.runs.get(task_id)
@@ -522,7 +523,7 @@ class VirtualMesos:
         agent.report_due = self.now + 10.0
         if data is None:
             data = _encoded(Inventory(agent.gpus if gpus is None else gpus, "simulated", agent.driver))
-        self._emit(run, "TASK_RUNNING", data)
+        self.emit(run, "TASK_RUNNING", data)
 
     def set_health(self, agent: Agent, gpu_id: GpuId, health: Health, why: str) -> None:
         """A GPU changes, and its monitor remembers."""

@@ -21,7 +21,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.simulate.chaos import gangs, rollouts, shares
+from mesos_gpu.simulate.chaos import gangs, rollouts, shares, tenancy
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts
@@ -141,6 +141,11 @@ class Witness(Account):
                 rollouts.judge(self, before, now)
         rollouts.locked_once(self.disk)
         gangs.whole(self, self.launched)
+        tenancy.room_is_made(self, self.takers, now)
+        self.takers.clear()
+        if self.seats_change:
+            tenancy.seated(self)
+            self.seats_change = False
         self.launched.clear()
         self.dropped.clear()
         for key, times in self.unacknowledged.items():
@@ -166,6 +171,7 @@ class Witness(Account):
             self._instance(job)
         facts = self.mesos.facts[job.id]
         old = self.disk.jobs.get(job.id)
+        self.seats_change |= job.seat is not None and (old is None or old.seat != job.seat)
         if old is not None and old.state.ended:
             raise Violation("an ended job stays so", f"{job.id} was {old.state.value}", job.id)
         if job.attempts > facts.failed + facts.finished:
@@ -192,6 +198,8 @@ class Witness(Account):
             self.user_killed.add(job.id)
 
     def _task(self, task: Task, now: float) -> None:
+        if (taker := tenancy.stopped(self, task, now)) is not None:
+            self.takers.add(taker)
         if not task.evicted or task.id in self.evicted:
             return
         self.evicted.add(task.id)
@@ -232,6 +240,7 @@ class Witness(Account):
                 self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
                 self._quota(task, task.job_id, now)
+                tenancy.limited(self, task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)

@@ -54,6 +54,8 @@ _REQUESTS: Final = (
     ev.ResizeWithdrawn,
     ev.AppsChanged,
     ev.DeploymentDeleted,
+    ev.QueuesChanged,
+    ev.JobSubmitted,
 )
 
 

@@ -1,0 +1,157 @@
+"""What operators do to the tree of queues, and users within it, as acts for `acts`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import (
+    DEFAULT_POOL,
+    Guarantee,
+    LineOrder,
+    MinRuntime,
+    QueueDocument,
+    QueueSpec,
+    Reclaim,
+    Shape,
+    Stop,
+)
+from mesos_gpu.simulate.chaos.choice import choose
+from mesos_gpu.simulate.chaos.world import World
+from mesos_gpu.wire.mesos.notice import encode_checkpoint
+
+T = TypeVar("T")
+LEAVES: Final = ("a/x", "a/y", "b", "default")
+_OWED: Final = (0, 1, 2, 4)
+_LIMITS: Final = (None, None, None, 1, 2, 4)
+_NOTICES: Final = (None, 0.0, 5.0, 20.0)
+_RECLAIMS: Final = (Reclaim.ANY, Reclaim.ANY, None, Reclaim.LOWER, Reclaim.NEVER)
+_RUNTIMES: Final = (None, None, MinRuntime(15.0, 30.0))
+_COSTS: Final[tuple[Mapping[str, int], ...]] = ({}, {}, {"A100": 2})
+_STARVES_S: Final = 30.0  # a quiet time is a few minutes
+#: Some are true, some not, and some are no checkpoints.
+_CHECKPOINTS: Final = (
+    encode_checkpoint(0.0),
+    encode_checkpoint(0.0),
+    encode_checkpoint(3.0),
+    encode_checkpoint(1e6),
+    encode_checkpoint(-5.0),
+    b'{"checkpoint":{"ago_s":"soon"}}',
+)
+
+
+class _Digits:
+    """Chooses by the digits of a number."""
+
+    def __init__(self, number: int) -> None:
+        """Begin with the last."""
+        self._left = number
+
+    def of(self, items: tuple[T, ...]) -> T:
+        """Choose an item."""
+        self._left, at = divmod(self._left, len(items))
+        return items[at]
+
+
+def _amount(gpus: int | None) -> Mapping[str, int]:
+    return {} if gpus is None else {DEFAULT_POOL: gpus * WHOLE}
+
+
+def _owed(gpus: int, nodes: int = 0) -> Mapping[str, Guarantee]:
+    if not gpus:
+        return {}
+    shapes = (Shape(nodes, gpus // nodes),) if nodes and gpus % nodes == 0 else ()
+    return {DEFAULT_POOL: Guarantee(gpus * WHOLE, shapes)}
+
+
+def _document(a: int, b: int) -> QueueDocument:
+    """A tree of two levels: the same queues always, of which some are guaranteed more or less, limited, or stopped."""
+    first, second = _Digits(a), _Digits(b >> 3)  # the last bits say whether the engine hears of it at once
+    own, other, surplus = first.of(_OWED), first.of(_OWED), first.of((0, 0, 2))
+    shapes, limit = first.of((0, 1, 2)), first.of(_LIMITS)
+    inner = QueueSpec(
+        guarantee_gpus=_owed(own + surplus),
+        limit_gpus=_amount(first.of(_LIMITS)),
+        fence=first.of((False, False, False, True)),
+        notice_s=first.of(_NOTICES),
+        min_runtime_s=second.of(_RUNTIMES),
+        stop=second.of((Stop.NONE, Stop.NONE, Stop.NONE, Stop.NONE, Stop.NONE, Stop.HOLD)),
+    )
+    las = QueueSpec(
+        guarantee_gpus=_owed(other),
+        limit_gpus=_amount(limit),
+        borrow_limit_gpus=_amount(second.of((None, None, 0, 1))),
+        order=second.of((None, LineOrder.LAS)),
+        reclaim=second.of(_RECLAIMS),
+        notice_s=second.of(_NOTICES),
+        stop=second.of((Stop.NONE, Stop.NONE, Stop.NONE, Stop.NONE, Stop.DRAIN)),
+    )
+    queues = {
+        "default": QueueSpec(weight=second.of((1, 3))),
+        "small": QueueSpec(limit_gpus=_amount(2)),
+        "a": inner,
+        "a/x": QueueSpec(guarantee_gpus=_owed(own, shapes), reclaim=second.of(_RECLAIMS)),
+        "a/y": QueueSpec(limit_gpus=_amount(second.of(_LIMITS))),
+        "b": las,
+    }
+    queues = {path: replace(spec, starve_after_s=_STARVES_S) for path, spec in queues.items()}
+    return QueueDocument(by="me", queues=queues, gpu_cost=second.of(_COSTS), overbook=True)
+
+
+def _change(world: World, a: int, b: int) -> None:
+    """Another tree; now and then by somebody who has not seen the latest."""
+    document = _document(a, b)
+    version = world.state.queues.version + (b % 7 == 6)
+    words = "; ".join(f"{path}: {_short(spec)}" for path, spec in document.queues.items())
+    world.say(f"an operator writes queues, after version {version}: {words}; cost {dict(document.gpu_cost)}")
+    world.inbox.append(ev.QueuesChanged(document, version))
+
+
+def resume(world: World) -> None:
+    """Let queues be served again that are stopped."""
+    document = world.state.queues
+    if any(spec.stop is not Stop.NONE for spec in document.queues.values()):
+        served = {path: replace(spec, stop=Stop.NONE) for path, spec in document.queues.items()}
+        world.inbox.append(ev.QueuesChanged(replace(document, queues=served), document.version))
+
+
+def _short(spec: QueueSpec) -> str:
+    """What of it is not as in every other."""
+    plain = QueueSpec()
+    names = [name for name in QueueSpec.__slots__ if getattr(spec, name) != getattr(plain, name)]
+    return ", ".join(f"{name} {_plain(getattr(spec, name))}" for name in names) or "nothing"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping) and set(value) == {DEFAULT_POOL}:
+        (value,) = value.values()
+    if isinstance(value, Guarantee):
+        shapes = ", ".join(f"{shape.nodes} x {shape.gpus}" for shape in value.shapes)
+        return f"{value.milli}" + f" ({shapes})" * bool(shapes)
+    return str(getattr(value, "value", value))
+
+
+def _checkpoint(world: World, a: int, b: int) -> None:
+    """A task tells of a checkpoint, truly or not, or what an executor says of it is no such thing."""
+    runs = [run for run in world.mesos.alive() if run.job_id and run.stage == "TASK_RUNNING"]
+    run = choose(world, runs, a, lambda run: run.job_id or "")
+    if run is not None:
+        data = _CHECKPOINTS[b % len(_CHECKPOINTS)]
+        world.say(f"{run.id} says {data.decode()}")
+        world.mesos.emit(run, "TASK_RUNNING", data)
+
+
+def _steps(world: World, a: int, b: int) -> None:
+    """The clock of the scheduler's host is set, back by less than the moment that it takes, or far ahead."""
+    seconds = (7.5, 400.0, 3600.0, 90_000.0)[a % 4]
+    world.say(f"the clock steps by {seconds:g} s")
+    world.pass_time(seconds)
+
+
+#: name: (how often, what it does)
+ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
+    "change queues": (0.0, _change),
+    "checkpoint": (0.5, _checkpoint),
+    "clock steps": (0.05, _steps),
+}
