@@ -9,7 +9,7 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Fairness
 from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -23,10 +23,13 @@ class PoolCapacity:
     Attributes:
         milli: Thousandths of cost.
         models: Of its GPUs, with what one of each costs.
+        cpus_milli, mem_mib: What its agents have, as far as they were seen; 0 where nobody asks for it.
     """
 
     milli: int = 0
     models: dict[str, int] = field(default_factory=dict)
+    cpus_milli: int = 0
+    mem_mib: int = 0
 
     def cost_of(self, models: tuple[str, ...], gpu_milli: int) -> int:
         """What so many thousandths of GPUs of such models cost at most; none: of any; 0: it has none of them."""
@@ -56,7 +59,13 @@ def capacities(state: State, tree: Tree) -> Mapping[str, PoolCapacity]:
             seen = known.nodes[agent_id] = node, *_of_node(state, tree, node)
         _, pool, models = seen
         if models:
-            _add(pools.setdefault(pool, PoolCapacity()), tree, models)
+            capacity = pools.setdefault(pool, PoolCapacity())
+            _add(capacity, tree, models)
+            if tree.document.fairness is Fairness.DRF and agent_id in state.capacities:
+                seen_of_it = state.capacities[agent_id]
+                most = seen_of_it.latest.most(seen_of_it.before)
+                capacity.cpus_milli += round(most.cpus * 1000)
+                capacity.mem_mib += round(most.mem_mib)
     return pools
 
 

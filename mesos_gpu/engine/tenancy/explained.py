@@ -49,8 +49,7 @@ def _all(state: State, tree: Tree, now: float) -> tuple[QueueShare, ...]:
     counted = uses if percent else {}
     listed: list[QueueShare] = []
     for pool in shares.pools:
-        amount, layout = shares.pools[pool].milli, shares.layout(pool)
-        steps = layout.explained(amount, shares.demands(pool), counted, percent)
+        layout, steps = shares.layout(pool), shares.explained(pool, counted)
         held, pending = _with_above(shares.held(pool)), _with_above(shares.pending(pool))
         weights = _weights(tree, steps)
         for path, step in steps.items():

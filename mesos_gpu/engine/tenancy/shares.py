@@ -4,7 +4,7 @@ All of it follows from the document, from what is held and asked for, from what 
 is at the last full minute. It is worked out when one of them has changed, and remembered until then.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,10 +15,11 @@ from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
 from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.past_use import PastUse
-from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Guarantee, Stop
+from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Fairness, Guarantee, Stop
 from mesos_gpu.policy.admission.limits import class_of
+from mesos_gpu.policy.tenancy.drf import NOTHING, Amounts, dominant_shares, kind_of, plus
 from mesos_gpu.policy.tenancy.fair_tree import Account, ranks
-from mesos_gpu.policy.tenancy.share import Branch, Layout
+from mesos_gpu.policy.tenancy.share import Branch, Layout, Share
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 from mesos_gpu.policy.tenancy.usage import MICRO
 
@@ -33,6 +34,7 @@ class _Known:
 
     tree: Tree
     layouts: dict[str, Layout] = field(default_factory=dict)  # by pool
+    branches: dict[str, Branch] = field(default_factory=dict)  # the same where dominant shares count
     key: Any = None
     dues: dict[str, list[int]] = field(default_factory=dict)  # by pool
     minute: int = -1
@@ -87,13 +89,21 @@ class Shares:
 
     def pending(self, pool: str) -> dict[str, int]:
         """What jobs of each leaf wait for that could run in a pool, as it would cost at most."""
-        capacity, tree, sums = self.pools[pool], self._tree, dict[str, int]()
-        for (queue, models, job_class), (gpu_milli, _, _) in self._state.books.wanted.items():
+        sums: dict[str, int] = {}
+        for leaf, (gpus, _, _) in self._wanted(pool):
+            sums[leaf] = sums.get(leaf, 0) + gpus
+        return sums
+
+    def _wanted(self, pool: str) -> Iterator[tuple[str, Amounts]]:
+        """What jobs wait for that could run in a pool, GPUs by cost, with their leaf."""
+        capacity, tree = self.pools[pool], self._tree
+        for (queue, models, job_class), (gpu_milli, cpus_milli, mem_mib) in self._state.books.wanted.items():
             leaf, known = leaf_of(tree, queue), class_of(tree, job_class)
             elsewhere = known is not None and known.pools and pool not in known.pools
             if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
-                sums[leaf] = sums.get(leaf, 0) + capacity.cost_of(models, gpu_milli)
-        return sums
+                cost = capacity.cost_of(models, gpu_milli)
+                if cost or not gpu_milli:
+                    yield leaf, (cost, cpus_milli, mem_mib)
 
     def held(self, pool: str) -> dict[str, int]:
         """What each leaf holds of a pool."""
@@ -105,6 +115,29 @@ class Shares:
         sums = self.pending(pool)
         for queue, milli in self.held(pool).items():
             sums[queue] = sums.get(queue, 0) + milli
+        return sums
+
+    def explained(self, pool: str, uses: Mapping[str, int]) -> Mapping[str, Share]:
+        """The numbers that dues follow from, by path. `uses`: past use, where it counts."""
+        percent, capacity = self._tree.document.history_percent, self.pools[pool]
+        if self._tree.document.fairness is not Fairness.DRF:
+            return self.layout(pool).explained(capacity.milli, self.demands(pool), uses, percent)
+        branch = self._known.branches.get(pool)
+        if branch is None:
+            branch = self._known.branches[pool] = branch_of(self._tree, pool)
+        has = capacity.milli, capacity.cpus_milli, capacity.mem_mib
+        return dominant_shares(branch, has, self._amounts(pool), uses, percent)
+
+    def _amounts(self, pool: str) -> dict[str, dict[int, Amounts]]:
+        """What each leaf holds and waits for of all that counts beside GPUs, by what is needed together."""
+        tree, sums = self._tree, dict[str, dict[int, Amounts]]()
+        for queue, amounts in self._wanted(pool):
+            leaf = sums.setdefault(queue, {})
+            leaf[kind_of(amounts)] = plus(leaf.get(kind_of(amounts), NOTHING), amounts)
+        for (queue, of_pool), amounts in self._state.books.held.items():
+            if of_pool == pool and queue in tree.queues:
+                leaf = sums.setdefault(queue, {})
+                leaf[kind_of(amounts)] = plus(leaf.get(kind_of(amounts), NOTHING), amounts)
         return sums
 
     def uses(self) -> dict[str, int]:
@@ -157,17 +190,21 @@ class Shares:
         if self._dues is not None:
             return self._dues
         known, books, percent = self._known, self._state.books, self._tree.document.history_percent
-        amounts = {pool: capacity.milli for pool, capacity in self.pools.items()}
+        amounts = {pool: (has.milli, has.cpus_milli, has.mem_mib) for pool, has in self.pools.items()}
         uses = self.uses() if percent else {}
         key = books.revision, amounts, uses
         if known.key != key:
             known.key = key
-            known.dues = {
-                pool: self.layout(pool).dues(amount, self.demands(pool), uses, percent)
-                for pool, amount in amounts.items()
-            }
+            known.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
         self._dues = known.dues
         return known.dues
+
+    def _dues_of(self, pool: str, amount: Amounts, uses: Mapping[str, int]) -> list[int]:
+        document, layout = self._tree.document, self.layout(pool)
+        if document.fairness is not Fairness.DRF:
+            return layout.dues(amount[0], self.demands(pool), uses, document.history_percent)
+        explained = self.explained(pool, uses)
+        return [explained[path].due if path in explained else amount[0] for path in layout.paths]
 
 
 def standing_of(state: State, settings: Settings, now: float) -> Shares | None:

@@ -8,7 +8,16 @@ from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.past_use import PastUse
-from mesos_gpu.model.tenancy import Guarantee, JobClass, Limits, Pool, QueueDocument, QueueSpec, Stop
+from mesos_gpu.model.tenancy import (
+    Fairness,
+    Guarantee,
+    JobClass,
+    Limits,
+    Pool,
+    QueueDocument,
+    QueueSpec,
+    Stop,
+)
 from mesos_gpu.testing.builders import World, gpu
 
 POOL = "default"
@@ -169,3 +178,23 @@ def test_jobs_of_a_class_want_nothing_of_pools_that_it_may_not_use() -> None:
     world.node("h1", gpu("h0", "H100"))
     world.submit("j1", gpus=8, queue="a", job_class="slow")
     assert (dues(world)["a"], dues(world, "fast")["a"]) == (2000, 0)
+
+
+def test_where_all_resources_count_who_takes_many_processors_is_due_fewer_gpus() -> None:
+    document = QueueDocument(queues={"a": QueueSpec(), "b": QueueSpec()})
+    plain, dominant = made(document), made(replace(document, fairness=Fairness.DRF))
+    for world in (plain, dominant):
+        world.submit("j1", gpus=16, cpus=32, queue="a")
+        world.submit("j2", gpus=16, cpus=4, queue="b")
+    assert dues(plain) == {"a": 4000, "b": 4000}
+    assert dues(dominant)["a"] < 2800
+    assert dues(dominant)["b"] > 5200
+
+
+def test_what_runs_without_gpus_counts_where_all_resources_count() -> None:
+    world = made(QueueDocument(queues={"a": QueueSpec()}, fairness=Fairness.DRF))
+    world.submit("j1", cpus=2, queue="a")
+    assert world.job("j1").task_id is not None
+    assert world.state.books.held == {("a", POOL): (0, 2000, 128)}
+    world.status("j1.1", "TASK_FINISHED")
+    assert world.state.books.held == {}
