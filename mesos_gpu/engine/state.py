@@ -190,7 +190,6 @@ class State:
     unmatched: bool = True  # something has changed since the last match that may let a job start
     matched_at: float = 0.0
     tended_at: float = 0.0  # all tasks were looked at
-    next_moment: float = inf  # when a protection or the patience of the latest match has ended
     drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0
@@ -213,6 +212,7 @@ class State:
     touched: set[AgentId] = field(default_factory=set, compare=False, metadata=DERIVED)
 
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)
+    next_moment: float = field(default=inf, compare=False, metadata=DERIVED)  # a protection or patience ends
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
     made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
     seats_given: Mapping[JobId, Seat] = field(

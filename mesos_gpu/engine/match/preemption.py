@@ -1,6 +1,6 @@
 """Jobs of lower priority make room: the plan is whole before the first of them is ended."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
@@ -57,7 +57,7 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)
-        chosen = plan(request, job.spec.tasks, nodes_for(turn, backlog, job, lower), lower)
+        chosen = plan(request, job.spec.tasks, _nodes(turn, backlog, job, lower), lower)
         if chosen:
             _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
@@ -110,14 +110,12 @@ def may_be_ended(job: Job) -> bool:
     return runs and job.spec.preemptible
 
 
-def nodes_for(
+def _nodes(
     turn: Turn,
     backlog: Backlog,
     job: Job,
     victims: Mapping[JobId, Victim],
-    yields: Callable[[JobId], bool] = lambda _: False,
 ) -> list[NodeCapacity]:
-    """Nodes that may serve the job; what is kept for jobs that yield to it is not kept from it."""
     nodes = turn.state.nodes.values()
     open_to = (node for node in nodes if backlog.serves(job, node) and backlog.new_enough(job, node))
     return [
@@ -126,7 +124,7 @@ def nodes_for(
             backlog,
             node,
             victims,
-            [r for r in backlog.kept_by_others(job, node) if not yields(r.job_id)],
+            backlog.kept_by_others(job, node),
         )
         for node in open_to
     ]

@@ -4,22 +4,25 @@ A step saves all of a plan before it tells anybody: when room was made for the j
 Until the job runs it stands first in the line, and what it waits for is kept for it.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.preemption import may_be_ended, nodes_for
+from mesos_gpu.engine.match.preemption import may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.room.preemption import plan
+from mesos_gpu.policy.room.preemption import grounds, plan
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
 
@@ -62,6 +65,7 @@ class _Plans:
         self._helpless = set[tuple[str, int, bool]]()
         self._closed = set[AgentId]()  # nodes that a plan of this match counts on
         live = turn.state.live
+        self._capacities: dict[AgentId, NodeCapacity] = {}
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in live}
 
     def make(self, job: Job) -> bool:
@@ -85,16 +89,52 @@ class _Plans:
             victims = {v.job_id: v for v in victims.values() if turn.state.jobs[v.job_id].seat is not None}
         if not victims:
             return True
-        nodes = nodes_for(turn, backlog, job, victims, rule.yields_to(job))
-        nodes = [
-            node for node in nodes if node.agent_id not in self._closed and rule.serves(job, node.agent_id)
-        ]
+        nodes = self._nodes(job, request, victims)
         chosen = plan(request, job.spec.tasks, nodes, victims, rule.together(job))
         if not chosen or not rule.has_waited(job, chosen):
             return True
-        self._make_room(job, chosen)
+        self._make_room(job, chosen, grounds(request, job.spec.tasks, nodes, chosen))
         self._tried.discard(key)
-        return job.spec.tasks == 1  # a gang counts on nodes where nobody is ended, too
+        return True
+
+    def _nodes(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
+        """Nodes that could serve a job when victims there have ended, with what these hold."""
+        backlog, rule, yields = self._backlog, self._rule, self._rule.yields_to(job)
+        nodes = []
+        for node in self._turn.state.nodes.values():
+            if node.id in self._closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+                continue
+            capacity = self._capacity(node)
+            held = tuple([each for each in capacity.allocations if each.job_id in victims])
+            if len(capacity.gpus) + sum(len(each.gpus) for each in held) < request.gpu.count:
+                continue
+            kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
+            if backlog.new_enough(job, node):
+                capacity = replace(capacity, allocations=held)
+                nodes.append(capacity.keeping(kept) if kept else capacity)
+        return nodes
+
+    def _capacity(self, node: Node) -> NodeCapacity:
+        """The node when all that is told to end, and not for a job that waits, has ended."""
+        known = self._capacities.get(node.id)
+        if known is None:
+            known = self._backlog.capacity(node)
+            known = known.without([each for each in known.allocations if each.job_id in self._ending])
+            self._capacities[node.id] = known
+        return known
+
+    @cached_property
+    def _ending(self) -> set[JobId | None]:
+        """Jobs that were told to end, and not to make room for another one."""
+        state = self._turn.state
+        ending = set[JobId | None]()
+        for task_id in state.live:
+            task = state.tasks[task_id]
+            job = state.jobs.get(task.job_id) if task.job_id else None
+            told = task.kill_sent_at is not None and task.preempted_for is None
+            if told and job is not None and job.state is not JobState.UNREACHABLE:
+                ending.add(job.id)
+        return ending
 
     def _is_helpless(self, job: Job) -> bool:
         """Whether nobody at all may be ended for it. Most jobs of a long line are alike in this."""
@@ -122,13 +162,14 @@ class _Plans:
             return True
         return job.id in self._ending_for
 
-    def _make_room(self, job: Job, chosen: Sequence[Victim]) -> None:
+    def _make_room(self, job: Job, chosen: Sequence[Victim], room_on: tuple[AgentId, ...]) -> None:
         turn, rule = self._turn, self._rule
         names = ", ".join(str(victim.job_id) for victim in chosen)
-        job = turn.put_job(replace(job, room_made_at=turn.now, message=f"room is made for it by {names}"))
+        message = f"room is made for it by {names}"
+        job = turn.put_job(replace(job, room_made_at=turn.now, room_on=room_on, message=message))
         for victim in chosen:
             other = turn.state.jobs[victim.job_id]
             reason = NoticeReason.RECLAIM if rule.reclaims(job, victim) else NoticeReason.PREEMPTION
             notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
-            self._closed |= {task.agent_id for task in turn.state.round_of(other)}
+        self._closed |= set(room_on)
         rule.planned(chosen)

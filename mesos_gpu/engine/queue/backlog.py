@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mesos_gpu.engine.charges import ALL, Charge, charges_of, up
 from mesos_gpu.engine.gpus import covers
@@ -90,6 +91,7 @@ class Backlog:
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._learn = offered, reading, learn
         self.reservations: list[Reservation] = []
+        self._on: tuple[Any, dict[AgentId | None, list[Reservation]]] = None, {}  # by agent, of which list
         self.neighbours = Neighbours(state, reading=reading)
         self.attained = Attained(state, now)
         self._queues: set[str] = set()  # those whose first blocked job is known
@@ -192,12 +194,11 @@ class Backlog:
 
     def block(self, job: Job) -> None:
         """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
-        queue, is_first = job.spec.queue, job.spec.queue not in self._queues
-        if job.room_made_at is not None and self._state.tree is not None:
-            is_first = True  # what others are ended for is kept for whom they are ended
-        elif len(self._queues) >= self._settings.most_reservations:
+        queue = job.spec.queue
+        if job.room_on and job.room_made_at is not None:
+            self._keep(self.reservations_for(job, request_of(job, self._settings)))
             return
-        if not is_first:
+        if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return
         if not self.attained.is_kept_for(job):
             return
@@ -212,8 +213,20 @@ class Backlog:
             self._hopeless.add(key)
             return
         self._queues.add(queue)
+        self._keep(reservations)
+
+    def _keep(self, reservations: Sequence[Reservation]) -> None:
         self.reservations = [*self.reservations, *reservations]
         self._ends.clear()
+
+    def _kept_on(self, agent_id: AgentId) -> Sequence[Reservation]:
+        """What is kept of a node."""
+        if self._on[0] is not self.reservations:
+            by_agent: dict[AgentId | None, list[Reservation]] = {}
+            for kept in self.reservations:
+                by_agent.setdefault(kept.agent_id, []).append(kept)
+            self._on = self.reservations, by_agent
+        return self._on[1].get(agent_id, ())
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
@@ -234,7 +247,7 @@ class Backlog:
         """Find where and when it could start in one pool."""
         limits = self._limits(job, pool)
         if not limits or self.held is None:
-            return self._reserve(job, request, self.reservations, pool)
+            return self._reserve(job, request, pool)
         cost = self.held.cost_of(job, pool)
         granted = leave_of_all(limits, cost, self._now)
         if granted is None:
@@ -252,30 +265,32 @@ class Backlog:
             )
             return [kept]
         return [
-            with_leave(reservation, leave, limits, cost)
-            for reservation in self._reserve(job, request, self.reservations, pool)
+            with_leave(reservation, leave, limits, cost) for reservation in self._reserve(job, request, pool)
         ]
 
     def _reserve(
-        self, job: Job, request: Request, taken: Sequence[Reservation] = (), pool: str = ""
+        self, job: Job, request: Request, pool: str = "", *, beside: bool = True
     ) -> list[Reservation]:
-        """Find room on nodes of a pool; "": on any that it may use."""
-        if not pool or self.held is None or not self.held.tree.document.pools or not job.spec.gpus:
-            able = [node for node in self._state.nodes.values() if self.serves(job, node)]
-        else:
+        """Find room on nodes of a pool; "": on any that it may use. `beside`: what is kept for others is left alone."""
+        every = self._state.nodes
+        # What others are ended for is kept for whom they are ended.
+        there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
+        able = [node for node in there if self.serves(job, node)]
+        if pool and self.held is not None and self.held.tree.document.pools and job.spec.gpus:
             held = self.held
-            there = (node for node in self._state.nodes.values() if held.pool_of(node.id) == pool)
-            able = [node for node in there if self.serves(job, node)]
-        nodes = map(self.capacity, able)
+            able = [node for node in able if held.pool_of(node.id) == pool]
+        nodes = [self.capacity(node) for node in able]
+        if beside:
+            nodes = [node.keeping(self._kept_on(node.agent_id)) for node in nodes]
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
-            return reserve_together(job, request, list(nodes), taken, now=self._now, allot=allot)
-        reservation = reserve(job, request, nodes, taken, now=self._now)
+            return reserve_together(job, request, nodes, now=self._now, allot=allot)
+        reservation = reserve(job, request, nodes, now=self._now)
         return [reservation] if reservation else []
 
     def alone(self, job: Job, request: Request) -> Reservation | None:
         """The node that it would get if nothing were kept for others, and no queue had a limit."""
-        return _decisive(self._reserve(job, request))
+        return _decisive(self._reserve(job, request, beside=False))
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
@@ -390,7 +405,7 @@ class Backlog:
 
     def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
         """What of the node is kept for other jobs."""
-        return [r for r in self.reservations if r.agent_id == node.id and r.job_id != job.id]
+        return [r for r in self._kept_on(node.id) if r.job_id != job.id]
 
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""

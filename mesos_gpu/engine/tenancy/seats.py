@@ -1,6 +1,6 @@
 """Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -77,6 +77,9 @@ class Ground:
     def granted(self, job: Job) -> tuple[str, int]:
         """The pool where a job runs, and what each of its tasks takes there; of one that is in several pools the most,
         in that of its first task."""
+        document = self.tree.document
+        if not document.pools and not document.gpu_cost and not job.spec.is_share:
+            return DEFAULT_POOL, job.spec.counted_milli
         tasks = self.state.round_of(job)
         nodes = [self.state.nodes.get(task.agent_id) for task in tasks]
         counted = (self.state.counted_milli(task, job) for task in tasks)
@@ -208,13 +211,21 @@ def _lines(
     for job in running:
         leaf = leaf_of(ground.tree, job)
         if job.seat is None and leaf in open_ and not budgets.must_borrow(job):
-            lines.setdefault(leaf, []).append(_ask(turn, attained, job, (ground.granted(job),)))
+            lines.setdefault(leaf, []).append(
+                Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
+            )
+    waiting: dict[str, list[Job]] = {}
     for _, job_id in state.queue:
         job = state.jobs[job_id]
         leaf = leaf_of(ground.tree, job)
-        ready = job.spec.gpus and job.not_before <= turn.now and may_start(job)
+        ready = job.spec.gpus and job.not_before <= turn.now
         if ready and leaf in open_ and not budgets.must_borrow(job):
-            lines.setdefault(leaf, []).append(_ask(turn, attained, job, ground.wants(job)))
+            waiting.setdefault(leaf, []).append(job)
+    for leaf, jobs in waiting.items():
+        free = sum(room.left(path) for path in lineage(leaf))
+        asks = _asks(turn, attained, ground, jobs, free, may_start)
+        if asks:
+            lines.setdefault(leaf, []).extend(asks)
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)
         after_s = ground.tree.queues[leaf].resolved.starve_after_s
@@ -225,11 +236,33 @@ def _lines(
     return lines
 
 
-def _ask(turn: Turn, attained: Attained, job: Job, wants: tuple[tuple[str, int], ...]) -> Ask:
+def _asks(
+    turn: Turn,
+    attained: Attained,
+    ground: Ground,
+    jobs: Sequence[Job],
+    free: int,
+    may_start: Callable[[Job], bool],
+) -> list[Ask]:
+    """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
+    ranked = sorted([(_rank(turn, attained, job), job.id, job) for job in jobs])
+    taken: dict[Hashable, int] = {}
+    asks: list[Ask] = []
+    for rank, _, job in ranked:
+        spec = job.spec
+        kind = spec.gpu_model, spec.counted_milli, spec.tasks
+        so_far = taken.get(kind, 0)
+        if so_far > free or not may_start(job):
+            continue
+        taken[kind] = so_far + max(spec.gpu_milli_in_all, 1)
+        asks.append(Ask(job.id, ground.wants(job), spec.tasks, rank))
+    return asks
+
+
+def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
+    """Where a job stands in its queue, running or waiting."""
     if attained.orders(job):
-        return Ask(
-            job.id, wants, job.spec.tasks, (job.room_made_at is None, *attained.rank(job), job.sequence)
-        )
+        return (job.room_made_at is None, *attained.rank(job), job.sequence)
     waited_s = turn.now - in_line_since(job)
     priority = effective_priority(job.spec.priority, waited_s, turn.settings.aging_step_s)
-    return Ask(job.id, wants, job.spec.tasks, (job.room_made_at is None, -priority, job.sequence))
+    return job.room_made_at is None, -priority, job.sequence

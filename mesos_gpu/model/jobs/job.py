@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.docker_options import DockerOptions
@@ -565,6 +565,7 @@ class Job:
         None  # the oldest driver for its image, as an executor read it; None: unknown
     )
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
+    room_on: tuple[AgentId, ...] = ()  # in a tree of queues: the nodes that are kept for it since
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
     adopted: bool = (
         False  # made of an unknown task's labels: what it runs is not known, so it is never launched

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import Final
 
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -59,6 +59,26 @@ def plan(
         if chosen is not None and (best is None or worth(chosen) < worth(best)):
             best = chosen
     return best
+
+
+def grounds(
+    request: Request, tasks: int, nodes: Sequence[NodeCapacity], chosen: Sequence[Victim]
+) -> tuple[AgentId, ...]:
+    """The nodes on which the tasks have room when those of a plan have ended: first the ones where they end."""
+    ended, missing = {victim.job_id for victim in chosen}, tasks
+    there: list[AgentId] = []
+
+    def comes(node: NodeCapacity) -> bool:
+        return all(held.job_id not in ended for held in node.allocations)
+
+    for node in sorted(nodes, key=comes):
+        if missing <= 0:
+            break
+        room = _room(request, node, ended, None)
+        if room:
+            there.append(node.agent_id)
+            missing -= room
+    return tuple(there)
 
 
 @dataclass(frozen=True, slots=True)

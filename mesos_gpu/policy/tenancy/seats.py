@@ -60,6 +60,10 @@ class Room:
         """Whether nothing is free in any cell of a queue."""
         return all(max(self._free[path, pool]) <= 0 for pool in self.pools(path))
 
+    def left(self, path: str) -> int:
+        """All that is free in the cells of a queue, of all pools."""
+        return sum(max(free, 0) for pool in self.pools(path) for free in self._free[path, pool])
+
     def free(self, path: str, pool: str) -> tuple[int, ...]:
         """What is free of each cell."""
         return tuple(self._free.get((path, pool), ()))
