@@ -152,6 +152,8 @@ async def on_known(request: Request, error: Exception) -> Response:
         return error_answer(error, request.scope["path"], error.headers)
     status = 503 if error.http_status == 500 else error.http_status  # the scheduler is stopping
     code = "bad-json" if isinstance(error, BadJson) else _CODES.get(status, "failed")
+    if isinstance(error, NotAccepted):
+        code = code_of(status)
     faults = [Problem(*fault) for fault in error.faults] if isinstance(error, NotAccepted) else None
     refusal = Refusal(status, code, error.what, remedy=error.remedy, problems=faults)
     return error_answer(refusal, request.scope["path"])

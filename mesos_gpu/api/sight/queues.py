@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import QUEUE_SEE
+from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.tree import lineage
 
@@ -11,6 +12,15 @@ from mesos_gpu.policy.tenancy.tree import lineage
 def sees_queue(rights: Rights, path: str) -> bool:
     """Whether it is one that he has the right to see."""
     return rights.may(QUEUE_SEE, Subject(queue=path))
+
+
+def told_of(rights: Rights, refused: NotAccepted, queue: str) -> NotAccepted:
+    """A refusal of a job as who asks may read it: it names no queues that he does not see."""
+    if rights.may(QUEUE_SEE):
+        return refused
+    why = f"{queue} is no queue that takes jobs; those that you see: mesos-gpu queue list"
+    faults = [(place, why if place == "/queue" else reason) for place, reason in refused.faults]
+    return NotAccepted(faults, remedy=refused.remedy)
 
 
 def seen_queues(rights: Rights, document: QueueDocument) -> QueueDocument:

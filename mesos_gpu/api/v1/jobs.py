@@ -22,13 +22,13 @@ from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
-from mesos_gpu.api.sight.queues import sees_queue
+from mesos_gpu.api.sight.queues import sees_queue, told_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
-from mesos_gpu.errors import NotFound
+from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
@@ -70,7 +70,10 @@ class Jobs:
             spec = self._decoded(body, await self._read(most_for_shares))
         sight = Sight.of(request)  # what he may when all of the body is there
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
-        job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+        try:
+            job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+        except NotAccepted as error:
+            raise told_of(sight.rights, error, spec.queue) from None
         note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
         return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})

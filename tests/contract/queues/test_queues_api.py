@@ -171,6 +171,19 @@ def test_who_is_not_allowed_to_see_a_queue_does_not_see_it(rig: AccessRig) -> No
     assert code_of(rig.call("ann", "PATCH", "/v1/queues/sales", json={"version": 1})) == (403, "forbidden")
 
 
+def test_a_refused_job_names_no_queue_that_one_does_not_see(rig: AccessRig) -> None:
+    put(rig, ROOT, QUEUES)
+    rig.bind(BOSS, ANN)
+    body = {"command": "true", "queue": "research/visio"}
+    told = rig.call(ROOT, "POST", "/v1/jobs", json=body)
+    assert code_of(told) == (422, "invalid")
+    assert "sales" in told.json()["error"]["problems"][0]["reason"]
+    told = rig.call("ann", "POST", "/v1/jobs", json=body)
+    assert code_of(told) == (422, "invalid")
+    assert told.json()["error"]["problems"][0]["path"] == "/queue"
+    assert "sales" not in told.text
+
+
 def test_a_queue_with_jobs_in_it_is_not_taken_away_and_nothing_is_put_below_it(rig: AccessRig) -> None:
     put(rig, ROOT, QUEUES)
     body = {"command": "true", "queue": "sales", "cpus": 1000}
