@@ -6,7 +6,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tenancy import LineOrder
-from mesos_gpu.policy.tenancy.las import Rank, is_due, moved, rank_of
+from mesos_gpu.policy.tenancy.las import Rank, is_due, moved, moves_at, rank_of
 
 
 class Attained:
@@ -69,3 +69,7 @@ class Attained:
     def level(self, job: Job) -> int:
         """The level of a job of such a queue, from 0; of one that started anew -1."""
         return self.rank(job)[2]
+
+    def moves_at(self, running: Job) -> float:
+        """When a job of such a queue that runs reaches its next level."""
+        return moves_at(running, self._state.round_of(running), self._now)

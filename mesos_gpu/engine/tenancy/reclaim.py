@@ -155,7 +155,11 @@ class Reclaim:
 
     def _is_before(self, job: Job, each: Runner) -> bool:
         """Whether a job comes before one of its own queue, be that one seated or not."""
-        return each.victim.priority < job.spec.priority or self._attained.gives_way(each.job, job)
+        if each.victim.priority < job.spec.priority or self._attained.gives_way(each.job, job):
+            return True
+        if self._attained.orders(job):
+            self.note(self._attained.moves_at(each.job))
+        return False
 
     def _below(self, job: Job, each: Runner) -> Runner:
         """A job of its own queue; of those that have had more service who stands last goes first, else each who is

@@ -95,6 +95,13 @@ def rank_of(job: Job, members: Iterable[Task], now: float, steps: Steps = STEPS)
     return (min(rank[0], 0), -job.spec.priority, *rank)
 
 
+def moves_at(job: Job, members: Iterable[Task], now: float, steps: Steps = STEPS) -> float:
+    """When a job that runs reaches its next level, seconds since the epoch, a moment after it."""
+    service = (job.served or UNSERVED).milli_ms + service_of(members, job.spec.counted_milli, now)
+    left = steps.level(service)[1] - service
+    return now + (-(-left // max(job.spec.gpu_milli_in_all, 1)) + 1) / 1000
+
+
 def at_launch(job: Job, now: float, steps: Steps = STEPS) -> Served | None:
     """What is kept of a job that starts: all, or that it starts anew."""
     return Served(lifted=True) if is_due(job, now, steps) else job.served
