@@ -6,6 +6,7 @@ its executor has answered does not either, as one of an earlier version never do
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from mesos_gpu.engine.tasks import notices
@@ -159,40 +160,48 @@ def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain]
     notice = stands(turn, job)
     if notice is not None and notice.reason is NoticeReason.TIME_LIMIT:
         return  # its executor ends it
-    if notice is not None and notice.reason is not NoticeReason.DRAIN:
-        if turn.now >= notice.until:
-            _end(turn, job, notice.why, notice.by)
-        return
-    drained = _drained(turn, job, drains, tree)
-    if notice is not None:
-        if drained is None:
-            recall(turn, job, "what it runs on is not taken out any more", of=(NoticeReason.DRAIN,))
-        elif turn.now >= notice.until:
-            _end(turn, job, notice.why, notice.by)
-    elif drained is not None:
-        why, notice_s = drained
-        give(turn, job, NoticeReason.DRAIN, why, notice_s=notice_s)
-    else:
+    if notice is not None and notice.reason is NoticeReason.DRAIN:
+        _look_after_drained(turn, job, notice, _drained(turn, job, drains, tree))
+    elif notice is not None and turn.now >= notice.until:
+        _end(turn, job, notice.why, notice.by)
+    elif notice is None and (drained := _drained(turn, job, drains, tree)) is not None:
+        why, left_s = drained
+        if left_s is None or any(task.started_at is not None for task in _members(turn, job)):
+            give(turn, job, NoticeReason.DRAIN, why, notice_s=left_s)
+    elif notice is None:
         _warn_of_limit(turn, job)
+
+
+def _look_after_drained(
+    turn: Turn, job: Job, notice: Notice, drained: tuple[str, float | None] | None
+) -> None:
+    """Where a place has a deadline, who is there ends by that, not by the notice."""
+    if drained is None:
+        recall(turn, job, "what it runs on is not taken out any more", of=(NoticeReason.DRAIN,))
+    elif turn.now < notice.until:
+        return
+    elif drained[1] is None:
+        _end(turn, job, notice.why, notice.by)
+    elif drained[1] > 0:
+        recall(turn, job, "the drain of what it runs on was put off", of=(NoticeReason.DRAIN,))
 
 
 def _drained(
     turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain], tree: Tree | None
 ) -> tuple[str, float | None] | None:
-    """Why a job is to be told now that its place or its queue is taken out, and how long before its end; None: it is
-    not, or there is time yet."""
+    """Why a job is to be told now that its place or its queue is taken out, and how long before its end, as its notice
+    says (None) or a deadline; None: it is not, or there is time yet."""
     queue = tree.queues.get(job.spec.queue) if tree is not None else None
     if queue is not None and queue.stop is Stop.DRAIN:
         return f"its queue {queue.path} is drained", None
+    ends: list[tuple[float, str]] = []
     for task in turn.state.round_of(job) if drains else ():
         for key in ((Target.NODE, task.hostname), *((Target.GPU, gpu) for gpu in task.gpus)):
             drain = drains.get(key)
-            if drain is None or drain.deadline_at is None or task.ended:
-                continue
-            left_s = drain.deadline_at - turn.now
-            if left_s <= lead_s(turn, job):
-                return f"{named(drain)} was {drain.words}", left_s
-    return None
+            if drain is not None and drain.deadline_at is not None and not task.ended:
+                ends.append((drain.deadline_at - turn.now, f"{named(drain)} was {drain.words}"))
+    left_s, why = min(ends, default=(inf, ""))
+    return (why, left_s) if left_s <= lead_s(turn, job) else None
 
 
 def _warn_of_limit(turn: Turn, job: Job) -> None:

@@ -253,6 +253,24 @@ def test_a_drain_with_a_deadline_ends_who_did_not_go(world: World) -> None:
     assert world.job().infrastructure_failures == 0
 
 
+def test_who_does_not_run_yet_stays_until_the_deadline_of_a_drain(world: World) -> None:
+    running(world, notice_s=60.0, state=TaskState.STARTING)
+    world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 50.0))
+    assert not every(world.tick(49), fx.Kill)
+    assert only(world.tick(2), fx.Kill).task_id == "j1.1"
+
+
+def test_a_drain_that_is_put_off_is_told_anew(world: World) -> None:
+    running(world, notice_s=60.0)
+    world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 50.0))
+    assert only(world.tick(1), fx.GiveNotice).notice.number == 1
+    world.feed(ev.DrainRequested(Target.GPU, "g0", "fan", "ann", 80.0))
+    assert not every(world.tick(78), fx.Kill)
+    assert notice(world).stands
+    assert notice(world).number == 3
+    assert only(world.tick(2), fx.Kill).task_id == "j1.1"
+
+
 def test_a_time_limit_is_told_before_and_left_to_the_executor(world: World) -> None:
     running(world, notice_s=30.0, timeout_s=100.0)
     sent = every(world.tick(61), fx.GiveNotice)[0]
