@@ -1,0 +1,61 @@
+"""One team borrows a pool that another is owed a half of: on the real Mesos, from the notice to the return."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import Stack
+from tests.clients import kill_all
+from tests.conftest import wait_until
+from tests.e2e.tenancy.story import NOTICE_S, borrow_all, notices, pool, runs, submit
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
+    with pool(open_directory) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
+    yield cluster[1]
+    kill_all(cluster[1])
+
+
+def test_who_is_owed_half_the_pool_has_it_after_notice_and_borrowers_come_back(client: Client) -> None:
+    whole, halves = borrow_all(client)
+    gang = submit(client, "gang", "production", "sleep 600", gpus=4, tasks=2)
+    runs(client, [gang])
+    jobs = {job["id"]: job for job in client.jobs() if job["queue"] == "dev"}
+    stopped = [job for job in (*whole, *halves) if jobs[job]["state"] != "running"]
+    assert 2 <= len(stopped) <= 16, "no more than two nodes' worth"
+    for job in stopped:
+        (launch, *_) = client.tasks(job)
+        (notice,) = notices(client, job, launch["id"])
+        assert (notice["reason"], notice["by"], notice["recalled"]) == ("reclaim", gang, False)
+        assert notice["until"] - notice["at"] == pytest.approx(NOTICE_S)
+        assert launch["ended_at"] >= notice["until"] - 1, "it was told, and then ended"
+        assert jobs[job]["attempts"] == 0, "no attempt is used up"
+    client.kill(gang)
+    runs(client, [*whole, *halves])
+    assert all(len(client.tasks(job)) == 2 for job in stopped)
+
+
+def test_a_notice_is_recalled_when_nobody_needs_the_room_any_more(client: Client) -> None:
+    whole, halves = borrow_all(client)
+    gang = submit(client, "gang", "production", "sleep 600", gpus=4, tasks=2)
+
+    def told() -> list[tuple[str, str]]:
+        launches = [(job, client.tasks(job)[-1]["id"]) for job in (*whole, *halves)]
+        return [(job, launch) for job, launch in launches if notices(client, job, launch)]
+
+    readers = wait_until("somebody has read a notice", told, 60)
+    client.kill(gang)
+    job, launch = readers[0]
+    wait_until("it was recalled", lambda: notices(client, job, launch)[-1]["recalled"], 60)
+    runs(client, [*whole, *halves])
+    assert {len(client.tasks(job)) for job in (*whole, *halves)} == {1}, "none was stopped"

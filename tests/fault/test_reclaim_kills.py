@@ -1,0 +1,91 @@
+"""The scheduler is killed in each phase of a reclaim: who was owed the room has it, who was stopped for it runs again,
+and nobody else was stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of, kill_all
+from tests.conftest import wait_until
+from tests.e2e.tenancy.story import apply, runs, submit
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+NOTICE_S = 1
+#: Runs in the scheduler before its own code: no hook in the product.
+AT_A_PHASE = """
+import os, signal, sys
+if os.environ.get("DIE_AT") and "mesos_gpu.scheduler" in " ".join(sys.orig_argv):
+    from mesos_gpu.adapters.pymesos_driver import PymesosDriver
+    phase, mark = os.environ["DIE_AT"], os.environ["DIE_MARK"]
+
+    def die():
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(name, hit, after=False):
+        real = getattr(PymesosDriver, name)
+        def call(self, *args, **named):
+            if hit(args) and not after:
+                die()
+            result = real(self, *args, **named)
+            if hit(args) and after:
+                die()
+            return result
+        setattr(PymesosDriver, name, call)
+
+    if phase in ("plan saved", "notice sent"):
+        watched("message", lambda args: b'"notice"' in args[2], after=phase == "notice sent")
+    elif phase == "time passed":
+        watched("kill", lambda args: args[0].startswith("borrower"))
+    elif phase == "victim ended":
+        watched("acknowledge", lambda args: args[1].startswith("borrower") and os.path.exists(mark + ".notice"))
+        watched("kill", lambda args: args[0].startswith("borrower") and open(mark + ".notice", "w").close())
+    elif phase == "room kept":
+        watched("accept", lambda args: any(task["task_id"]["value"].startswith("owner") for task in args[1]))
+"""
+PHASES = ["plan saved", "notice sent", "time passed", "victim ended", "room kept"]
+
+
+@pytest.fixture(scope="module")
+def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
+    nodes = [NodeSpec(2), NodeSpec(2)]
+    with Stack(open_directory / "stack", nodes) as stack, client_of(stack, 4) as client:
+        apply(
+            client,
+            {"production": {"guarantee_gpus": [{"nodes": 1, "gpus": 2}]}, "dev": {"notice_s": NOTICE_S}},
+        )
+        yield stack, client
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_reclaim_ends_the_same_wherever_the_scheduler_dies(
+    cluster: tuple[Stack, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    stack, client = cluster
+    (tmp_path / "sitecustomize.py").write_text(AT_A_PHASE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DIE_AT", phase)
+    monkeypatch.setenv("DIE_MARK", str(tmp_path / "died"))
+    stack.scheduler.kill()
+    stack.scheduler.start().wait()
+    borrowers = [submit(client, "borrower", "dev", "sleep 600", gpus=1, preemptible=True) for _ in range(4)]
+    runs(client, borrowers)
+    owner = submit(client, "owner", "production", "sleep 600", gpus=2)
+    wait_until("the scheduler died", lambda: not stack.scheduler.running, 60)
+    assert (tmp_path / "died").exists()
+    stack.scheduler.start().wait()
+
+    runs(client, [owner])
+    stopped = [job for job in borrowers if client.job(job)["state"] != "running"]
+    assert len(stopped) == 2, "one node's, and no more"
+    assert {client.job(job)["attempts"] for job in borrowers} == {0}
+    assert {len(client.tasks(job)) for job in borrowers if job not in stopped} == {1}
+    client.kill(owner)
+    runs(client, borrowers)
+    assert {len(client.tasks(job)) for job in stopped} == {2}
+    kill_all(client)
+    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()), 60)
