@@ -61,6 +61,16 @@ def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
         yield stack, client
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster: tuple[Stack, Client]) -> Iterator[None]:
+    yield
+    stack, client = cluster
+    if not stack.scheduler.running:
+        stack.scheduler.start().wait()
+    kill_all(client)
+    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()), 60)
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_reclaim_ends_the_same_wherever_the_scheduler_dies(
     cluster: tuple[Stack, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
@@ -87,5 +97,3 @@ def test_a_reclaim_ends_the_same_wherever_the_scheduler_dies(
     client.kill(owner)
     runs(client, borrowers)
     assert {len(client.tasks(job)) for job in stopped} == {2}
-    kill_all(client)
-    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()), 60)

@@ -21,7 +21,7 @@ QUEUES: Final[Mapping[str, Any]] = {
 WORKS: Final = """\
 trap 'echo TERM; exit 75' TERM
 while :; do
-  if ! cmp -s "$MESOS_GPU_NOTICE" told && cp "$MESOS_GPU_NOTICE" told 2> /dev/null; then cat told; echo; fi
+  if ! cmp -s "$MESOS_GPU_NOTICE" told && cp "$MESOS_GPU_NOTICE" told 2> /dev/null; then tr -d '\\n' < told; echo; fi
   sleep 0.1
 done"""
 
