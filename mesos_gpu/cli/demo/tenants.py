@@ -50,9 +50,7 @@ class Tenants(Story):
 
     def _borrow(self) -> list[Any]:
         act("production is idle, so dev borrows all 16 GPUs")
-        jobs = [
-            self.submit("train", _TRAINS, gpus=4, queue="dev/vision", preemptible=True) for _ in range(4)
-        ]
+        jobs = [self.submit("train", _TRAINS, gpus=4, queue="dev/vision", preemptible=True) for _ in range(4)]
         self.until("all four run", lambda: self.states(jobs) == {"running"})
         self.draw("queue", "list")
         return jobs

@@ -78,8 +78,6 @@ def launch(
             task_id=tasks[0].id,
             launches=job.launches + 1,
             started_at=None,
-            room_made_at=None,
-            room_on=(),
             seat=seat,
             served=at_launch(job, turn.now),
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",

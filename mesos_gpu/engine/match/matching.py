@@ -82,7 +82,11 @@ def _launch_jobs(
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
     for job in backlog.jobs():
-        if job.not_before > now or job.id in running:
+        if job.id in running:
+            continue
+        if job.not_before > now:
+            if job.room_made_at is not None:
+                backlog.block(job)  # its launch was lost: the next one needs the same room
             continue
         if not at_hand(turn, job):
             continue  # nobody is kept waiting, or ended, for what could not start

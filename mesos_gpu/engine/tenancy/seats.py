@@ -218,7 +218,7 @@ def _lines(
     for _, job_id in state.queue:
         job = state.jobs[job_id]
         leaf = leaf_of(ground.tree, job)
-        ready = job.spec.gpus and job.not_before <= turn.now
+        ready = job.spec.gpus and _is_due(job, turn.now)
         if ready and leaf in open_ and not budgets.must_borrow(job):
             waiting.setdefault(leaf, []).append(job)
     for leaf, jobs in waiting.items():
@@ -234,6 +234,11 @@ def _lines(
         if first is not None and turn.now - in_line_since(state.jobs[line[first].job_id]) >= after_s:
             line[first] = replace(line[first], starving=True)
     return lines
+
+
+def _is_due(job: Job, now: float) -> bool:
+    """Whether it may start now, or has room that is kept for it until its next try."""
+    return job.not_before <= now or job.room_made_at is not None
 
 
 def _asks(

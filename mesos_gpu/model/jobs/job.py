@@ -564,7 +564,9 @@ class Job:
     learnt_min_driver: str | None = (
         None  # the oldest driver for its image, as an executor read it; None: unknown
     )
-    room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
+    room_made_at: float | None = (
+        None  # when others were last ended for it; None: nobody was since it last ran
+    )
     room_on: tuple[AgentId, ...] = ()  # in a tree of queues: the nodes that are kept for it since
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
     adopted: bool = (

@@ -1,4 +1,4 @@
-"""One team borrows a pool that another is owed a half of: on the real Mesos, from the notice to the return."""
+"""Borrowing on the real Mesos: a team has a pool that another is owed a half of, from the notice to the return."""
 
 from collections.abc import Iterator
 from pathlib import Path

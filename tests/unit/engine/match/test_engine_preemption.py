@@ -162,8 +162,27 @@ def test_nobody_else_takes_the_room(world: World) -> None:
     report(world)
     world.offers(offer("free", gpus=2, cpus=16))
     assert world.job("big").state is JobState.STARTING, "low was ended for it"
-    assert world.job("big").room_made_at is None
     assert world.job("urgent").state is JobState.PENDING
+    world.status("big.1", "TASK_RUNNING")
+    assert world.job("big").room_made_at is None
+
+
+def test_the_room_is_kept_when_the_launch_is_lost(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    world.tick(5)
+    asked(world, "big")
+    world.status("low.1", "TASK_KILLED")
+    report(world)
+    world.offers(offer("free", gpus=2, cpus=16))
+    world.submit("next", gpus=1, priority=999)
+    world.status("big.1", "TASK_LOST")
+    report(world)
+    world.offers(offer("again", gpus=2, cpus=16))
+    assert world.job("big").state is JobState.PENDING, "it waits for its next try"
+    assert world.job("next").state is JobState.PENDING
+    world.tick(world.job("big").not_before - world.now)
+    assert world.job("big").state is JobState.STARTING
 
 
 def test_it_waits_for_those_that_are_being_ended(world: World) -> None:
