@@ -62,7 +62,6 @@ class _Plans:
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
-        self._helpless = set[tuple[str, int, bool]]()
         self._closed = set[AgentId]()  # nodes that a plan of this match counts on
         live = turn.state.live
         self._capacities: dict[AgentId, NodeCapacity] = {}
@@ -71,8 +70,6 @@ class _Plans:
     def make(self, job: Job) -> bool:
         """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
         turn, backlog, rule = self._turn, self._backlog, self._rule
-        if self._is_helpless(job):
-            return True
         request = request_of(job, turn.settings)
         key = request, rule.kind(job)
         if key in self._tried or self._waits(job) or backlog.neighbours.parts(job):
@@ -135,17 +132,6 @@ class _Plans:
             if told and job is not None and job.state is not JobState.UNREACHABLE:
                 ending.add(job.id)
         return ending
-
-    def _is_helpless(self, job: Job) -> bool:
-        """Whether nobody at all may be ended for it. Most jobs of a long line are alike in this."""
-        alike = job.spec.queue, job.spec.priority, job.id in self._turn.state.seats_given
-        if alike in self._helpless:
-            return True
-        if self._rule.victims_of(job):
-            return False
-        if not self._backlog.attained.orders(job):
-            self._helpless.add(alike)
-        return True
 
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""

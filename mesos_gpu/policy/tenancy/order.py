@@ -74,16 +74,18 @@ class Line(Generic[J]):
     def __iter__(self) -> Iterator[J]:
         """Each job once. What became of the one before must be known to `held` when the next is asked for."""
         while self._root is not None and (leaf := self._best(self._root)) is not None:
-            entries, held = leaf.entries, self._held
-            before = held(leaf.path, entries[leaf.at].pool)
+            entries, held, path = leaf.entries, self._held, leaf.path
+            _, cost, rank, pool, since = entries[leaf.at]
+            before, count = held(path, pool), len(entries)
             while True:
-                entry = entries[leaf.at]
+                job = entries[leaf.at].job
                 leaf.at += 1
-                yield entry.job
+                yield job
                 # As long as nothing starts, jobs that cost the same have the same key.
-                if leaf.at == len(entries) or not _alike(entries[leaf.at], entry):
+                if leaf.at == count or held(path, pool) != before:
                     break
-                if held(leaf.path, entry.pool) != before:
+                _, next_cost, next_rank, next_pool, next_since = entries[leaf.at]
+                if next_cost != cost or next_rank is not rank or next_pool != pool or next_since != since:
                     break
 
     def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | None":
@@ -123,16 +125,6 @@ class Line(Generic[J]):
             return rank, since, 0
         due, held = self._due(path, pool), self._held(path, pool) + cost_milli
         return (rank, 0, (held << _SCALE) // due) if due else (rank, 1, held)
-
-
-def _alike(entry: Entry[J], other: Entry[J]) -> bool:
-    """Whether both have the same key, as long as nothing starts."""
-    return (
-        entry.cost_milli == other.cost_milli
-        and entry.rank is other.rank
-        and entry.since == other.since
-        and entry.pool == other.pool
-    )
 
 
 _BY_TIME: Final = (Rank.ROOM_MADE, Rank.STARVING)
