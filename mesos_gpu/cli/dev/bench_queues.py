@@ -52,8 +52,8 @@ def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, floa
 
         def feed(self, *events: ev.Event) -> list[fx.Effect]:
             """Step the events, then match; all effects."""
-            found = [step(self.state, event, self.now, self.settings) for event in (*events, ev.Match())]
-            return [effect for effects in found for effect in effects]
+            steps = [step(self.state, event, self.now, self.settings) for event in (*events, ev.Match())]
+            return [effect for effects in steps for effect in effects]
 
     world = Quick(Settings("executor", "monitor", report_stale_s=1e9))
     world.register()
