@@ -18,6 +18,8 @@ from mesos_gpu.model.queue_share import QueueShare
 from mesos_gpu.model.shares.share import Share, guarantee
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
+from mesos_gpu.model.tenancy import EVERYBODY
+from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.wire.export.prometheus import Metric
 
 MOST_QUEUES: Final = 500  # of which each has samples of its own
@@ -230,6 +232,9 @@ def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (node.hostname, str(node.id), *versions), 1.0
 
 
+_GPU_HOUR: Final = 1000 * 1000 * 3600  # thousandths of cost times milliseconds
+
+
 def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[QueueShare]], Values]:
     """A number for each queue in each pool, GPUs of cost 1. Of a tree with very many queues the lowest are summed up:
     no document makes the page endless."""
@@ -246,6 +251,13 @@ def _of_queue(value: Callable[[QueueShare], int | None]) -> Callable[[Sequence[Q
             yield (OTHERS, pool), milli / WHOLE
 
     return numbers
+
+
+def _budgets_left(budgets: Sequence[Standing]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """A number for each of the top queues that have a budget; those of users are told by the REST interface alone."""
+    queues = [each for each in budgets if each.use.user == EVERYBODY]
+    for each in sorted(queues, key=lambda each: (each.use.queue.count("/"), each.use.queue))[:MOST_QUEUES]:
+        yield (each.use.queue,), each.left / _GPU_HOUR
 
 
 def bounded(shares: Sequence[QueueShare]) -> tuple[list[QueueShare], list[QueueShare]]:
@@ -465,5 +477,13 @@ FAMILIES: Final = (
     *(
         Family(f"mesos_gpu_queue_{name}", "gauge", about, _queues, _of_queue(value), ("queue", "pool"))
         for name, about, value in _QUEUE
+    ),
+    Family(
+        "mesos_gpu_queue_budget_left",
+        "gauge",
+        "GPU hours of cost that a queue's budget has left in its period; negative: used beyond it.",
+        lambda view: view.budgets(),
+        _budgets_left,
+        ("queue",),
     ),
 )

@@ -44,6 +44,7 @@ from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.queues.shares import QueueShares
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
+from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
@@ -61,7 +62,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
-        *_of_use(UsageHandlers(settings.records)),
+        *_of_use(UsageHandlers(settings.records), BudgetHandlers(scheduler)),
         *_of_the_scheduler(System(scheduler, settings), operate),
     ]
 
@@ -163,10 +164,12 @@ def _of_access(access: AccessDocuments, tokens: TokenHandlers, audit: AuditHandl
     ]
 
 
-def _of_use(usage: UsageHandlers) -> list[Route]:
+def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
     return [
         route("/v1/usage", GET=judged(JOB_SEE, usage.show)),
         route("/v1/usage/export", GET=judged(JOB_SEE, usage.export)),
+        route("/v1/budgets", GET=judged(JOB_SEE, budgets.list)),
+        route("/v1/budgets/grants", POST=needs(QUEUE_WRITE, budgets.grant)),
     ]
 
 

@@ -26,6 +26,7 @@ from mesos_gpu.model.tasks.event import JobEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 
@@ -79,6 +80,7 @@ class View(Protocol):
     def queues(self) -> Sequence[QueueUse]: ...
     def queue_shares(self) -> Sequence[QueueShare]: ...
     def path_share(self, path: str) -> PathShare: ...
+    def budgets(self) -> Sequence[Standing]: ...
     def defrag(self, wanted: Job | JobSpec) -> Problem: ...
     @property
     def root(self) -> Group: ...
@@ -145,6 +147,10 @@ class SchedulerApi(Protocol):
         """Let the tree of queues be as `document` says, whose version and time are not looked at; the future's is the
         version that it became. It may raise `Conflict`: the latest is not `expected_version`, or jobs are in a queue
         that the document leaves out or puts others below."""
+
+    def grant_budget(self, queue: str, user: str, amount: int) -> Future[None]:
+        """Give a budget more in its current period, thousandths of cost times milliseconds; negative: set it aside.
+        `user`: "*": of all. The future may raise `NotFound`."""
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token that expires `lifetime_s` from now, and at `until` at the latest, whatever its own times say;

@@ -138,17 +138,15 @@ class Daemon:
         """Ask for the end of a job; the future raises `NotFound`. `wipe`: see `KillRequested`."""
 
         def answer() -> Job:
-            job = self._state.jobs.get(job_id)
-            if job is None:
+            if job_id not in self._state.jobs:
                 raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-            return job
+            return self._state.jobs[job_id]
 
         return self._ask(ev.KillRequested(job_id, wipe), answer)
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
         """Ask for other shares of a running job, as `ResizeRequested` says, with what that raises."""
-        event = ev.ResizeRequested(job_id, dict(patch), restart)
-        return self._ask(event, lambda: self._state.jobs[job_id])
+        return self._ask(ev.ResizeRequested(job_id, dict(patch), restart), lambda: self._state.jobs[job_id])
 
     def withdraw_resize(self, job_id: JobId) -> Future[Job]:
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says, with what that raises."""
@@ -229,17 +227,20 @@ class Daemon:
         return self._snapshots.tokens
 
     def set_access(self, document: AccessDocument, expected_version: int) -> Future[AccessDocument]:
-        """Let who may do what be as `document` says; the future's is the version that it became. It raises `Conflict`
-        unless the latest is `expected_version`."""
+        """Let who may do what be as `document` says, if `expected_version` is the latest; else it raises `Conflict`."""
         return self._ask(ev.AccessChanged(document, expected_version), lambda: self._state.access)
 
     def set_queues(
         self, document: QueueDocument, expected_version: int, reclaim_after_s: float | None = None
     ) -> Future[QueueDocument]:
-        """Let the tree of queues be as `document` says; the future's is the version that it became. It raises
-        `Conflict` unless the latest is `expected_version`, or if jobs are in a queue that it leaves out."""
-        event = ev.QueuesChanged(document, expected_version, reclaim_after_s)
-        return self._ask(event, lambda: self._state.queues)
+        """Let the tree of queues be as `document` says; the future raises `Conflict`, as `SchedulerApi` says."""
+        return self._ask(
+            ev.QueuesChanged(document, expected_version, reclaim_after_s), lambda: self._state.queues
+        )
+
+    def grant_budget(self, queue: str, user: str, amount: int) -> Future[None]:
+        """Change what a budget has in its current period, as `BudgetGranted` says; the future raises `NotFound`."""
+        return self._ask(ev.BudgetGranted(queue, user, amount), lambda: None)
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""
@@ -271,8 +272,7 @@ class Daemon:
         return unlisten
 
     def tell(self, callback: Callable[[Sequence[AppEvent]], None]) -> Callable[[], None]:
-        """Call `callback` with what happens to apps, on the engine's thread, of all that is asked for from now on;
-        returns the way out."""
+        """Call `callback` with what happens to apps from now on, on the engine's thread; returns the way out."""
         self._told = [*self._told, callback]
 
         def untell() -> None:

@@ -16,6 +16,7 @@ from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.usage import BudgetUse
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
@@ -31,6 +32,7 @@ class Narrator:
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
         self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
         self._held = set[TaskId](state.unknown)
+        self._told = {key: use.told_percent for key, use in state.budget_uses.items()}
         self._uncovered: dict[GpuId, bool] = {}  # whether it was said that it lasts
 
     def heard(self, event: ev.Event) -> None:
@@ -75,10 +77,25 @@ class Narrator:
                 case saves.ForgetDeployment(id, done):
                     self._steps.pop(id, None)
                     _say("deployment %s: %s", id, "done" if done else "ended where it was", deployment=id)
+                case saves.SaveBudgetUse(use):
+                    self._budget(use)
                 case saves.SaveTrust():
                     _say("the master's tasks were looked through: launches begin")
                 case _:
                     _say_of_access(effect)
+
+    def _budget(self, use: BudgetUse) -> None:
+        key = use.queue, use.user, use.index
+        if use.told_percent > self._told.get(key, 0):
+            whose = "" if use.user == "*" else f" of user {use.user}"
+            _say(
+                "the budget%s of queue %s is used to %d %%",
+                whose,
+                use.queue,
+                use.told_percent,
+                queue=use.queue,
+            )
+        self._told[key] = use.told_percent
 
     def look(self, state: State, now: float, alarm_s: float) -> None:
         """Shared GPUs that nothing holds in Mesos: when it begins, when it lasts, and when it is over."""

@@ -8,6 +8,7 @@ from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
 from mesos_gpu.engine.match.why import why_of
+from mesos_gpu.engine.queue.budgets import all_standing
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -36,6 +37,7 @@ from mesos_gpu.model.tasks.event import JobEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 
@@ -271,6 +273,10 @@ class StateView:
     def path_share(self, path: str) -> PathShare:
         """What a queue's share follows from; raises `NotFound`."""
         return path_share(self._state, self._settings, path, self._now)
+
+    def budgets(self) -> Sequence[Standing]:
+        """How each budget stands that is a queue's, or that a user has paid from."""
+        return all_standing(self._state, self._now)
 
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""

@@ -1,12 +1,12 @@
 """What the routes of use answer, as types."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Final, Required, TypedDict
 
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.api.spec.shapes import Moment
-from mesos_gpu.model.tenancy import Period
+from mesos_gpu.model.tenancy import OnEmpty, Period
 from mesos_gpu.model.usage import SpanEnd
 from mesos_gpu.policy.accounts.sums import GROUPS
 
@@ -87,6 +87,46 @@ class UsageRecords(TypedDict):
     records: list[UsageRecord]
 
 
+class BudgetStanding(TypedDict):
+    """How a budget stands in its current period, in GPU hours by cost."""
+
+    queue: str
+    user: Annotated[str, says(description="whose jobs pay; null: all")] | None
+    begins: Moment
+    ends: Moment
+    gpu_hours: Annotated[float, says(minimum=0, description="the amount that the document gives")]
+    carried_hours: Annotated[
+        float, says(minimum=0, description="what was left of the period before, in part")
+    ]
+    granted_hours: Annotated[float, says(description="beside the amount; negative: set aside")]
+    used_hours: Hours
+    left_hours: Annotated[float, says(description="negative: so much was used beyond it")]
+    used_percent: Annotated[int, says(minimum=0)]
+    told_percent: Annotated[
+        int, says(minimum=0, description="the highest of its thresholds that was reached")
+    ]
+    rate_gpus: Annotated[float, says(minimum=0, description="what is charged to it now, GPUs by cost")]
+    empty: bool
+    empty_at: Annotated[float, says(description="at this rate; null: not in this period")] | None
+    on_empty: Annotated[str, one_of(*OnEmpty)]
+    safe: bool
+    next_period: Annotated[float, says(description="when it opens; null: there is none")] | None
+
+
+class Budgets(TypedDict):
+    """Budgets that one may see."""
+
+    budgets: list[BudgetStanding]
+
+
+class BudgetGrantRequest(TypedDict, total=False):
+    """What a budget shall have beside its amount in its current period."""
+
+    queue: Required[str]
+    user: str | None
+    gpu_hours: Required[Annotated[float, says(minimum=-1e9, maximum=1e9, description="negative: set aside")]]
+
+
 _SINCE: Final = in_query(
     "since", {"type": "number", "minimum": 0, "maximum": 1e11}, "seconds since the epoch"
 )
@@ -122,5 +162,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: (UsageRecords, "text/csv; charset=utf-8")},
         (404, 503),
         query=(_SINCE, _UNTIL, _FORM),
+    ),
+    ("GET", "/v1/budgets"): Operation("list_budgets", "How budgets stand", {200: Budgets}),
+    ("POST", "/v1/budgets/grants"): Operation(
+        "grant_budget",
+        "Give a budget more in its current period, or set some of it aside",
+        {200: BudgetStanding},
+        (404,),
+        body=BudgetGrantRequest,
+        example={"queue": "research/vision", "gpu_hours": 500},
     ),
 }

@@ -91,6 +91,12 @@ def _shift(scene: Scene) -> Words:
     return name, "--from", old, "--to", new, "--step", "100", "--interval", "1s"
 
 
+def _budget(scene: Scene) -> str:
+    tag = {"If-Match": f'"{scene.queues()}"'}
+    scene.made("boss", "PATCH", "/v1/queues/research", json={"budget": {"gpu_hours": 10}}, headers=tag)
+    return "research"
+
+
 COMMANDS: Final = (
     Command("run", "---x-x", lambda _: ("--detach", "--queue", "research", "--cpus", "1000", "true")),
     Command("submit", "---x-x", lambda s: (_job_file(s),)),
@@ -158,6 +164,10 @@ COMMANDS: Final = (
     Command("token list", "--xxxx"),
     Command("token revoke", "---x-x", lambda s: (s.token(),)),
     Command("audit", "----xx"),
+    Command("budget list", "-xxxxx"),
+    Command("budget show", "-x-xxx", lambda s: (_budget(s),)),
+    Command("budget grant", "----xx", lambda s: (_budget(s), "5")),
+    Command("budget set-aside", "----xx", lambda s: (_budget(s), "5")),
     Command("report usage", "-xxxxx"),
     Command("report wait", "-xxxxx"),
     Command("report idle", "-xxxxx"),

@@ -130,6 +130,17 @@ def _queue(**more: Any) -> Callable[[Scene], Asked]:
     return ask
 
 
+def _grant(scene: Scene) -> Asked:
+    _budget(scene)
+    return Asked("/v1/budgets/grants", {"json": {"queue": "research", "gpu_hours": 1}})
+
+
+def _budget(scene: Scene) -> None:
+    tag = {"If-Match": f'"{scene.queues()}"'}
+    body = {"budget": {"gpu_hours": 10}}
+    scene.made("boss", "PATCH", "/v1/queues/research", json=body, headers=tag)
+
+
 def _queue_share(scene: Scene) -> Asked:
     scene.queues()
     return Asked("/v1/queue-shares/research")
@@ -191,6 +202,8 @@ V1: Final = (
     Row("/v1/tasks/unknown/{id}/adopt", "POST", "----xx", _to("/v1/tasks/unknown/t/adopt")),
     Row("/v1/audit", "GET", "----xx", _to("/v1/audit")),
     Row("/v1/usage", "GET", "-xxxxx", _to("/v1/usage"), "what jobs have used that one may see"),
+    Row("/v1/budgets", "GET", "-xxxxx", _to("/v1/budgets"), "of queues and users whose jobs one may see"),
+    Row("/v1/budgets/grants", "POST", "----xx", _grant),
     Row("/v1/usage/export", "GET", "-xxxxx", _to("/v1/usage/export"), "of jobs that one may see"),
     Row("/v1/access", "GET", "----xx", _to("/v1/access")),
     Row(

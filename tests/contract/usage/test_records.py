@@ -18,6 +18,7 @@ from mesos_gpu.testing.memory_store import MemoryStore
 
 DAY = 20_000
 NOW = (DAY + 5) * DAY_MS
+ENDS = [each for each in SpanEnd if each is not SpanEnd.RUNNING]
 TIMES = st.integers(DAY * DAY_MS - DAY_MS, NOW)
 
 
@@ -33,7 +34,7 @@ def closed(draw: st.DrawFn) -> Closed:
         draw(st.integers(0, DAY_MS)), draw(st.sampled_from((0, 8000))),
     )  # fmt: skip
     lost, refunded, idle = (draw(st.integers(0, length)) for _ in range(3))
-    return Closed(span, begins + length, lost, refunded, draw(st.sampled_from(SpanEnd)), idle)
+    return Closed(span, begins + length, lost, refunded, draw(st.sampled_from(ENDS)), idle)
 
 
 def opened(path: Path) -> Iterator[tuple[SqliteStore, SqliteRecords]]:

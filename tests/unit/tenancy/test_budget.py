@@ -1,9 +1,11 @@
 """Budgets in a bare engine: periods, thresholds, who waits, who is told to end, and what a refund is of."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -315,3 +317,21 @@ def test_periods_share_a_record_between_them(
     uses = [BudgetUse("ml", "*", i, a, b, "day UTC") for i, (a, b) in enumerate(pairwise(borders))]
     assert sum(charge_of(record, use) for use in uses) == milli * (length - refunded)
     assert total_of(budget(1), replace(uses[0], granted=5, carried=2)) == GPU_HOUR * MS + 7
+
+
+def test_the_worked_example_of_the_documentation_is_right() -> None:
+    text = (Path(__file__).parents[3] / "docs/accounts.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\d\d:\d\d) \| .* \| (\d+ \| \d+) \|$", text, re.MULTILINE))
+    each = world({"ml": QueueSpec(budget=budget(10, warn_at=(50, 80)))}, gpu_cost={"A100": 2})
+    first = starts(each, "j1")
+    goes_on(each, 2 * HOUR)
+    second = starts(each, "j2")
+    assert rows["02:00"] == f"{used_hours(each):g} | {10 - used_hours(each):g}"
+    assert standing(each).empty_at_ms() == (MIDNIGHT + 3 * HOUR + 1800) * MS
+    goes_on(each, 900)
+    assert standing(each).use.told_percent == 50
+    goes_on(each, 2700)
+    assert standing(each).use.told_percent == 80
+    for task in (first, second):
+        each.status(task, "TASK_FINISHED")
+    assert rows["03:00"] == f"{used_hours(each):g} | {10 - used_hours(each):g}"

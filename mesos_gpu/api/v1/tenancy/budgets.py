@@ -1,0 +1,95 @@
+"""Budgets: how they stand, and what is granted beside their amounts."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import JOB_SEE
+from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.sight.queues import sees_queue
+from mesos_gpu.api.spec import usage as shapes
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import EVERYBODY, Period
+from mesos_gpu.model.usage import MS
+from mesos_gpu.policy.accounts.budget import Standing
+from mesos_gpu.wire.checking import Problem, is_number, object_of, show
+
+_HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
+_KNOWN: Final = ("queue", "user", "gpu_hours")
+_MOST_HOURS: Final = 1e9
+_LONGEST: Final = 256  # of a name
+
+
+class BudgetHandlers:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Serve a scheduler's budgets."""
+        self._scheduler = scheduler
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/budgets."""
+        rights = rights_of(request)
+        every = await result_of(self._scheduler.read(lambda view: view.budgets()))
+        body: shapes.Budgets = {"budgets": [shown(each) for each in every if _sees(rights, each)]}
+        return json_answer(body)
+
+    async def grant(self, request: Request) -> Response:
+        """POST /v1/budgets/grants."""
+        queue, user, hours = _granted(object_of(await body_of(request)))
+        await result_of(self._scheduler.grant_budget(queue, user, round(hours * _HOUR)))
+        every = await result_of(self._scheduler.read(lambda view: view.budgets()))
+        return json_answer(
+            next(shown(each) for each in every if (each.use.queue, each.use.user) == (queue, user))
+        )
+
+
+def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
+    problems = [Problem(f"/{key}", "there is no such field") for key in body if key not in _KNOWN]
+    queue, user, hours = body.get("queue"), body.get("user"), body.get("gpu_hours")
+    for key, value in (("queue", queue), ("user", user)):
+        missing = key == "user" and value is None
+        if not missing and not (isinstance(value, str) and 0 < len(value) <= _LONGEST):
+            problems.append(Problem(f"/{key}", f"must be a name, got {show(value)}"))
+    if not is_number(hours) or not -_MOST_HOURS <= float(hours or 0) <= _MOST_HOURS:
+        why = f"must be a number of GPU hours from {-_MOST_HOURS:g} to {_MOST_HOURS:g}, got {show(hours)}"
+        problems.append(Problem("/gpu_hours", why))
+    if problems:
+        raise invalid(*problems)
+    return str(queue), EVERYBODY if user is None else str(user), float(hours or 0)
+
+
+def _sees(rights: Rights, standing: Standing) -> bool:
+    use = standing.use
+    if use.user == EVERYBODY:
+        return sees_queue(rights, use.queue) or rights.may(JOB_SEE, Subject(queue=use.queue))
+    return use.user == rights.caller.name or rights.may(JOB_SEE, Subject(use.user, use.queue))
+
+
+def shown(standing: Standing) -> shapes.BudgetStanding:
+    """Show how a budget stands as the interface does."""
+    use, budget, empty_at = standing.use, standing.budget, standing.empty_at_ms()
+    return {
+        "queue": use.queue,
+        "user": None if use.user == EVERYBODY else use.user,
+        "begins": use.begins_ms / MS,
+        "ends": use.ends_ms / MS,
+        "gpu_hours": budget.milli_s * MS / _HOUR,
+        "carried_hours": use.carried / _HOUR,
+        "granted_hours": use.granted / _HOUR,
+        "used_hours": max(standing.used, 0) / _HOUR,
+        "left_hours": standing.left / _HOUR,
+        "used_percent": max(standing.percent, 0),
+        "told_percent": use.told_percent,
+        "rate_gpus": standing.rate / WHOLE,
+        "empty": standing.empty,
+        "empty_at": None if empty_at is None else empty_at / MS,
+        "on_empty": budget.on_empty.value,
+        "safe": budget.safe,
+        "next_period": None if budget.period is Period.ONCE else use.ends_ms / MS,
+    }

@@ -1,0 +1,94 @@
+"""Budgets, as the interface and the command line tell of them and grant them, and to whom."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Scope
+
+from mesos_gpu.model.access.caller import ANYBODY, Caller
+from tests.contract.access.rig import AccessRig
+from tests.contract.cli.cli_rig import call
+
+
+class Open(AccessRig):
+    """Where who has no name may do everything."""
+
+    async def identify(self, scope: Scope) -> Caller:
+        known = await super().identify(scope)
+        return known if known.name else ANYBODY
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Open]:
+    rig = Open()
+    rig.bind({"names": ["ann"], "roles": ["user"], "queues": ["ml"]})
+    queues: dict[str, Any] = {
+        "ml": {"budget": {"gpu_hours": 10, "period": "day", "on_empty": "no_start", "warn_at": [50]}},
+        "other": {"budget": {"gpu_hours": 5, "period": "month", "zone": "Europe/Vienna"}},
+        "default": {},
+    }
+    assert rig.call("anybody", "PUT", "/v1/queues", json={"version": 0, "queues": queues}).ok
+    monkeypatch.setenv("MESOS_GPU_URL", rig.server.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    yield rig
+    rig.close()
+
+
+def good(*words: str) -> str:
+    done = call(*words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_budgets_are_listed_and_granted(rig: Open) -> None:
+    ml, other = rig.call("anybody", "GET", "/v1/budgets").json()["budgets"]
+    assert (ml["queue"], ml["user"], ml["gpu_hours"], ml["used_hours"], ml["left_hours"]) == (
+        "ml",
+        None,
+        10,
+        0,
+        10,
+    )
+    assert ml["next_period"] == ml["ends"]
+    assert (other["on_empty"], other["empty"], other["empty_at"]) == ("warn", False, None)
+    answer = rig.call("anybody", "POST", "/v1/budgets/grants", json={"queue": "ml", "gpu_hours": -12.5})
+    assert (answer.json()["granted_hours"], answer.json()["left_hours"], answer.json()["empty"]) == (
+        -12.5,
+        -2.5,
+        True,
+    )
+
+
+def test_a_grant_that_makes_no_sense_is_refused_with_all_its_faults(rig: Open) -> None:
+    answer = rig.call("anybody", "POST", "/v1/budgets/grants", json={"queue": 3, "gpu_hours": "x", "more": 1})
+    assert answer.status_code == 422
+    assert {p["path"] for p in answer.json()["error"]["problems"]} == {"/more", "/queue", "/gpu_hours"}
+    for body in ({"queue": "none", "gpu_hours": 1}, {"queue": "default", "gpu_hours": 1}):
+        assert rig.call("anybody", "POST", "/v1/budgets/grants", json=body).status_code == 404
+
+
+def test_one_sees_the_budgets_of_ones_own_queues_and_grants_none(rig: Open) -> None:
+    listed = rig.call("ann", "GET", "/v1/budgets").json()["budgets"]
+    assert [each["queue"] for each in listed] == ["ml"]
+    assert (
+        rig.call("ann", "POST", "/v1/budgets/grants", json={"queue": "ml", "gpu_hours": 1}).status_code == 403
+    )
+
+
+def test_the_command_line_lists_shows_grants_and_sets_aside(rig: Open) -> None:
+    header, ml, _ = [line.split() for line in good("budget", "list").splitlines()]
+    assert header == ["QUEUE", "USER", "HOURS", "USED", "LEFT", "USED%", "EMPTY", "ENDS"]
+    assert ml[:6] == ["ml", "-", "10", "0", "10", "0"]
+    assert json.loads(good("budget", "grant", "ml", "2.5", "--json"))["left_hours"] == 12.5
+    assert "granted       -7.5" in good("budget", "set-aside", "ml", "10")
+    assert "left          2.5" in good("budget", "show", "ml")
+    assert call("budget", "show", "none").exit_code == 66
+
+
+def test_what_is_left_is_a_metric_of_each_queue_that_has_a_budget(rig: Open) -> None:
+    text = rig.call("anybody", "GET", "/metrics/prometheus").text
+    assert 'mesos_gpu_queue_budget_left{queue="ml"} 10' in text
+    assert 'mesos_gpu_queue_budget_left{queue="default"}' not in text
