@@ -149,9 +149,17 @@ class Reclaim:
             or (lower and each.victim.priority >= job.spec.priority)
         ):
             return False
-        if not seated and not self._may_take(job, [each]):
+        if self._stands_before(each, job) or (not seated and not self._may_take(job, [each])):
             return False
         return not self._is_protected(each, protected_s)
+
+    def _stands_before(self, each: Runner, job: Job) -> bool:
+        """Whether one that runs would in turn have a waiting job of its own queue ended: then each ended the other."""
+        if leaf_of(self._tree, each.job) != leaf_of(self._tree, job):
+            return False
+        if self._attained.orders(job):
+            return self._attained.rank(each.job) < self._attained.rank(job)
+        return each.victim.priority > job.spec.priority
 
     def _is_before(self, job: Job, each: Runner) -> bool:
         """Whether a job comes before one of its own queue, be that one seated or not."""

@@ -49,6 +49,19 @@ def test_nobody_with_a_seat_is_stopped_though_gpus_are_guaranteed_twice(world: T
     assert not world.passes(30)
 
 
+def test_jobs_of_one_queue_do_not_end_each_other_by_turns(world: Tenants) -> None:
+    """What chaos found: the one had a seat, and the other a higher priority."""
+    world.agents(1, 3)
+    world.document(dev=queue(2))
+    world.runs("urgent", "dev", 3, priority=5)
+    assert world.seat_of("urgent") is None
+    world.submit("small", queue="dev", gpus=2, preemptible=True)
+    assert not world.passes(60)
+    world.ends("urgent")
+    world.starts()
+    assert world.seat_of("small") == "dev"
+
+
 def test_priority_counts_in_a_queue_and_not_beyond_it(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(dev=queue(4), prod=queue())
