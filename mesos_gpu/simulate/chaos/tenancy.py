@@ -170,7 +170,8 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     """
     if task.preempted_for is None or task.ended or task.job_id not in account.disk.jobs:
         return None
-    members = [account.disk.tasks[each] for each in account.latest(task.job_id) if each in account.disk.tasks]
+    latest = [each for each in account.latest(task.job_id) if launch_of(each) == launch_of(task.id)]
+    members = [account.disk.tasks[each] for each in latest if each in account.disk.tasks]
     if any(each.preempted_for == task.preempted_for for each in members):
         return None
     job, other = account.disk.jobs[task.job_id], account.disk.jobs.get(task.preempted_for)
