@@ -106,6 +106,15 @@ class Reclaim:
     def _runners(self) -> Mapping[JobId, Runner]:
         return {each.job.id: each for line in self._leaves.values() for each in line}
 
+    @cached_property
+    def _borrowers(self) -> Mapping[str, list[Runner]]:
+        """Who has no seat, by leaf."""
+        lines = (
+            (leaf, [each for each in line if each.job.seat is None and each.milli])
+            for leaf, line in self._leaves.items()
+        )
+        return {leaf: line for leaf, line in lines if line}
+
     # --- who may be stopped
 
     def kind(self, job: Job) -> Hashable:
@@ -131,7 +140,7 @@ class Reclaim:
         if queue.resolved.reclaim is Whose.NEVER or not job.spec.gpus:
             return below
         victims: list[Runner] = []
-        for path, line in self._leaves.items():
+        for path, line in self._borrowers.items():
             other = self._tree.queues[path]
             if self._is_fenced(queue, other):
                 continue
@@ -143,11 +152,7 @@ class Reclaim:
 
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
-        if (
-            each.job.seat is not None
-            or not each.milli
-            or (lower and each.victim.priority >= job.spec.priority)
-        ):
+        if lower and each.victim.priority >= job.spec.priority:
             return False
         if self._stands_before(each, job) or (not seated and not self._may_take(job, [each])):
             return False
