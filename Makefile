@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock audit sbom clean
+.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,6 +15,9 @@ setup: ## Make .venv and install what Mesos needs; quick when nothing changed
 
 demo: setup ## Start a real Mesos with simulated GPUs, run jobs of every kind, check, stop
 	@$(BIN)/mesos-gpu demo
+
+demo-tenants: setup ## The story of several teams on one pool: borrow, give back, budgets, accounts
+	@$(BIN)/mesos-gpu demo --tenants
 
 up: setup ## Start the platform on this machine and leave it running
 	@$(BIN)/mesos-gpu up --detach

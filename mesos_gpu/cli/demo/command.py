@@ -10,6 +10,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.demo import tenants as tenants_story
 from mesos_gpu.cli.demo import whole
 from mesos_gpu.local.stack import Stack
 from mesos_gpu.model.words import counted
@@ -18,16 +19,20 @@ _PREFIX: Final = "mesos-gpu-demo-"  # of its directory, below that for temporary
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--tenants", is_flag=True, help="The story of a pool that several teams have: borrow, give back, account."
+)
+def demo(*, tenants: bool) -> None:
     """Show it all on this machine: start, run jobs of every kind, check, stop."""
+    story = tenants_story if tenants else whole
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as top:
         Path(top).chmod(0o755)
-        size = f"{counted(len(whole.NODES), 'agent')} of {whole.NODES[0].gpus} simulated GPUs each"
+        size = f"{counted(len(story.NODES), 'agent')} of {story.NODES[0].gpus} simulated GPUs each"
         output.note(f"starting Apache Mesos 1.11.0 with {size}")
-        with Stack(Path(top) / "stack", whole.NODES, scheduler_arguments=whole.ARGUMENTS) as stack:
+        with Stack(Path(top) / "stack", story.NODES, scheduler_arguments=story.ARGUMENTS) as stack:
             output.line(f"dashboard {stack.url}   Mesos master {stack.cluster.master.url}")
             with Client(stack.url) as client:
-                click.get_current_context().exit(whole.Whole(stack, client).run())
+                click.get_current_context().exit(story.STORY(stack, client).run())
 
 
 def left_behind() -> list[Path]:

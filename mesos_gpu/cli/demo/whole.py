@@ -147,3 +147,6 @@ class Whole(Story):
             ],
             empty="no GPUs",
         )
+
+
+STORY: Final = Whole

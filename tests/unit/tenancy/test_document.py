@@ -1,6 +1,7 @@
 """The document of queues as JSON: what is written is read as it was, and nothing wrong is taken."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,18 @@ def test_a_queue_is_changed_alone() -> None:
     assert left[0].path == "/queues/a~1b"
 
 
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "coming-from").glob("*.md")), ids=lambda page: page.stem)
+def test_examples_for_those_who_come_from_elsewhere_are_documents(page: Path) -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert examples
+    for text in examples:
+        assert QUEUES.read(text, page.name).document.queues
+
+
 def test_the_example_of_the_page_is_one() -> None:
-    text = (Path(__file__).parents[3] / "docs/examples/queues.yaml").read_text(encoding="utf-8")
+    text = (DOCS / "examples/queues.yaml").read_text(encoding="utf-8")
     read = QUEUES.read(text, "queues.yaml").document
     assert [*read.queues] == ["default", "production", "research", "research/students", "research/vision"]
