@@ -23,6 +23,7 @@ queues:
 _TRAINS: Final = """\
 until [ -e "$MESOS_GPU_NOTICE" ]; do sleep 0.2; done
 cat "$MESOS_GPU_NOTICE"
+sleep 2
 exit 75"""
 
 
