@@ -97,8 +97,9 @@ class Tenants(Story):
         second = self.submit("second", "true", gpus=1, queue="dev/speech", preemptible=True)
         self.until("it waits for its budget", lambda: "budget" in self.client.why(second["id"])["summary"])
         self.draw("why", second["id"])
-        self.client.kill(second["id"])
-        self.end([second], "killed")
+        self.draw("budget", "list")
+        self.draw("budget", "grant", "dev/speech", "1")
+        self.end([second], "finished")
 
     def _accounts(self) -> None:
         act("who had what")

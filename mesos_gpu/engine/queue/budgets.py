@@ -210,7 +210,7 @@ def _again(standing: Standing) -> str:
 
 
 def _hours(amount: int) -> str:
-    return f"{amount / _HOUR:.1f}"
+    return f"{amount / _HOUR:.10g}" if amount % (_HOUR // 1000) == 0 else f"{amount / _HOUR:.3f}"
 
 
 def stops(standing: Standing) -> bool:
