@@ -140,6 +140,10 @@ class Backlog:
         """Why a job waits though there were room for it; None: limits and rules let it start."""
         return None if self._barriers is None else self._barriers.wait_of(job, self.reservations)
 
+    def rule_against(self, job: Job) -> Wait | None:
+        """Why a job waits that no reservation could help; None: nothing of that kind."""
+        return None if self._barriers is None else self._barriers.wait_of_rules(job)
+
     def may_be_seated(self, job: Job) -> bool:
         """Whether it could start if it had a seat."""
         wait = self.wait_of(job)
@@ -202,7 +206,7 @@ class Backlog:
             return
         if not self.attained.is_kept_for(job):
             return
-        if self._barriers is not None and self._barriers.wait_of_rules(job) is not None:
+        if self.rule_against(job) is not None:
             return  # it waits for something else than room
         request = request_of(job, self._settings)
         key = queue, self.kind(job, request)

@@ -63,8 +63,8 @@ class Barriers:
         if wait is not None:
             return wait
         cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
-        if words := self._budgets.refuses(job, cost, self._held.taken_below):
-            return Wait(Stage.BUDGET, words)
+        if wait := self._budgets.refuses(job, cost, self._held.taken_below):
+            return wait
         scopes = self._scopes_of(job)
         if not scopes:
             return None

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from mesos_gpu.engine.charges import Charge
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import (
@@ -23,6 +24,7 @@ from mesos_gpu.policy.accounts.budget import (
     total_of,
     user_of,
 )
+from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.tenancy.tree import Tree
 
 _HOUR = 1000 * MS * 3600  # thousandths times milliseconds
@@ -107,8 +109,10 @@ class Budgets:
         self._known: dict[Key, Standing | None] = {}
         self._promised: dict[Key, int] = {}
 
-    def refuses(self, job: Job, cost_milli: int, taken_below: Callable[[str], Iterable[Charge]]) -> str:
-        """Why a budget does not let a job start now; "": none is against it.
+    def refuses(
+        self, job: Job, cost_milli: int, taken_below: Callable[[str], Iterable[Charge]]
+    ) -> Wait | None:
+        """Why a budget does not let a job start now; None: none is against it.
 
         Args:
             job: One that waits.
@@ -116,13 +120,15 @@ class Budgets:
             taken_below: What this match has taken so far for a queue and those below it.
         """
         if not cost_milli:
-            return ""
+            return None
         for each in self._paid_by(job):
             if may_not_start(each):
-                return f"{_named(each.use)} {_over(each)}; {_again(each)}"
+                return Wait(
+                    Stage.BUDGET, f"{_named(each.use)} {_over(each)}; {_again(each)}", _opens_at(each)
+                )
             if each.budget.safe and (words := self._unsafe(job, cost_milli, each, taken_below)):
-                return words
-        return ""
+                return Wait(Stage.BUDGET, words)
+        return None
 
     def must_borrow(self, job: Job) -> bool:
         """Whether a budget is empty whose jobs run as borrowers then."""
@@ -199,14 +205,21 @@ def _over(standing: Standing) -> str:
     return f"is used up: {_hours(standing.total)} GPU hours"
 
 
-def _again(standing: Standing) -> str:
-    """When there is more of it."""
+def _opens_at(standing: Standing) -> float | None:
+    """When there is more of it, seconds since the epoch; None: never."""
     once, use = standing.budget.period is Period.ONCE, standing.use
     if once and standing.now_ms >= use.begins_ms:
+        return None
+    return (use.begins_ms if once else use.ends_ms) / MS
+
+
+def _again(standing: Standing) -> str:
+    """The same in words."""
+    opens_at = _opens_at(standing)
+    if opens_at is None:
         return "there is no other period"
-    at_ms = use.begins_ms if once else use.ends_ms
-    at = datetime.fromtimestamp(at_ms / MS, ZoneInfo(standing.budget.zone)).strftime("%Y-%m-%d %H:%M %Z")
-    return f"it begins {at}" if once else f"the next period opens {at}"
+    at = datetime.fromtimestamp(opens_at, ZoneInfo(standing.budget.zone)).strftime("%Y-%m-%d %H:%M %Z")
+    return f"it begins {at}" if standing.budget.period is Period.ONCE else f"the next period opens {at}"
 
 
 def _hours(amount: int) -> str:

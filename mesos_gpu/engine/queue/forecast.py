@@ -120,6 +120,9 @@ class Forecast:
 
     def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
         beyond = backlog.beyond_limit(job)
+        rule = backlog.rule_against(job)
+        if rule is not None and not beyond:
+            return Estimate(rule.until, rule.words)
         made = estimate_of(job, reservation, beyond=beyond, now=self._now)
         if made.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")

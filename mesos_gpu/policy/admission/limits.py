@@ -49,10 +49,12 @@ class Wait:
     Attributes:
         stage: The kind of reason.
         words: The reason itself.
+        until: When it ends by itself, seconds since the epoch; None: it does not, or nobody knows.
     """
 
     stage: Stage
     words: str
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

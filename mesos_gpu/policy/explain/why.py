@@ -108,7 +108,7 @@ def _summary(
     if not able:
         return never(job, request, open_nodes)
     if queue.ending:
-        return f"waits for the end of {', '.join(queue.ending)}, of lower priority, which was asked for to make room"
+        return f"waits for the end of {', '.join(queue.ending)}, asked for to make room"
     if passed.left:
         return "it fits now, and is about to be launched"
     fit = f"; {passed.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
