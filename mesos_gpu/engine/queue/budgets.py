@@ -214,7 +214,7 @@ def _opens_at(standing: Standing) -> float | None:
 
 
 def _again(standing: Standing) -> str:
-    """The same in words."""
+    """When there is more of it, in words."""
     opens_at = _opens_at(standing)
     if opens_at is None:
         return "there is no other period"
