@@ -217,8 +217,11 @@ def test_a_queue_is_changed_alone() -> None:
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize("page", sorted((DOCS / "coming-from").glob("*.md")), ids=lambda page: page.stem)
-def test_examples_for_those_who_come_from_elsewhere_are_documents(page: Path) -> None:
+PAGES = [DOCS / "many-teams.md", *sorted((DOCS / "coming-from").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_of_pages_are_documents(page: Path) -> None:
     examples = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert examples
     for text in examples:
