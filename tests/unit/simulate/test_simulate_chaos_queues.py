@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 
 from mesos_gpu.engine.match import reclaiming
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.tenancy import notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim, Runner
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -17,7 +16,6 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.simulate.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found
 
-REAL_GIVES = Reclaim._gives
 REAL_OVER_LIMIT = Backlog.over_limit
 
 
@@ -43,12 +41,7 @@ def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:
-    def gives(rule: Reclaim, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
-        return REAL_GIVES(
-            rule, job, replace(each, job=replace(each.job, seat=None)), protected_s, seated=seated
-        )
-
-    patch.setattr(Reclaim, "_gives", gives)
+    patch.setattr(Reclaim, "_borrowers", property(lambda rule: rule._leaves))
 
 
 def _notices_are_short(patch: pytest.MonkeyPatch) -> None:
