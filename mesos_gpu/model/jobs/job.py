@@ -434,7 +434,7 @@ class JobSpec:
         OneOf(NoticeSignal),
         about="sent with a notice to those of its processes that handle it",
         option=Option("--notice-signal", "Sent with a notice, to those of its processes that handle it"),
-        shown="notice signal",
+        shown="signal",
         of_app="notice_signal",
     )
     job_class: str | None = asks(  # None: of none
