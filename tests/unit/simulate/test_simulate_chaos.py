@@ -313,7 +313,16 @@ def assert_found(rules: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "EPISODES", (150, 300))  # long ones take long to shorten
     monkeypatch.setattr(chaos, "shrink", _shrunk_until_short)
     told = []
-    for seed in (2, 3, 1, 7, 4, 5, 6, 8):  # by chance another rule sees it first, or a story cannot be cut down
+    for seed in (
+        2,
+        3,
+        1,
+        7,
+        4,
+        5,
+        6,
+        8,
+    ):  # by chance another rule sees it first, or a story cannot be cut down
         failure = chaos.run(STEPS, seed).failure
         if failure is None:
             told.append(("nothing was seen", 0))
