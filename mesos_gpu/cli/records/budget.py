@@ -9,6 +9,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.errors import NotFound
+from mesos_gpu.scheduler.options.parse import NumberRange
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import BudgetStanding
@@ -50,7 +51,7 @@ def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
 
 @budget.command()
 @click.argument("queue")
-@click.argument("gpu_hours", type=click.FloatRange(0, 1e9, min_open=True))
+@click.argument("gpu_hours", type=NumberRange(0, 1e9, min_open=True))
 @_user_option
 @json_option
 @api_command
@@ -61,7 +62,7 @@ def grant(app: App, queue: str, gpu_hours: float, user: str | None, as_json: boo
 
 @budget.command("set-aside")
 @click.argument("queue")
-@click.argument("gpu_hours", type=click.FloatRange(0, 1e9, min_open=True))
+@click.argument("gpu_hours", type=NumberRange(0, 1e9, min_open=True))
 @_user_option
 @json_option
 @api_command
