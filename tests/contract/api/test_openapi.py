@@ -48,6 +48,7 @@ CHECKS: Final = [
     unsupported_method,
 ]
 KINDS: Final = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+LONG_POLLS = (("GET", "/v1/jobs/{id}"), ("GET", "/v1/events"))
 NOT_FOR: Final = {("GET", "/v1/jobs/{id}/logs"): (not_a_server_error,)}  # 503: there is no agent
 OPERATIONS: Final = sorted(openapi.OPERATIONS)
 
@@ -172,7 +173,7 @@ def keep(rig: Rig, operation: tuple[str, str], count: int) -> None:
     @given(case=st.tuples(st.sampled_from(KINDS), ids).flatmap(lambda drawn: cases(*drawn)))
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def check(case: Case[Any]) -> None:
-        if operation == ("GET", "/v1/jobs/{id}"):
+        if operation in LONG_POLLS:
             case.query["timeout_s"] = soon(case.query.get("timeout_s", 30.0))
         case.call_and_validate(base_url=rig.url, session=rig.session, checks=checks, timeout=20)
 
