@@ -212,24 +212,14 @@ class CountReclaim(Reclaiming):
         return True
 
 
-Cost = Callable[[Loop, Sequence[Live]], tuple[float, ...]]
-
-
-def newest(loop: Loop, victims: Sequence[Live]) -> tuple[float, ...]:
+def _newest(victims: Sequence[Live]) -> tuple[float, ...]:
     """Few jobs first, then those that began last."""
     return (len(victims), *sorted(-victim.began_s for victim in victims))
-
-
-def least_lost(loop: Loop, victims: Sequence[Live]) -> tuple[float, ...]:
-    """The least work that is done again."""
-    return (sum(loop.lost_s(victim) * victim.job.gpus for victim in victims),)
 
 
 @dataclass(slots=True)
 class NodeReclaim(Reclaiming):
     """Who is within its guarantee takes a node on which it then surely fits: as few jobs as can be, the newest."""
-
-    cost: Cost = newest
 
     def make_room(self, loop: Loop, live: Live) -> bool:
         """Stop the cheapest choice of borrowers with which each of its tasks fits somewhere."""
@@ -263,7 +253,7 @@ class NodeReclaim(Reclaiming):
             for victims in _choices(there, able, need):
                 if not may_stop((*gone, *victims), over):
                     continue
-                cost = self.cost(loop, victims)
+                cost = _newest(victims)
                 if best is None or (cost, node) < best[:2]:
                     best = (cost, node, victims)
         return best and best[1:]
