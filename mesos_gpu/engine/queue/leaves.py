@@ -20,8 +20,7 @@ Places = Mapping[str, int]  # of users; who is not in it comes first
 
 def leaf_of(tree: Tree, job: Job) -> str:
     """The leaf where a job waits; of a queue that takes no jobs any more: the one of jobs that name none."""
-    queue = tree.queues.get(job.spec.queue)
-    return job.spec.queue if queue is not None and queue.is_leaf else DEFAULT_QUEUE
+    return tree.leaf_of(job.spec.queue) or DEFAULT_QUEUE
 
 
 @dataclass(slots=True)

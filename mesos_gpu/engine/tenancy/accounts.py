@@ -15,6 +15,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.usage import DAY_MS, MS, Closed, Part, Span, SpanEnd
+from mesos_gpu.policy.admission.limits import charge_percent
 
 _PROOFLESS: Final = "?"  # after the name of a user that nobody has proved
 
@@ -95,16 +96,11 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
         pool=pool_at(state, state.nodes.get(task.agent_id)),
         parts=parts,
         borrowed=bool(document.version) and job.seat is None,
-        charge_percent=_charge_percent(state, job),
+        charge_percent=charge_percent(document, job.spec.job_class),
         begins_ms=old.begins_ms if old else 0,
         wait_ms=old.wait_ms if old else 0,
         wanted_milli=old.wanted_milli if old else 0,
     )
-
-
-def _charge_percent(state: State, job: Job) -> int:
-    classes = state.queues.classes if job.spec.job_class is not None else ()
-    return next((each.charge_percent for each in classes if each.name == job.spec.job_class), 100)
 
 
 def _milli(parts: tuple[Part, ...]) -> int:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Fairness
-from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.policy.tenancy.tree import Tree
 
 _NOTE: Final = "capacity"
@@ -86,4 +86,4 @@ def _of_node(state: State, tree: Tree, node: Node) -> tuple[str, Mapping[str, in
         sound = gpu.health is Health.OK and gpu.id not in state.resets
         if sound and state.drain_of(node.hostname, gpu.id) is None:
             models[gpu.model] = models.get(gpu.model, 0) + 1
-    return pool_of(tree.document.pools, {gpu.model for gpu in node.gpus}, node.attributes), models
+    return pool_of_node(tree, node), models

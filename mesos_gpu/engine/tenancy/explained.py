@@ -8,7 +8,7 @@ from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.past_uses import micro, shares_of, value_of
-from mesos_gpu.engine.tenancy.shares import Shares, leaf_of, limit_of
+from mesos_gpu.engine.tenancy.shares import Shares, limit_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.queue_share import PathShare, QueueShare, UserShare
 from mesos_gpu.model.tenancy import EVERYBODY
@@ -123,7 +123,7 @@ def _users(state: State, tree: Tree, leaf: str, now: float) -> tuple[UserShare, 
     half_life_s, at = tree.document.half_life_s, micro(now)
     known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
     waiting = (state.jobs[job_id] for _, job_id in state.queue)
-    new = {job.charged_to for job in waiting if leaf_of(tree, job.spec.queue) == leaf} - set(known)
+    new = {job.charged_to for job in waiting if tree.leaf_of(job.spec.queue) == leaf} - set(known)
     users = [
         UserShare(
             user,

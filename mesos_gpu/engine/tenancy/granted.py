@@ -13,14 +13,13 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import past_uses
 from mesos_gpu.engine.tenancy.grants import parts_of
 from mesos_gpu.engine.tenancy.past_uses import Change
-from mesos_gpu.engine.tenancy.shares import leaf_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import SaveQueues, SaveTask
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
 from mesos_gpu.model.usage import charged
-from mesos_gpu.policy.admission.limits import class_of
+from mesos_gpu.policy.admission.limits import charge_percent
 
 
 def settle(turn: Turn) -> None:
@@ -50,17 +49,15 @@ def charge_of(state: State, charges: Charges, task: Task) -> Charge | None:
     # Where processors and memory count, one without GPUs counts, too.
     if not held.milli and tree.document.fairness is not Fairness.DRF:
         return None
-    leaf = leaf_of(tree, held.queue)
+    leaf = tree.leaf_of(held.queue)
     if not leaf:
         return None
     parts = parts_of(state, task)
     if task.charge is not None and any(not part.model for part in parts):  # its node does not report them now
         rate = task.charge.rate
     else:
-        known = class_of(tree, job.spec.job_class)
-        rate = charged(
-            sum(part.cost_milli for part in parts), known.charge_percent if known is not None else 100
-        )
+        percent = charge_percent(tree.document, job.spec.job_class)
+        rate = charged(sum(part.cost_milli for part in parts), percent)
     return Charge(leaf, held.owner, held.pool, held.milli, rate, *cpus_and_memory(job.spec))
 
 

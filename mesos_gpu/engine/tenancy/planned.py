@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import Ground
-from mesos_gpu.engine.tenancy.shares import Shares, leaf_of
+from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.queue_plan import PlannedQueue, QueuePlan
 from mesos_gpu.model.tenancy import QueueDocument
@@ -102,7 +102,7 @@ def _held(state: State, tree: Tree) -> Amounts:
     for task_id in state.live:
         task = state.tasks[task_id]
         job = state.holding_job(task)
-        leaf = leaf_of(tree, job.spec.queue) if job is not None else ""
+        leaf = tree.leaf_of(job.spec.queue) if job is not None else ""
         if job is None or not task.gpus or not leaf:
             continue
         node = state.nodes.get(task.agent_id)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
@@ -18,7 +19,6 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of
-from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -32,10 +32,7 @@ class Ground:
 
     def pool_of(self, node: Node | None) -> str:
         """The pool that a node is in; of one that is not known the default one."""
-        pools = self.tree.document.pools
-        if not pools or node is None:
-            return DEFAULT_POOL
-        return pool_of(pools, {gpu.model for gpu in node.gpus}, node.attributes)
+        return pool_of_node(self.tree, node)
 
     @cached_property
     def models(self) -> Mapping[str, frozenset[str]]:

@@ -13,7 +13,6 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
 from mesos_gpu.engine.tenancy.past_uses import shares_of, start_value, value_of
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT, Fairness, Guarantee, Stop
 from mesos_gpu.policy.admission.limits import class_of
@@ -98,7 +97,7 @@ class Shares:
         """What jobs wait for that could run in a pool, GPUs by cost, with their leaf."""
         capacity, tree = self.pools[pool], self._tree
         for (queue, models, job_class), (gpu_milli, cpus_milli, mem_mib) in self._state.books.wanted.items():
-            leaf, known = leaf_of(tree, queue), class_of(tree, job_class)
+            leaf, known = tree.leaf_of(queue), class_of(tree, job_class)
             elsewhere = known is not None and known.pools and pool not in known.pools
             if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
                 cost = capacity.cost_of(models, gpu_milli)
@@ -211,16 +210,6 @@ def standing_of(state: State, settings: Settings, now: float) -> Shares | None:
     """What queues are due; None: there is no tree."""
     charges = charges_of(state, settings) if state.tree is not None else None
     return None if charges is None else Shares(state, charges.tree, now)
-
-
-def leaf_of(tree: Tree, queue: str) -> str:
-    """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there is
-    no such queue in the tree."""
-    for path in (queue, DEFAULT_QUEUE):
-        known = tree.queues.get(path)
-        if known is not None and known.is_leaf:
-            return path
-    return ""
 
 
 def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:

@@ -7,7 +7,16 @@ from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import WHOLE, number_of
-from mesos_gpu.model.tenancy import DEFAULT_POOL, EVERYBODY, NO_LIMITS, ROOT, JobClass, Limits, Stop
+from mesos_gpu.model.tenancy import (
+    DEFAULT_POOL,
+    EVERYBODY,
+    NO_LIMITS,
+    ROOT,
+    JobClass,
+    Limits,
+    QueueDocument,
+    Stop,
+)
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.accounts.budget import paid_by
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
@@ -84,6 +93,11 @@ def scopes_of(tree: Tree, queue: str, user: str) -> tuple[Scope, ...]:
 def class_of(tree: Tree, name: str | None) -> JobClass | None:
     """The class of that name."""
     return next((each for each in tree.document.classes if each.name == name), None)
+
+
+def charge_percent(document: QueueDocument, name: str | None) -> int:
+    """What jobs of a class count, of what others do; 100 where there is no such class."""
+    return next((each.charge_percent for each in document.classes if each.name == name), 100)
 
 
 def as_given(tree: Tree, spec: JobSpec) -> JobSpec:

@@ -130,6 +130,12 @@ class Tree:
         """The queues that take jobs."""
         return (queue for queue in self.queues.values() if queue.is_leaf)
 
+    def leaf_of(self, queue: str) -> str:
+        """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there
+        is no such queue in the tree."""
+        paths = (path for path in (queue, DEFAULT_QUEUE) if path in self.queues and self.queues[path].is_leaf)
+        return next(paths, "")
+
     def cost_milli(self, model: str, gpu_milli: int) -> int:
         """What so many thousandths of GPUs of a model cost, in thousandths."""
         return gpu_milli * self.document.gpu_cost.get(model, 1)
