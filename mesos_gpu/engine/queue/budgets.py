@@ -166,15 +166,14 @@ class Budgets:
 
     def _of_running(self, standing: Standing) -> int:
         """What those that run may use still."""
+        assert self._tree is not None, "budgets are of a tree"
         key = standing.use.queue, standing.use.user
         known = self._promised.get(key)
         if known is None:
             known = 0
             for span in self._state.spans.values():
                 job = self._state.jobs.get(span.job_id)
-                if job is not None and key in dict(
-                    paid_by(standing_tree(self._tree), span.queue, user_of(span))
-                ):
+                if job is not None and key in dict(paid_by(self._tree, span.queue, user_of(span))):
                     known += span.charged_milli * self._rest_ms(job)
             self._promised[key] = known
         return known
@@ -185,12 +184,6 @@ class Budgets:
     def _rest_ms(self, job: Job) -> int:
         begun_ms = self._now_ms if job.started_at is None else int(job.started_at * MS)
         return max(0, begun_ms + self._longest_ms(job) - self._now_ms)
-
-
-def standing_tree(tree: Tree | None) -> Tree:
-    """See that there is one: who stands in a budget has a tree."""
-    assert tree is not None, "budgets are of a tree"
-    return tree
 
 
 def _named(use: BudgetUse) -> str:
