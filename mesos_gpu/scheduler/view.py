@@ -4,16 +4,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.explain.shares import path_share, queue_shares
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
-from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.queue.budgets import all_standing
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
-from mesos_gpu.engine.tenancy.explained import path_share, queue_shares
 from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.errors import NotFound

@@ -12,7 +12,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.match.why import why_of
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step

@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from mesos_gpu.api.metrics import FAMILIES, MOST_QUEUES, OTHERS, bounded
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.tenancy.explained import queue_shares
+from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Inventory

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from mesos_gpu.engine import effects as fx
-from mesos_gpu.engine.match.why import why_of
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage

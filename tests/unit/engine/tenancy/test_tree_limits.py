@@ -3,7 +3,7 @@
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.match.why import why_of
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.ids import JobId

@@ -1,0 +1,1 @@
+"""What those who ask are told of what a match would do. It changes nothing."""
