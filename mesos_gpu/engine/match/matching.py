@@ -14,6 +14,7 @@ from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.secrets import at_hand
+from mesos_gpu.engine.tenancy.recalls import give_up_room
 from mesos_gpu.engine.tenancy.seats import Seating, seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
@@ -92,6 +93,7 @@ def _launch_jobs(
             continue  # nobody is kept waiting, or ended, for what could not start
         takes = search.place(job)
         if takes is None:
+            job = give_up_room(turn, backlog, job)
             backlog.block(job)
             blocked.append(job)
         else:

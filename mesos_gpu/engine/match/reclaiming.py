@@ -6,7 +6,7 @@ Until the job runs it stands first in the line, and what it waits for is kept fo
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from mesos_gpu.engine.match.preemption import may_be_ended
@@ -34,7 +34,7 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
     if not running:
         return
     rule = Reclaim(turn, seating, backlog, running)
-    plans = _Plans(turn, backlog, rule)
+    plans = _Plans(turn, backlog, rule, seating)
     for job in blocked:
         if not plans.make(job):
             break
@@ -59,8 +59,8 @@ def _running(turn: Turn) -> dict[JobId, Job]:
 class _Plans:
     """The plans of one match."""
 
-    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim) -> None:
-        self._turn, self._backlog, self._rule = turn, backlog, rule
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+        self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self._tried = set[tuple[Request, Hashable]]()
         self._closed = set[AgentId]()  # nodes that a plan of this match counts on
         live = turn.state.live
@@ -81,18 +81,24 @@ class _Plans:
         if len(self._tried) >= _MOST_TRIED:
             return False
         self._tried.add(key)
-        victims = rule.victims_of(job)
+        victims, allowed = rule.victims_of(job), rule.together(job)
         if backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
             victims = {v.job_id: v for v in victims.values() if turn.state.jobs[v.job_id].seat is not None}
+            allowed = partial(self._seats, job)
         if not victims:
             return True
         nodes = self._nodes(job, request, victims)
-        chosen = plan(request, job.spec.tasks, nodes, victims, rule.together(job))
+        chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
         if not chosen or not rule.has_waited(job, chosen):
             return True
         self._make_room(job, chosen, grounds(request, job.spec.tasks, nodes, chosen))
         self._tried.discard(key)
         return True
+
+    def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
+        """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
+        ended = {victim.job_id for victim in chosen}
+        return self._seating.would_seat(job, ended) and self._backlog.has_room_without(job, ended)
 
     def _nodes(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
         """Nodes that could serve a job when victims there have ended, with what these hold."""

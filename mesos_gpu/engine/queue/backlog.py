@@ -1,8 +1,8 @@
 """The queue during one match: who may start now, what is kept for whom."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from mesos_gpu.engine.charges import ALL, Charge, charges_of, up
@@ -144,6 +144,22 @@ class Backlog:
         """Why a job waits that no reservation could help; None: nothing of that kind."""
         return None if self._barriers is None else self._barriers.wait_of_rules(job)
 
+    def helps_no_more(self, job: Job) -> bool:
+        """Whether room that was made for a job is of no use: a rule or a limit keeps it from starting whoever ends."""
+        wait = self.rule_against(job)
+        if wait is None:
+            return bool(self.beyond_limit(job))
+        return wait.stage is not Stage.GUARANTEE or job.id not in self._ended_for
+
+    @cached_property
+    def _ended_for(self) -> set[JobId | None]:
+        """Jobs for which others are told to end."""
+        return {self._state.tasks[task_id].preempted_for for task_id in self._state.live}
+
+    def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
+        """Whether the limits of GPUs let a job start when some jobs that run have ended."""
+        return self._barriers is None or self._barriers.has_room_without(job, ended)
+
     def may_be_seated(self, job: Job) -> bool:
         """Whether it could start if it had a seat."""
         wait = self.wait_of(job)
@@ -200,7 +216,8 @@ class Backlog:
         """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
         queue = job.spec.queue
         if job.room_on and job.room_made_at is not None:
-            self._keep(self.reservations_for(job, request_of(job, self._settings)))
+            if not self.helps_no_more(job):
+                self._keep(self.reservations_for(job, request_of(job, self._settings)))
             return
         if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return

@@ -1,11 +1,12 @@
 """What keeps a job waiting though there were room for it: limits, and what queues and classes say."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import number_of
@@ -77,6 +78,19 @@ class Barriers:
         """The pools whose limits leave room for all of a job."""
         pools = self._held.pools_of(job)
         return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
+
+    def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
+        """Whether the limits of any pool that a job may use let it start when some jobs that run have ended."""
+        freed = self._held.held_by(ended)
+        return any(
+            all(
+                self._held.amount(each.path, pool) - freed[each.path, pool] + self._held.cost_of(job, pool)
+                <= each.milli
+                for each in self.bounds(job)
+                if each.pool == pool
+            )
+            for pool in self._held.pools_of(job)
+        )
 
     def bounds(self, job: Job) -> Sequence[Bound]:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""

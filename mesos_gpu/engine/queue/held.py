@@ -1,9 +1,12 @@
 """What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost."""
 
+from collections import Counter
+from collections.abc import Collection
+
 from mesos_gpu.engine.charges import Charge, Charges, cost_of_granted, pool_of_node, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
@@ -43,6 +46,15 @@ class Held:
     def charge_of(self, task: Task) -> Charge:
         """What a task is charged."""
         return self._of_task[task.id]
+
+    def held_by(self, jobs: Collection[JobId]) -> Counter[tuple[str, str]]:
+        """What some jobs held when the match began, by each queue that they are in or below, and pool."""
+        sums = Counter[tuple[str, str]]()
+        for charge in self._of_task.values():
+            if charge.job_id in jobs:
+                for path in up(charge.queue):
+                    sums[path, charge.pool] += charge.milli
+        return sums
 
     def taken_below(self, queue: str) -> list[Charge]:
         """What this match has taken so far for a queue or one below it."""

@@ -1,9 +1,12 @@
 """Plans that are needed no more: whoever was told to make room for a job that has started, or is gone, goes on."""
 
+from dataclasses import replace
+
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.job import Job, JobState
 
 
 def on_tick(turn: Turn) -> None:
@@ -19,6 +22,13 @@ def on_tick(turn: Turn) -> None:
             notices.recall(turn, state.jobs[job_id], why)
 
 
+def give_up_room(turn: Turn, backlog: Backlog, job: Job) -> Job:
+    """The job that cannot start now, without the room that was made for it if that is of no use any more."""
+    if job.room_made_at is None or not backlog.helps_no_more(job):
+        return job
+    return turn.put_job(replace(job, room_made_at=None, room_on=(), message="queued"))
+
+
 def _needless(turn: Turn, taker: JobId) -> str:
     """Why a job needs no room any more, in words; "": it does."""
     job = turn.state.jobs.get(taker)
@@ -28,4 +38,6 @@ def _needless(turn: Turn, taker: JobId) -> str:
         return f"job {taker}, which it was to make room for, has ended"
     if job.state is not JobState.PENDING:
         return f"job {taker}, which it was to make room for, was started without its end"
+    if job.room_made_at is None:
+        return f"job {taker}, which it was to make room for, may not start now"
     return ""

@@ -1,6 +1,6 @@
 """Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of
-from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept
+from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 
@@ -120,6 +120,17 @@ class Seating:
     def is_guaranteed(self, job: Job) -> bool:
         """Whether it has a seat, or needs none, as it holds no GPUs."""
         return not job.spec.gpus or self.seat_for(job) is not None
+
+    def would_seat(self, job: Job, ended: Collection[JobId]) -> bool:
+        """Whether a job for which room was made has a seat when some that run have ended: it comes first then."""
+        state, ground = self.ground.state, self.ground
+        running = [each for each in _running(state) if each.seat is not None and each.id not in ended]
+        room, _ = kept(ground.cells, [_held(ground, each) for each in running])
+        for job_id, given in self.given.items():
+            if job_id != job.id and state.jobs[job_id].room_made_at is not None:
+                room.take(given)
+        ask = Ask(job.id, ground.wants(job), job.spec.tasks)
+        return seat_in(room, leaf_of(ground.tree, job), ask, 0.0) is not None
 
     def at_launch(self, job: Job, takes: Sequence[Take]) -> Seat | None:
         """The seat that a job takes which starts there; None: it borrows there."""

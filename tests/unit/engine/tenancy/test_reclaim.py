@@ -8,7 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.tenancy import MinRuntime, Reclaim
+from mesos_gpu.model.tenancy import MinRuntime, Reclaim, Stop
 from mesos_gpu.testing.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
@@ -280,3 +280,49 @@ def test_a_job_that_a_limit_keeps_waiting_has_no_seat(world: Tenants) -> None:
     world.submit("small", queue="dev", gpus=1, preemptible=True)
     world.offer_again()
     assert world.seat_of("small") == "dev"
+
+
+def test_nobody_is_stopped_for_a_seat_that_would_not_be_there_even_then(world: Tenants) -> None:
+    """What chaos found: a job that starts only with a seat had one of its own queue stopped, for too small a seat."""
+    world.agents(1, 2)
+    world.document(dev=queue(1), other=queue(1))
+    world.runs("small", "dev", 1)
+    assert world.seat_of("small") == "dev"
+    world.submit("large", queue="dev", gpus=2, priority=9)
+    assert not world.passes(30)
+    world.runs("beside", "other", 1, preemptible=False)
+    world.submit("fits", queue="dev", gpus=1, priority=9)
+    assert world.passes(10) == {"small"}
+    world.obeys()
+    world.starts()
+    assert (world.job("fits").state, world.seat_of("fits")) == (JobState.RUNNING, "dev")
+
+
+def test_room_is_kept_for_nobody_whom_a_new_document_keeps_from_starting(world: Tenants) -> None:
+    """What chaos found: it was kept for ever, and whoever might have started waited for ever."""
+    world.agents(1, 2)
+    world.document(dev=queue(2), other=queue())
+    world.runs("lent", "other", 2)
+    world.submit("owner", queue="dev", gpus=2)  # starts only within a guarantee
+    assert world.passes(10) == {"lent"}
+    assert world.job("owner").room_on
+    world.document(dev=queue(1), other=queue())
+    world.obeys()
+    assert (world.job("owner").room_made_at, world.job("owner").room_on) == (None, ())
+    world.starts()
+    assert world.job("lent").state is JobState.RUNNING
+
+
+def test_who_may_not_start_any_more_has_notices_called_off(world: Tenants) -> None:
+    world.agents(1, 2)
+    world.document(dev=queue(2), other=queue(notice_s=60.0))
+    world.runs("lent", "other", 2)
+    world.submit("owner", queue="dev", gpus=2)
+    assert not world.passes(10)
+    assert world.state.round_of(world.job("lent"))[0].preempted_for == "owner"
+    world.document(dev=queue(2, stop=Stop.HOLD), other=queue(notice_s=60.0))
+    assert not world.passes(80)
+    (task,) = world.state.round_of(world.job("lent"))
+    assert task.notice is not None
+    assert not task.notice.stands
+    assert world.job("owner").room_made_at is None
