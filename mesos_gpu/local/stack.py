@@ -186,18 +186,34 @@ class Stack:
         agents = [
             self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
         ]
-        zones = [spec.zone for spec in self.nodes if spec.zone]
+        zone = next((spec.zone for spec in self.nodes if spec.zone), "")
         self.cluster = Cluster(
             self.directory / "mesos",
             agents,
             # A master without a domain refuses agents that have one.
-            master_flags={**(_domain(zones[0]) if zones else {}), **(master_flags or {})},
+            master_flags={**_domain(zone), **(master_flags or {})},
             isolation=isolation,
             images=images,
             devices=devices,
             secure=self.secure,
         )
-        arguments = [
+        port = port or free_port()
+        arguments = [*self._arguments(allow_root), *scheduler_arguments, "--port", str(port)]
+        self.scheduler = SchedulerProcess(
+            self.directory / "scheduler",
+            [*arguments, *(tls.arguments(port) if tls else [])],
+            port,
+            str(self.cluster.directory),
+            tls,
+            self.socket,
+        )
+        self.url, self.tls = self.scheduler.url, tls
+        #: What clients on this host are given: by the socket the kernel says who they are.
+        self.reach = self.url if self.socket is None else f"unix:{self.socket}"
+
+    def _arguments(self, allow_root: Root) -> list[str]:
+        """What the scheduler is told of this cluster."""
+        return [
             "--master", f"127.0.0.1:{self.cluster.master.port}",
             "--state", str(self.directory / "scheduler" / "state.sqlite"),
             "--journal", str(self.directory / "scheduler" / "journal"),
@@ -208,20 +224,7 @@ class Stack:
             *_default_user(),
             *(self.secure.scheduler_arguments() if self.secure else []),
             *(["--socket", str(self.socket)] if self.socket else []),
-            *scheduler_arguments,
         ]  # fmt: skip
-        port = port or free_port()
-        self.scheduler = SchedulerProcess(
-            self.directory / "scheduler",
-            [*arguments, "--port", str(port), *(tls.arguments(port) if tls else [])],
-            port,
-            str(self.cluster.directory),
-            tls,
-            self.socket,
-        )
-        self.url, self.tls = self.scheduler.url, tls
-        #: What clients on this host are given: by the socket the kernel says who they are.
-        self.reach = self.url if self.socket is None else f"unix:{self.socket}"
 
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import MesosGpuError
@@ -141,27 +143,9 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
-    app = create_app(
-        daemon,
-        ApiSettings(
-            webui_url=webui_url,
-            version=__version__,
-            host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
-            permits=replace(options.permits, secrets=options.secrets.enabled),
-            agent_authorization=credential.header if credential else "",
-            agent_tls=mesos_tls,
-            container_engine=Engine(options.container_engine),
-            service_ports=options.service_ports,
-            open_to_all=exposure.open_to_all,
-            tls=tls,
-            has_user_pool=bool(options.user_pool),
-            limits=options.limits,
-            audit=trail,
-            records=SqliteRecords(options.state),
-            longest_token_s=options.longest_token_days * 86400.0,
-            who=who_asks(options, daemon),
-        ),
-    )
+    who = who_asks(options, daemon)
+    api = _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who)
+    app = create_app(daemon, api)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -186,6 +170,36 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         daemon.stop()
         trail.close()
     return 1 if died.is_set() or daemon.failure is not None else 0
+
+
+def _api_settings(
+    options: Options,
+    webui_url: str,
+    credential: credentials.Credential | None,
+    agent_tls: ssl.SSLContext | None,
+    exposure: Exposure,
+    tls: ReloadedTls | None,
+    audit: AuditLog,
+    who: Who | None,
+) -> ApiSettings:
+    return ApiSettings(
+        webui_url=webui_url,
+        version=__version__,
+        host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
+        permits=replace(options.permits, secrets=options.secrets.enabled),
+        agent_authorization=credential.header if credential else "",
+        agent_tls=agent_tls,
+        container_engine=Engine(options.container_engine),
+        service_ports=options.service_ports,
+        open_to_all=exposure.open_to_all,
+        tls=tls,
+        has_user_pool=bool(options.user_pool),
+        limits=options.limits,
+        audit=audit,
+        records=SqliteRecords(options.state),
+        longest_token_s=options.longest_token_days * 86400.0,
+        who=who,
+    )
 
 
 def _dying() -> threading.Event:

@@ -85,13 +85,7 @@ def run(
         chance.shuffle(nodes)
         chance.shuffle(stream)
     capacity = sum(sum(node.gpu_free_milli) for node in nodes)
-    wanted = sum(pod.milli for pod in stream)
-    if not capacity or not wanted:
-        lacks = "the nodes have no GPUs" if not capacity else "no request is for a GPU"
-        raise BadConfiguration(lacks, remedy="give both: they are what is counted")
-    while wanted < target / 100 * capacity:
-        stream.append(chance.choice(pods))
-        wanted += stream[-1].milli
+    _draw(stream, pods, chance, capacity, target)
     mix = mix_of(pods)
     view = View(nodes, POLICIES[policy].make(lambda: mix, seed))
     result = Result(policy, seed)
@@ -115,6 +109,19 @@ def run(
             break
     result.seconds += time.perf_counter() - began if ahead else 0.0
     return result
+
+
+def _draw(
+    stream: list[Shape], pods: Sequence[Shape], chance: random.Random, capacity: int, target: int
+) -> None:
+    """Requests are drawn again until they add up to the target, in % of the capacity."""
+    wanted = sum(pod.milli for pod in stream)
+    if not capacity or not wanted:
+        lacks = "the nodes have no GPUs" if not capacity else "no request is for a GPU"
+        raise BadConfiguration(lacks, remedy="give both: they are what is counted")
+    while wanted < target / 100 * capacity:
+        stream.append(chance.choice(pods))
+        wanted += stream[-1].milli
 
 
 def _measure(result: Result, mark: str, view: View, mix: Mix, capacity: int) -> None:

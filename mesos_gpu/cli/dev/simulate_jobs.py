@@ -1,7 +1,9 @@
 """`mesos-gpu simulate jobs`: how long the jobs of a trace take, by policy."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -12,7 +14,30 @@ from mesos_gpu.simulate.jobs import Cluster, Figures, Outcome, Prices, Tick, fig
 from mesos_gpu.simulate.orders import ORDERS, PAUSES_S, RESTARTS_S
 from mesos_gpu.simulate.trace import read_jobs
 
-_TOLD_EACH = 100  # events
+_F = TypeVar("_F", bound=Callable[..., Any])
+_TOLD_EACH: Final = 100  # events
+
+
+def cluster_options(nodes: int) -> Callable[[_F], _F]:
+    """Give a command --nodes, with that default, and --gpus-per-node."""
+    of_node = click.option(
+        "--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each."
+    )
+    of_cluster = click.option(
+        "--nodes", type=click.IntRange(1, 10_000), default=nodes, show_default=True, help="How many nodes."
+    )
+    return lambda function: of_cluster(of_node(function))
+
+
+def restart_option(more: str = "", default: float | None = None) -> Callable[[_F], _F]:
+    """Give a command --restart-s; `more`: of its help."""
+    return click.option(
+        "--restart-s",
+        type=NumberRange(0, 86_400),
+        default=default,
+        show_default=default is not None,
+        help="What each start of a job but its first costs it." + more,
+    )
 
 
 @click.command()
@@ -22,10 +47,7 @@ _TOLD_EACH = 100  # events
     type=click.Path(path_type=Path, dir_okay=False),
     help="A CSV file: job_id, num_gpu (or a part of one), submit_time and duration (in ms).",
 )
-@click.option("--nodes", type=click.IntRange(1, 10_000), default=8, show_default=True, help="How many nodes.")
-@click.option(
-    "--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each."
-)
+@cluster_options(nodes=8)
 @click.option(
     "--policy",
     type=click.Choice(tuple(ORDERS)),
@@ -33,11 +55,7 @@ _TOLD_EACH = 100  # events
     show_default=True,
     help="Who runs. srtf and srsf know how long each job will run.",
 )
-@click.option(
-    "--restart-s",
-    type=NumberRange(0, 86_400),
-    help="What each start of a job but its first costs it. Default: 30 with mesos-gpu, else 0.",
-)
+@restart_option(" Default: 30 with mesos-gpu, else 0.")
 @click.option(
     "--pause-s",
     type=NumberRange(0, 86_400),

@@ -9,6 +9,7 @@ import click
 from mesos_gpu.adapters.files.versioned import QUEUES
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.dev.simulate_jobs import cluster_options, restart_option
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import DURATION
 from mesos_gpu.cli.versioned.files import read_document
@@ -44,12 +45,7 @@ class _Span(click.ParamType[float | None]):
     help="A CSV file: job_id, tenant, num_gpu, submit_time and duration (in s), and user, preemptible, timeout if"
     " there are; Helios' cluster_log.csv; Philly's cluster_job_log.json; a folder of Gavel's *.trace.",
 )
-@click.option(
-    "--nodes", type=click.IntRange(1, 10_000), default=40, show_default=True, help="How many nodes."
-)
-@click.option(
-    "--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True, help="GPUs of each."
-)
+@cluster_options(nodes=40)
 @click.option(
     "--policy",
     "policies",
@@ -64,13 +60,7 @@ class _Span(click.ParamType[float | None]):
     show_default=True,
     help="After each such time of work a job keeps what it has done; none: a stop takes all of it.",
 )
-@click.option(
-    "--restart-s",
-    type=NumberRange(0, 86_400),
-    default=60.0,
-    show_default=True,
-    help="What each start of a job but its first costs it.",
-)
+@restart_option(default=60.0)
 @click.option(
     "--notice-s",
     type=NumberRange(0, 86_400),

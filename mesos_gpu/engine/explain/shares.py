@@ -14,7 +14,7 @@ from mesos_gpu.model.queue_share import PathShare, QueueShare, UserShare
 from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.policy.tenancy.filling import shrink
 from mesos_gpu.policy.tenancy.share import Share
-from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of
+from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of, with_above
 
 LIST: Final = "list them with: mesos-gpu queue shares"
 
@@ -50,7 +50,7 @@ def _all(state: State, tree: Tree, now: float) -> tuple[QueueShare, ...]:
     listed: list[QueueShare] = []
     for pool in shares.pools:
         layout, steps = shares.layout(pool), shares.explained(pool, counted)
-        held, pending = _with_above(shares.held(pool)), _with_above(shares.pending(pool))
+        held, pending = with_above(shares.held(pool)), with_above(shares.pending(pool))
         weights = _weights(tree, steps)
         for path, step in steps.items():
             place = layout.places[path]
@@ -106,14 +106,6 @@ def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int],
     for path, step in steps.items():
         band = _band(tree, path)
         sums[band] = sums.get(band, 0) + step.weight
-    return sums
-
-
-def _with_above(leaves: Mapping[str, int]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for leaf, amount in leaves.items():
-        for path in lineage(leaf):
-            sums[path] = sums.get(path, 0) + amount
     return sums
 
 

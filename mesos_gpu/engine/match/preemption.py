@@ -1,10 +1,11 @@
 """Jobs of lower priority make room: the plan is whole before the first of them is ended."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
@@ -116,42 +117,32 @@ def _nodes(
     job: Job,
     victims: Mapping[JobId, Victim],
 ) -> list[NodeCapacity]:
-    nodes = turn.state.nodes.values()
+    """Nodes that could serve a job when victims there have ended, with what these hold."""
+    nodes, gone = turn.state.nodes.values(), ending(turn.state) - victims.keys()
     open_to = (node for node in nodes if backlog.serves(job, node) and backlog.new_enough(job, node))
-    return [
-        _capacity(
-            turn,
-            backlog,
-            node,
-            victims,
-            backlog.kept_by_others(job, node),
-        )
-        for node in open_to
-    ]
+    return [_capacity(backlog, node, victims, gone, backlog.kept_by_others(job, node)) for node in open_to]
 
 
 def _capacity(
-    turn: Turn, backlog: Backlog, node: Node, victims: Mapping[JobId, Victim], kept: Iterable[Reservation]
+    backlog: Backlog,
+    node: Node,
+    victims: Mapping[JobId, Victim],
+    gone: Container[JobId | None],
+    kept: Iterable[Reservation],
 ) -> NodeCapacity:
     """The node with what victims hold there. What is kept for others is not free; what is being ended will be."""
     now = backlog.capacity(node)
     of_victims = tuple(held for held in now.allocations if held.job_id in victims)
-    ending = [
-        held for held in now.allocations if held.job_id not in victims and _is_ending(turn, held.job_id)
-    ]
-    return replace(
-        now.without(ending).keeping(kept),
-        allocations=of_victims,
-    )
+    ends = [held for held in now.allocations if held.job_id in gone]
+    return replace(now.without(ends).keeping(kept), allocations=of_victims)
 
 
-def _is_ending(turn: Turn, job_id: JobId | None) -> bool:
-    """Whether it was told to end, and not to make room for another one."""
-    job = turn.state.jobs.get(job_id) if job_id else None
-    if job is None or job.state is JobState.UNREACHABLE:
-        return False
-    members = turn.state.round_of(job)
-    return any(member.kill_sent_at is not None and member.preempted_for is None for member in members)
+def ending(state: State) -> frozenset[JobId]:
+    """Jobs that were told to end, and not to make room for another one."""
+    tasks = (state.tasks[task_id] for task_id in state.live)
+    told = (task for task in tasks if task.kill_sent_at is not None and task.preempted_for is None)
+    jobs = (state.current(task) for task in told)
+    return frozenset(job.id for job in jobs if job is not None and job.state is not JobState.UNREACHABLE)
 
 
 def _make_room(turn: Turn, job: Job, chosen: Iterable[Victim]) -> None:

@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
-from mesos_gpu.engine.match.preemption import may_be_ended
+from mesos_gpu.engine.match.preemption import ending, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import NodeCapacity
@@ -127,17 +127,8 @@ class _Plans:
         return known
 
     @cached_property
-    def _ending(self) -> set[JobId | None]:
-        """Jobs that were told to end, and not to make room for another one."""
-        state = self._turn.state
-        ending = set[JobId | None]()
-        for task_id in state.live:
-            task = state.tasks[task_id]
-            job = state.jobs.get(task.job_id) if task.job_id else None
-            told = task.kill_sent_at is not None and task.preempted_for is None
-            if told and job is not None and job.state is not JobState.UNREACHABLE:
-                ending.add(job.id)
-        return ending
+    def _ending(self) -> frozenset[JobId]:
+        return ending(self._turn.state)
 
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""

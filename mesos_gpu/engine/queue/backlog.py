@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from mesos_gpu.engine.charges import ALL, Charge, charges_of, up
+from mesos_gpu.engine.charges import Charge, charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
@@ -123,10 +123,6 @@ class Backlog:
         return sorted(ordered, key=lambda job: job.room_made_at is None)
 
     # --- limits
-
-    def used_milli(self, queue: str) -> int:
-        """Thousandths of cost that a queue holds, of all pools."""
-        return self.held.sums.users[queue, ALL] if self.held is not None else 0
 
     def over_limit(self, job: Job) -> bool:
         """Whether a limit, or what is kept of it for others, or a rule of its queue or class forbids it now."""

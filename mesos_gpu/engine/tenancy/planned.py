@@ -12,7 +12,7 @@ from mesos_gpu.model.queue_plan import PlannedQueue, QueuePlan
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.cells import cells_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, kept
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.tree import Tree, with_above
 
 Amounts = dict[tuple[str, str], int]  # by path and pool
 _NONE: Final[Mapping[tuple[str, str], int]] = {}
@@ -59,15 +59,13 @@ class _Figures:
         self._uses = self.shares.uses() if self._percent else {}
         leaves = _held(state, tree)
         self._demands: dict[str, dict[str, int]] = {}
-        self.held, self.pending, self.guarantees = _with_above(leaves), Amounts(), Amounts()
+        self.held, self.pending, self.guarantees = Amounts(), Amounts(), Amounts()
         for pool in self.shares.pools:
-            demands = self._demands[pool] = self.shares.pending(pool)
-            for leaf, milli in demands.items():
-                for path in lineage(leaf):
-                    self.pending[path, pool] = self.pending.get((path, pool), 0) + milli
-            for (leaf, of_pool), milli in leaves.items():
-                if of_pool == pool:
-                    demands[leaf] = demands.get(leaf, 0) + milli
+            pending = self.shares.pending(pool)
+            held = {leaf: milli for (leaf, of_pool), milli in leaves.items() if of_pool == pool}
+            self.pending |= {(path, pool): milli for path, milli in with_above(pending).items()}
+            self.held |= {(path, pool): milli for path, milli in with_above(held).items()}
+            self._demands[pool] = {leaf: pending.get(leaf, 0) + held.get(leaf, 0) for leaf in pending | held}
             layout = self.shares.layout(pool)
             self.guarantees |= {
                 (path, pool): layout.guarantees[place] for path, place in layout.places.items()
@@ -110,14 +108,6 @@ def _held(state: State, tree: Tree) -> Amounts:
         milli = cost_of_granted(tree, node, task.gpus, job, state.counted_milli(task, job))
         held[key] = held.get(key, 0) + milli
     return held
-
-
-def _with_above(leaves: Amounts) -> Amounts:
-    sums = Amounts()
-    for (leaf, pool), milli in leaves.items():
-        for path in lineage(leaf):
-            sums[path, pool] = sums.get((path, pool), 0) + milli
-    return sums
 
 
 def _unseated(state: State, tree: Tree) -> tuple[JobId, ...]:

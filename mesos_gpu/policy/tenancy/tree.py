@@ -21,6 +21,15 @@ def lineage(path: str) -> tuple[str, ...]:
     return tuple("/".join(parts[:n]) for n in range(len(parts), 0, -1))
 
 
+def with_above(leaves: Mapping[str, int]) -> dict[str, int]:
+    """What queues have, and of all that are above them the sums."""
+    sums: dict[str, int] = {}
+    for leaf, amount in leaves.items():
+        for path in lineage(leaf):
+            sums[path] = sums.get(path, 0) + amount
+    return sums
+
+
 def meeting(path: str, other: str) -> tuple[str, str]:
     """The two siblings that are, or are above, two different leaves: there the leaves are compared."""
     mine, theirs = path.split("/"), other.split("/")

@@ -4,6 +4,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.match.preemption import ending
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
@@ -274,6 +275,7 @@ def test_unreachable_waits_then_moves_and_the_old_copy_is_killed(world: World) -
     assert set(old.gpus) <= set(world.state.holders), "its GPU is not given away while it may still run"
     effects = world.status("j1.1", "TASK_RUNNING", agent=agent)
     assert only(effects, fx.Kill).task_id == "j1.1"
+    assert not ending(world.state), "only the old copy ends"
     world.status("j1.1", "TASK_KILLED", agent=agent)
     assert not set(old.gpus) & set(world.state.holders)
     assert world.job().state is JobState.STARTING, "the new copy goes on"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mesos_gpu.engine.charges import ALL
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
@@ -25,7 +26,7 @@ def test_a_limit_counts_shares_in_thousandths() -> None:
     for name in ("a", "b"):
         assert not backlog.over_limit(made.job(name))
         ledger.take(Take(AgentId("a0"), made.job(name), request_of(made.job(name), made.settings)))
-    assert backlog.used_milli("lab") == 750
+    assert backlog.held.sums.users["lab", ALL] == 750
     assert backlog.over_limit(made.job("c"))
     ledger.rollback(1)
     assert not backlog.over_limit(made.job("c"))

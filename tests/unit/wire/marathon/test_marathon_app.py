@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -418,86 +418,86 @@ def test_an_update_may_be_a_rollback() -> None:
     assert isinstance(updated(app(), {"version": "yesterday"}), Problems)
 
 
-def test_every_field_is_printed_as_it_was_sent() -> None:
-    sent = {
-        "id": "/g/a",
-        "args": ["serve", "--port", "80"],
-        "acceptedResourceRoles": ["*"],
-        "check": {
-            "exec": {"command": {"argv": ["true"]}},
-            "intervalSeconds": 5,
-            "timeoutSeconds": 2,
-            "delaySeconds": 1,
+_EVERY_FIELD: Final[dict[str, Any]] = {
+    "id": "/g/a",
+    "args": ["serve", "--port", "80"],
+    "acceptedResourceRoles": ["*"],
+    "check": {
+        "exec": {"command": {"argv": ["true"]}},
+        "intervalSeconds": 5,
+        "timeoutSeconds": 2,
+        "delaySeconds": 1,
+    },
+    "constraints": [["hostname", "UNIQUE"], ["rack", "GROUP_BY", "3"]],
+    "container": {
+        "type": "MESOS",
+        "docker": {
+            "image": "i",
+            "forcePullImage": True,
+            "privileged": False,
+            "parameters": [],
+            "pullConfig": {"secret": "s"},
         },
-        "constraints": [["hostname", "UNIQUE"], ["rack", "GROUP_BY", "3"]],
-        "container": {
-            "type": "MESOS",
-            "docker": {
-                "image": "i",
-                "forcePullImage": True,
-                "privileged": False,
-                "parameters": [],
-                "pullConfig": {"secret": "s"},
-            },
-            "linuxInfo": {"seccomp": {"unconfined": True}, "ipcInfo": {"mode": "PRIVATE", "shmSize": 64}},
-            "portMappings": [
-                {
-                    "containerPort": 80,
-                    "hostPort": 0,
-                    "labels": {"VIP_0": "a:80"},
-                    "name": "http",
-                    "protocol": "udp,tcp",
-                    "servicePort": 10000,
-                    "networkNames": ["net"],
-                }
-            ],
-            "volumes": [
-                {"containerPath": "data", "hostPath": "/data", "mode": "RO"},
-                {"containerPath": "key", "secret": "s"},
-            ],
-        },
-        "dependencies": ["/g/b"],
-        "env": {"A": "b", "B": {"secret": "s"}},
-        "executorResources": {"cpus": 0.2, "mem": 64, "disk": 20},
-        "fetch": [
-            {"uri": "http://x/a", "extract": False, "executable": True, "cache": True, "destPath": "b"}
-        ],
-        "gpu": {
-            "models": ["A100"],
-            "on_gpu_failure": "notify",
-            "priority": 5,
-            "queue": "q",
-            "preemptible": True,
-            "notice_s": 30.0,
-            "notice_signal": "SIGUSR1",
-        },
-        "gpus": 1,
-        "killSelection": "OLDEST_FIRST",
-        "networks": [{"mode": "container", "name": "net", "labels": {"a": "b"}}],
-        "readinessChecks": [
+        "linuxInfo": {"seccomp": {"unconfined": True}, "ipcInfo": {"mode": "PRIVATE", "shmSize": 64}},
+        "portMappings": [
             {
-                "name": "ready",
-                "protocol": "HTTPS",
-                "path": "/r",
-                "portName": "http",
-                "intervalSeconds": 9,
-                "timeoutSeconds": 3,
-                "httpStatusCodesForReady": [200, 204],
-                "preserveLastResponse": True,
+                "containerPort": 80,
+                "hostPort": 0,
+                "labels": {"VIP_0": "a:80"},
+                "name": "http",
+                "protocol": "udp,tcp",
+                "servicePort": 10000,
+                "networkNames": ["net"],
             }
         ],
-        "resourceLimits": {"cpus": "unlimited", "mem": 256},
-        "secrets": {"s": {"source": "/x"}},
-        "taskKillGracePeriodSeconds": 30,
-        "tty": True,
-        "unreachableStrategy": "disabled",
-        "user": "nobody",
-    }
-    definition = app_of(sent, allowed=Allowed(secrets=True))
+        "volumes": [
+            {"containerPath": "data", "hostPath": "/data", "mode": "RO"},
+            {"containerPath": "key", "secret": "s"},
+        ],
+    },
+    "dependencies": ["/g/b"],
+    "env": {"A": "b", "B": {"secret": "s"}},
+    "executorResources": {"cpus": 0.2, "mem": 64, "disk": 20},
+    "fetch": [{"uri": "http://x/a", "extract": False, "executable": True, "cache": True, "destPath": "b"}],
+    "gpu": {
+        "models": ["A100"],
+        "on_gpu_failure": "notify",
+        "priority": 5,
+        "queue": "q",
+        "preemptible": True,
+        "notice_s": 30.0,
+        "notice_signal": "SIGUSR1",
+    },
+    "gpus": 1,
+    "killSelection": "OLDEST_FIRST",
+    "networks": [{"mode": "container", "name": "net", "labels": {"a": "b"}}],
+    "readinessChecks": [
+        {
+            "name": "ready",
+            "protocol": "HTTPS",
+            "path": "/r",
+            "portName": "http",
+            "intervalSeconds": 9,
+            "timeoutSeconds": 3,
+            "httpStatusCodesForReady": [200, 204],
+            "preserveLastResponse": True,
+        }
+    ],
+    "resourceLimits": {"cpus": "unlimited", "mem": 256},
+    "secrets": {"s": {"source": "/x"}},
+    "taskKillGracePeriodSeconds": 30,
+    "tty": True,
+    "unreachableStrategy": "disabled",
+    "user": "nobody",
+}
+
+
+def test_every_field_is_printed_as_it_was_sent() -> None:
+    definition = app_of(_EVERY_FIELD, allowed=Allowed(secrets=True))
     assert isinstance(definition, App), definition
     printed = app_to_json(definition)
-    gpu = {"in_place": False, **sent["gpu"]}  # type: ignore[dict-item]
-    assert {key: printed[key] for key in sent} == {**sent, "gpu": gpu}
+    gpu = {"in_place": False, **_EVERY_FIELD["gpu"]}
+    assert {key: printed[key] for key in _EVERY_FIELD} == {**_EVERY_FIELD, "gpu": gpu}
 
 
 def test_strategies_and_constraints_are_read() -> None:
