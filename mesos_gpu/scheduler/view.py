@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.shares import path_share, queue_shares
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
@@ -254,9 +255,8 @@ class StateView:
         return why_of(self._state, self._settings, self._now, job, past_offers=past_offers)
 
     def _forecast(self) -> Forecast:
-        return Forecast(
-            self._state, self._settings, self._now, standing_of(self._state, self._settings, self._now)
-        )
+        asked = self._state, self._settings, self._now
+        return Forecast(*asked, standing_of(*asked), Coming(*asked))
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> Sequence[Waiting]:
         """The first `most` pending jobs that somebody sees, in the order in which they are tried."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
@@ -22,7 +24,9 @@ from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
-from mesos_gpu.policy.capacity.node import OFF_GPUS, NodeCapacity, Reservation
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.admission.limits import class_of
+from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.silence import lost, silent
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.queueing.queue import position_of
@@ -50,6 +54,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
             kept=tuple([_kept_of(view, job, each) for each in kept.get(node.id, ())]),
             barred=neighbours.barred(job, node),
             ruled_out=neighbours.ruled_out(job.spec, node)
+            or _off_pool(state, job, node)
             or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
         )
         for node in state.nodes.values()
@@ -62,6 +67,20 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
+
+
+def _off_pool(state: State, job: Job, node: Node) -> str:
+    """Say in which pool a node is, if the job's class is for others; "": it may go there."""
+    tree, name = state.tree, job.spec.job_class
+    known = class_of(tree, name) if tree is not None and name is not None else None
+    if tree is None or known is None or not known.pools:
+        return ""
+    pool = pool_of_node(tree, node)
+    return (
+        ""
+        if pool in known.pools
+        else f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
+    )
 
 
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
@@ -105,23 +124,37 @@ def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
-    forecast = Forecast(state, settings, now, standing_of(state, settings, now))
+    coming = Coming(state, settings, now)
+    forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming)
     forecast.before(job.id)
     wait = forecast.wait_of(job)
+    ending = _ending_for(state, job)
     view = QueueView(
         position=position_of(job.id, forecast.jobs),
         limit=wait.words if wait is not None else "",
         stage=wait.stage if wait is not None else Stage.LIMIT,
         never=forecast.beyond_limit(job),
         estimate=forecast.estimate(job),
-        ending=tuple(_ending_for(state, job)),
+        ending=tuple(sorted({str(other.id) for _, other in ending})),
+        ended_by=max((_ends_by(task, other) for task, other in ending), default=None),
+        owed=coming.owed(forecast.backlog, job),
     )
     return view, forecast.kept_from(job)
 
 
-def _ending_for(state: State, job: Job) -> list[str]:
+def _ending_for(state: State, job: Job) -> list[tuple[Task, Job]]:
+    """What is being ended for a job."""
     live = (state.tasks[task_id] for task_id in state.live)
-    return sorted({str(task.job_id) for task in live if task.preempted_for == job.id})
+    held = ((task, state.holding_job(task)) for task in live if task.preempted_for == job.id)
+    return [(task, other) for task, other in held if other is not None]
+
+
+def _ends_by(task: Task, job: Job) -> float:
+    """When a task that was told to end has done so at the latest, seconds since the epoch."""
+    told_at = task.kill_sent_at
+    if told_at is None:
+        told_at = task.notice.until if task.notice is not None else task.launched_at
+    return told_at + job.spec.kill_grace_s
 
 
 def _node_view(

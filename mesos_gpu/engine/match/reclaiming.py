@@ -5,12 +5,14 @@ Until the job runs it stands first in the line, and what it waits for is kept fo
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final
 
 from mesos_gpu.engine.match.preemption import ending, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
@@ -29,7 +31,7 @@ _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every no
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
     """End jobs for those of the blocked ones that this helps, each on nodes of its own."""
-    running = _running(turn)
+    running = stoppable(turn.state)
     turn.state.next_moment = float("inf")
     if not running:
         return
@@ -41,13 +43,13 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
     turn.state.next_moment = rule.next_at
 
 
-def _running(turn: Turn) -> dict[JobId, Job]:
+def stoppable(state: State) -> dict[JobId, Job]:
     """The jobs that may be ended, and are not told to end yet."""
     jobs: dict[JobId, Job] = {}
     told: set[JobId] = set()
-    for task_id in turn.state.live:
-        task = turn.state.tasks[task_id]
-        job = turn.state.current(task)
+    for task_id in state.live:
+        task = state.tasks[task_id]
+        job = state.current(task)
         if job is None or not may_be_ended(job):
             continue
         jobs[job.id] = job
@@ -56,44 +58,45 @@ def _running(turn: Turn) -> dict[JobId, Job]:
     return {job_id: job for job_id, job in jobs.items() if job_id not in told}
 
 
-class _Plans:
-    """The plans of one match."""
+def begins_at(state: State, settings: Settings, job: Job) -> float:
+    """When what is free has been offered: nobody is stopped for a job before."""
+    return max(job.submitted_at, job.not_before, state.registered_at) + settings.preempt_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Room that can be made for a job.
+
+    Attributes:
+        chosen: Who ends.
+        room_on: The nodes on which its tasks have room then.
+    """
+
+    chosen: tuple[Victim, ...]
+    room_on: tuple[AgentId, ...]
+
+
+class Planner:
+    """Looks for room that can be made for jobs, by the rule and as nodes are at that moment. It changes nothing."""
 
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+        """Count on no node yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
-        self._tried = set[tuple[Request, Hashable]]()
-        self._closed = set[AgentId]()  # nodes that a plan of this match counts on
-        live = turn.state.live
+        self.closed = set[AgentId]()  # nodes that other plans count on
         self._capacities: dict[AgentId, NodeCapacity] = {}
-        self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in live}
 
-    def make(self, job: Job) -> bool:
-        """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
-        turn, backlog, rule = self._turn, self._backlog, self._rule
-        request = request_of(job, turn.settings)
-        key = request, rule.kind(job)
-        if key in self._tried or self._waits(job) or backlog.neighbours.parts(job):
-            return True
-        if not backlog.may_be_seated(job):
-            return True
-        if self._closed and backlog.is_limited(job):
-            return True  # what was planned before counts against its limit only once it is kept
-        if len(self._tried) >= _MOST_TRIED:
-            return False
-        self._tried.add(key)
-        victims, allowed = rule.victims_of(job), rule.together(job)
-        if backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
-            victims = {v.job_id: v for v in victims.values() if turn.state.jobs[v.job_id].seat is not None}
+    def find(self, job: Job, request: Request) -> Plan | None:
+        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already."""
+        victims, allowed = self._rule.victims_of(job), self._rule.together(job)
+        if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
+            jobs = self._turn.state.jobs
+            victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
         if not victims:
-            return True
+            return None
         nodes = self._nodes(job, request, victims)
         chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
-        if not chosen or not rule.has_waited(job, chosen):
-            return True
-        self._make_room(job, chosen, grounds(request, job.spec.tasks, nodes, chosen))
-        self._tried.discard(key)
-        return True
+        return Plan(chosen, grounds(request, job.spec.tasks, nodes, chosen)) if chosen else None
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
@@ -105,7 +108,7 @@ class _Plans:
         backlog, rule, yields = self._backlog, self._rule, self._rule.yields_to(job)
         nodes = []
         for node in self._turn.state.nodes.values():
-            if node.id in self._closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+            if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
                 continue
             capacity = self._capacity(node)
             held = tuple([each for each in capacity.allocations if each.job_id in victims])
@@ -130,10 +133,41 @@ class _Plans:
     def _ending(self) -> frozenset[JobId]:
         return ending(self._turn.state)
 
+
+class _Plans:
+    """The plans of one match."""
+
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+        self._turn, self._backlog, self._rule = turn, backlog, rule
+        self._tried = set[tuple[Request, Hashable]]()
+        self._planner = Planner(turn, backlog, rule, seating)
+        self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
+
+    def make(self, job: Job) -> bool:
+        """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
+        turn, backlog, rule = self._turn, self._backlog, self._rule
+        request = request_of(job, turn.settings)
+        key = request, rule.kind(job)
+        if key in self._tried or self._waits(job) or backlog.neighbours.parts(job):
+            return True
+        if not backlog.may_be_seated(job):
+            return True
+        if self._planner.closed and backlog.is_limited(job):
+            return True  # what was planned before counts against its limit only once it is kept
+        if len(self._tried) >= _MOST_TRIED:
+            return False
+        self._tried.add(key)
+        way = self._planner.find(job, request)
+        if way is None or not rule.has_waited(job, way.chosen):
+            return True
+        self._make_room(job, way)
+        self._tried.discard(key)
+        return True
+
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
         turn, settings = self._turn, self._turn.settings
-        begun_at = max(job.submitted_at, job.not_before, turn.state.registered_at) + settings.preempt_after_s
+        begun_at = begins_at(turn.state, settings, job)
         if turn.now < begun_at:
             self._rule.note(begun_at)
             return True
@@ -145,8 +179,8 @@ class _Plans:
             return True
         return job.id in self._ending_for
 
-    def _make_room(self, job: Job, chosen: Sequence[Victim], room_on: tuple[AgentId, ...]) -> None:
-        turn, rule = self._turn, self._rule
+    def _make_room(self, job: Job, way: Plan) -> None:
+        turn, rule, chosen, room_on = self._turn, self._rule, way.chosen, way.room_on
         names = ", ".join(str(victim.job_id) for victim in chosen)
         message = f"room is made for it by {names}"
         job = turn.put_job(replace(job, room_made_at=turn.now, room_on=room_on, message=message))
@@ -154,5 +188,5 @@ class _Plans:
             other = turn.state.jobs[victim.job_id]
             reason = NoticeReason.RECLAIM if rule.reclaims(job, victim) else NoticeReason.PREEMPTION
             notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
-        self._closed |= set(room_on)
+        self._planner.closed |= set(room_on)
         rule.planned(chosen)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
@@ -13,12 +13,14 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
+from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
+from mesos_gpu.policy.explain.owed import by_room
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 
 _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
@@ -33,16 +35,37 @@ def offered_of(state: State) -> Offered:
     return lambda agent_id: left.get(agent_id, NOTHING)
 
 
+class Coming(Protocol):
+    """Whom others make room for, as `engine.explain.coming.Coming`."""
+
+    def of(self, backlog: Backlog, job: Job, /) -> RoomToCome | None:
+        """What is going to be made for a job; jobs are asked for in the order of the line."""
+
+
 class Forecast:
     """What is expected of the jobs that wait. Valid as long as the state does not change; it changes nothing itself."""
 
     def __init__(
-        self, state: State, settings: Settings, now: float, standing: Standing | None = None
+        self,
+        state: State,
+        settings: Settings,
+        now: float,
+        standing: Standing | None = None,
+        coming: Coming | None = None,
     ) -> None:
-        """Nothing is computed before it is asked for. `standing`: as of `Backlog`."""
+        """Nothing is computed before it is asked for.
+
+        Args:
+            state: The engine's.
+            settings: The operator's.
+            now: Seconds since the epoch.
+            standing: As of `Backlog`.
+            coming: Whom others make room for; None: for nobody.
+        """
         self._state, self._settings, self._now = state, settings, now
-        self._backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
-        self.jobs = list(self._backlog.jobs())
+        self._standing, self._coming = standing, coming
+        self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
+        self.jobs = list(self.backlog.jobs())
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
         """The first `most` pending jobs that somebody sees, in order."""
@@ -69,25 +92,25 @@ class Forecast:
             if job.id == job_id:
                 break
             if job.not_before <= self._now:
-                self._backlog.block(job)
-        return self._backlog.reservations
+                self.backlog.block(job)
+        return self.backlog.reservations
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
         """What is kept of nodes that this job must leave alone. Call `before` first."""
         by_node: dict[AgentId, list[Reservation]] = {}
-        for i in self._backlog.outlasted(job):
-            reservation = self._backlog.reservations[i]
+        for i in self.backlog.outlasted(job):
+            reservation = self.backlog.reservations[i]
             if reservation.agent_id is not None:
                 by_node.setdefault(reservation.agent_id, []).append(reservation)
         return by_node
 
     def wait_of(self, job: Job) -> Wait | None:
         """Which limit or rule keeps it waiting though there were room; None: none does. Call `before` first."""
-        return self._backlog.wait_of(job)
+        return self.backlog.wait_of(job)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
-        return self._backlog.beyond_limit(job)
+        return self.backlog.beyond_limit(job)
 
     def estimate(self, job: Job) -> Estimate:
         """When the job may start."""
@@ -103,6 +126,7 @@ class Forecast:
             offered_of(self._state),
             reading=True,
             learn=times.median_of,
+            standing=self._standing,
         )
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
@@ -114,6 +138,8 @@ class Forecast:
                 if key not in known:
                     known[key] = backlog.reservation(job, request)
                 estimates[job.id] = self._estimate(backlog, job, known[key], i)
+            elif self._coming is not None and job.id in self._state.seats_given:
+                self._coming.of(backlog, job)  # who ends for it does not for those behind it
             if job.not_before <= self._now:
                 backlog.block(job)
         return estimates
@@ -124,9 +150,13 @@ class Forecast:
         if rule is not None and not beyond:
             return Estimate(rule.until, rule.words)
         made = estimate_of(job, reservation, beyond=beyond, now=self._now)
+        room = None if self._coming is None or beyond else self._coming.of(backlog, job)
+        if room is not None and (made.at is None or made.at > room.until):
+            made = by_room(room, self._now)
         if made.at is not None and problem_of(self._state, self._settings, self._now, job):
             return Estimate(None, "it waits for its secrets")
-        there = backlog.alone(job, request_of(job, self._settings)) if reservation is None else None
+        lacks = reservation is None and made.at is None
+        there = backlog.alone(job, request_of(job, self._settings)) if lacks else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
         if first and not beyond:
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)

@@ -68,7 +68,12 @@ class Reclaim:
         self._attained, self._running = backlog.attained, dict(running)
         self._restart_ms = round(turn.settings.restart_s * 1000)
         self._known: dict[Hashable, dict[JobId, Victim]] = {}
-        self.next_at = inf  # when somebody may be stopped who may not yet
+        self.moments = set[float]()  # when somebody may be stopped who may not yet
+
+    @property
+    def next_at(self) -> float:
+        """The first of them; endless: there is none."""
+        return min(self.moments, default=inf)
 
     @cached_property
     def _shares(self) -> Shares:
@@ -199,9 +204,18 @@ class Reclaim:
         self.note(until)
         return True
 
+    def protection_of(self, job: Job, victim: Victim) -> tuple[float, str]:
+        """Until when a borrower was or is not stopped for a job, seconds since the epoch, and after what it is then."""
+        each, seated = self._runners[victim.job_id], self._seating.seat_for(job) is not None
+        mine, theirs = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
+        protected_s = self._protected_s(mine, theirs, seated=seated) if each.job.seat is None else 0.0
+        if protected_s and each.started_at + protected_s >= each.job.spared_until:
+            return each.started_at + protected_s, "its minimum run time"
+        return each.job.spared_until, "the time that it was given when the queues changed"
+
     def note(self, moment: float) -> None:
         """Look again then."""
-        self.next_at = min(self.next_at, moment)
+        self.moments.add(moment)
 
     # --- between borrowers
 
@@ -266,7 +280,15 @@ class Reclaim:
     # --- how long somebody waits first
 
     def has_waited(self, job: Job, chosen: Sequence[Victim]) -> bool:
-        """Whether a job's wait has cost as much as the work that is lost by a plan, as its queue weighs the two.
+        """Whether a job's wait has cost as much as the work that is lost by a plan, as its queue weighs the two."""
+        until = self.is_patient_until(job, chosen)
+        if until <= self._turn.now:
+            return True
+        self.note(until)
+        return False
+
+    def is_patient_until(self, job: Job, chosen: Sequence[Victim]) -> float:
+        """When a job's wait has cost as much as the work that is lost by a plan, seconds since the epoch.
 
         What counts is the work that was at stake when it began to wait: what runs on loses more each second, and who
         waits for it would wait for ever.
@@ -274,17 +296,13 @@ class Reclaim:
         patience = self._tree.queues[leaf_of(self._tree, job)].resolved.patience
         since = self._waits_since(job)
         if not patience:
-            return True
+            return 0.0
         at_stake = 0
         for victim in chosen:
             each = self._runners[victim.job_id]
             then = self._ran(each.job, each.milli, max(since, min(each.started_at, self._turn.now)))
             at_stake += cost(then, min(each.least_ms, then.since_start_ms), self._restart_ms)
-        until = since + patience * at_stake / max(self._wanted(job)[1], 1)
-        if until <= self._turn.now:
-            return True
-        self.note(until)
-        return False
+        return since + patience * at_stake / max(self._wanted(job)[1], 1)
 
     def _waits_since(self, job: Job) -> float:
         ended = (task.ended_at or 0.0 for task in self._turn.state.round_of(job))

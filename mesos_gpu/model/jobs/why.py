@@ -79,6 +79,55 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
+class Giver:
+    """Jobs of one queue that end to make room, and the thousandths of GPUs that they hold."""
+
+    queue: str
+    jobs: tuple[JobId, ...]
+    gpus_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomToCome:
+    """Room that will be made for a job that waits, as things stand.
+
+    Attributes:
+        givers: Who ends for it, by queue.
+        at: When they are told, seconds since the epoch.
+        until: When they have ended at the latest.
+        after: What passes before they are told, in words; "": nothing.
+        on: The nodes where the room will be.
+    """
+
+    givers: tuple[Giver, ...]
+    at: float
+    until: float
+    after: str = ""
+    on: tuple[AgentId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What of a queue's guarantee a job that waits has, or would have.
+
+    Attributes:
+        queue: Whose guarantee it is: the job's queue, or one above it.
+        seated: Whether a part of it is the job's as soon as it runs.
+        in_nodes: Whether it is of whole nodes, and not a number of GPUs that may lie in pieces.
+        seated_milli: Thousandths of GPUs of the nodes that may serve it that jobs within guarantees hold.
+        spared_milli: Of those, what others hold who are not stopped for it.
+        room: What is going to be made for it; None: nothing is known.
+    """
+
+    queue: str
+    seated: bool
+    in_nodes: bool
+    seated_milli: int = 0
+    spared_milli: int = 0
+    room: RoomToCome | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Why:
     """The answer to "why does it not run"."""
 

@@ -11,7 +11,7 @@ from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.apps.ports import enough
-from mesos_gpu.policy.capacity.node import OFF_GPUS, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.sharing.cards import Card, Order, least_opened, pick, tasks_on, tightest
 
@@ -194,12 +194,18 @@ def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
             return
 
 
+def _ruled_out(words: str) -> Stage:
+    if words == OFF_GPUS:
+        return Stage.SCARCE
+    return Stage.POOL if words.startswith(OF_POOL) else Stage.CONSTRAINT
+
+
 def _closed(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     """Why it may not be used, whatever is free."""
     if node.silent and request.gpu.count:
         yield Misfit(Stage.UNREPORTED)
     if node.ruled_out or node.barred:
-        yield Misfit(Stage.SCARCE if node.ruled_out == OFF_GPUS else Stage.CONSTRAINT)
+        yield Misfit(_ruled_out(node.ruled_out))
     if not as_new_as(node.driver, request.min_driver):
         yield Misfit(Stage.DRIVER)
 

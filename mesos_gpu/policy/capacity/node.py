@@ -18,6 +18,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
 ENDLESS: Final = inf
 _ONE_GPU: Final = Resources(gpus=1)
+OF_POOL: Final = "is in pool "  # which the job may not use
 OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 
 

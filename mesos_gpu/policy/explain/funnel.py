@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.jobs.why import Removed, Stage
+from mesos_gpu.model.jobs.why import Owed, Removed, RoomToCome, Stage
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.fit import beside_all, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
+from mesos_gpu.policy.explain.owed import owed_words
 
 _ORDER = tuple(Stage)
 Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
@@ -38,6 +39,7 @@ class Funnel:
     tasks_fit: int = 0  # tasks of the job that there is room for, its queue's limit apart
     left: int = 0  # nodes where it could start now
     scattered: str = ""  # where GPUs are free, if they are enough in all, and too scattered for the job
+    free: tuple[int, ...] = ()  # GPUs that would do on each node that has any
 
 
 def funnel(
@@ -48,6 +50,7 @@ def funnel(
     limit: str = "",
     stage: Stage = Stage.LIMIT,
     apart: Apart | None = None,
+    owed: Owed | None = None,
 ) -> Funnel:
     """Send every node through.
 
@@ -58,6 +61,7 @@ def funnel(
         limit: Which limit or rule of its queue, user or class keeps it waiting; "": none does.
         stage: The kind of that.
         apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
+        owed: What it has of a guarantee; None: nothing.
     """
     tasks = request.tasks
     passages = _passages(request, sorted(nodes, key=lambda node: node.hostname), now)
@@ -70,13 +74,15 @@ def funnel(
     fit = min(sum(passage.room for passage in passages), tasks)
     if fit < tasks:
         passages = [_without_others(passage, fit, tasks) for passage in passages]
-    scattered = _free_words(free)
-    stages = _stages(passages, scattered)
+    scattered, idle = _free_words(free), _free(request, passages)
+    if owed is not None and owed.room is not None:
+        passages = [_to_reclaim(passage, owed.room) for passage in passages]
+    stages = _stages(passages, scattered, owed_words(owed, idle, now) if owed is not None else "")
     left = sum(passage.stage is None for passage in passages)
     if left and limit:
         stages.append(Removed(stage, left, 0, limit))
         left = 0
-    return Funnel(tuple(passages), tuple(stages), fit, left, scattered)
+    return Funnel(tuple(passages), tuple(stages), fit, left, scattered, tuple(idle))
 
 
 def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> list[Passage]:
@@ -101,12 +107,28 @@ def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
     size, tasks = request.gpu.count, request.tasks
     if not size or request.gpu.share is not None:
         return []
-    reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
-    free = [free_here(request.gpu, passage.node) for passage in reached]
+    free = _free(request, passages)
     fit = max(sum(number // size for number in free), sum(passage.room for passage in passages))
     if sum(free) < size * tasks or fit >= tasks:
         return []
-    return [number for number in free if number]
+    return free
+
+
+def _free(request: Request, passages: Sequence[Passage]) -> list[int]:
+    """GPUs that would do on each node that gets as far as its GPUs, and has any."""
+    if not request.gpu.count:
+        return []
+    reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
+    numbers = [free_here(request.gpu, passage.node) for passage in reached]
+    return [number for number in numbers if number]
+
+
+def _to_reclaim(passage: Passage, room: RoomToCome) -> Passage:
+    """A node where others make room: what is lacking there is guaranteed, and not there yet."""
+    if not passage.hurdles or passage.node.agent_id not in room.on:
+        return passage
+    first, *others = passage.hurdles
+    return replace(passage, hurdles=(replace(first, stage=Stage.GUARANTEE), *others))
 
 
 def _as_fragment(request: Request, passage: Passage) -> Passage:
@@ -129,7 +151,7 @@ def _free_words(free: Sequence[int]) -> str:
     )
 
 
-def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:
+def _stages(passages: Sequence[Passage], scattered: str, owed: str) -> list[Removed]:
     rows, left = [], len(passages)
     for stage in Stage:
         removed = [passage for passage in passages if passage.stage is stage]
@@ -138,5 +160,7 @@ def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:
             example = f"{removed[0].node.hostname} {removed[0].hurdles[0].words}"
             if stage is Stage.FRAGMENTATION:
                 example = f"{scattered}; {example}"
+            elif stage is Stage.GUARANTEE:
+                example = owed
             rows.append(Removed(stage, len(removed), left, example))
     return rows

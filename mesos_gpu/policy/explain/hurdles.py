@@ -41,7 +41,7 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
             return node.drained
         case Stage.LOST | Stage.UNREPORTED:
             return f"cannot be used: {node.lost or node.silent}"
-        case Stage.CONSTRAINT | Stage.SCARCE:
+        case Stage.CONSTRAINT | Stage.SCARCE | Stage.POOL:
             return node.ruled_out or node.barred
         case Stage.DRIVER:
             has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"

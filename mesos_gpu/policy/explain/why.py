@@ -6,14 +6,15 @@ from typing import Final
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
-from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Stage, Why
+from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Owed, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
 from mesos_gpu.policy.capacity.fit import largest
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
-from mesos_gpu.policy.explain.hurdles import asked_for, free_here, of_model
+from mesos_gpu.policy.explain.hurdles import asked_for, clock, free_here, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
+from mesos_gpu.policy.explain.owed import owed_words, room_words
 
 _OF_QUEUE: Final = (Stage.LIMIT, Stage.QUEUE_LIMIT, Stage.HOLD)
 
@@ -28,6 +29,8 @@ class QueueView:
     never: str = ""  # why that limit would keep it waiting for ever
     estimate: Estimate | None = None
     ending: tuple[str, ...] = ()  # jobs that are being ended for it
+    ended_by: float | None = None  # when they have ended at the latest, seconds since the epoch
+    owed: Owed | None = None  # what it has of a guarantee; None: nothing
 
 
 def explain(
@@ -54,7 +57,7 @@ def explain(
     tasks = job.spec.tasks
     limit = queue.never or queue.limit
     request = replace(request, tasks=tasks, ports=job.spec.ports)
-    passed = funnel(request, nodes, now=now, limit=limit, stage=queue.stage, apart=apart)
+    passed = funnel(request, nodes, now=now, limit=limit, stage=queue.stage, apart=apart, owed=queue.owed)
     open_nodes = [node for node in nodes if not node.ruled_out]
     able = not queue.never and is_able(request, open_nodes) and (bool(open_nodes) or not nodes)
     nearest = _nearest(request, passed, open_nodes or nodes)
@@ -108,13 +111,25 @@ def _summary(
     if not able:
         return never(job, request, open_nodes)
     if queue.ending:
-        return f"waits for the end of {', '.join(queue.ending)}, asked for to make room"
+        by = "" if queue.ended_by is None else f"; they have ended by {clock(queue.ended_by, now)}"
+        return f"waits for the end of {', '.join(queue.ending)}, asked for to make room{by}"
     if passed.left:
         return "it fits now, and is about to be launched"
     fit = f"; {passed.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
+    owed = queue.owed
+    if owed is not None and owed.seated:
+        said = owed_words(owed, passed.free, now)
+        return f"waits for {_need(job, request)}, guaranteed by queue {owed.queue}{fit}: {said}"
     near = f"; nearest is {nearest.hostname}, which {nearest.missing}" if nearest else ""
     scattered = f"; {passed.scattered}: fragmentation" if passed.scattered else ""
-    return f"waits for {_need(job, request)}{fit}{scattered}{near}"
+    borrows = "" if owed is None else f"; {_borrows(owed, now)}"
+    return f"waits for {_need(job, request)}{fit}{scattered}{near}{borrows}"
+
+
+def _borrows(owed: Owed, now: float) -> str:
+    """Say that it has nothing of a guarantee, and what is made free for it all the same."""
+    room = f"; {room_words(owed.room, now)}" if owed.room is not None else ""
+    return f"it borrows, as nothing that queue {owed.queue} is guaranteed is free for it{room}"
 
 
 def _need(job: Job, request: Request) -> str:

@@ -1,0 +1,168 @@
+"""Room that will be made for jobs that wait: what the next matches would plan, as things stand. It changes nothing."""
+
+from bisect import bisect_left
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Final
+
+from mesos_gpu.engine.match.reclaiming import Plan, Planner, begins_at, stoppable
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.notices import lead_s
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.tenancy.seats import Ground, Seating
+from mesos_gpu.engine.tenancy.sparing import FOR_EVER
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Giver, Owed, RoomToCome
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.tenancy.tree import lineage
+
+_MOST_TRIED: Final = 16  # kinds of jobs: each is a look at every node
+
+
+class Coming:
+    """What is expected of jobs, asked in the order of the line: who ends for one does not for the next."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        """Look at nothing yet."""
+        self._state, self._settings, self._now = state, settings, now
+        self._running = stoppable(state) if settings.preemption and state.tree is not None else {}
+        self._ending_for = {state.tasks[task_id].preempted_for for task_id in state.live}
+        self._closed = set[AgentId]()
+        self._in_vain = set[tuple[Request, Hashable]]()
+        self._known: dict[JobId, RoomToCome | None] = {}
+
+    def of(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+        """What is going to be made for a job; None: nothing is known, or it is being made already."""
+        if job.id not in self._known:
+            self._known[job.id] = self._find(backlog, job)
+        return self._known[job.id]
+
+    def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+        if not self._running or self._state.tree is None or job.id in self._ending_for:
+            return None
+        if backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
+            return None
+        begun_at = max(self._now, begins_at(self._state, self._settings, job))
+        if job.room_made_at is not None:
+            begun_at = max(begun_at, job.room_made_at + self._settings.preempt_again_s)
+        request = request_of(job, self._settings)
+        rule = self._rule(backlog, begun_at)
+        key = request, rule.kind(job)
+        if key in self._in_vain or len(self._in_vain) >= _MOST_TRIED:
+            return None
+        way = self._plan(backlog, rule, job, request)
+        if way is None:
+            later = self._later(
+                backlog, job, request, sorted(each for each in rule.moments if each < FOR_EVER)
+            )
+            if later is None:
+                self._in_vain.add(key)
+                return None
+            begun_at, rule, way = later
+        return self._take(job, rule, way, begun_at)
+
+    def owed(self, backlog: Backlog, job: Job) -> Owed | None:
+        """What of a guarantee a job has, or would have; None: nothing is guaranteed to its queue, or it needs none."""
+        tree = self._state.tree
+        if tree is None or not job.spec.gpus:
+            return None
+        seat, above = self._state.seats_given.get(job.id), lineage(leaf_of(tree, job))
+        owners = (
+            path for path in above if path in tree.specs and any(tree.specs[path].guarantee_gpus.values())
+        )
+        queue = next(owners, None) if seat is None else seat.queue
+        if queue is None:
+            return None
+        guarantees = tree.queues[queue].spec.guarantee_gpus
+        pool = next(iter(guarantees), DEFAULT_POOL) if seat is None else seat.pool
+        in_nodes = bool(guarantees[pool].shapes) if pool in guarantees else False
+        room = self.of(backlog, job)
+        held = (0, 0) if room is not None or seat is None else self._held_against(backlog, job)
+        return Owed(queue, seat is not None, in_nodes, *held, room)
+
+    def _held_against(self, backlog: Backlog, job: Job) -> tuple[int, int]:
+        """Thousandths of GPUs where it may go: of jobs within guarantees, and of others that are not stopped for it."""
+        rule = self._rule(backlog, FOR_EVER)
+        victims, seated, spared = rule.victims_of(job), 0, 0
+        for task_id in self._state.live:
+            task = self._state.tasks[task_id]
+            node, other = self._state.nodes.get(task.agent_id), self._state.holding_job(task)
+            if node is None or other is None or other.id in victims or task.preempted_for is not None:
+                continue
+            if rule.serves(job, node.id) and backlog.serves(job, node):
+                milli = self._state.counted_milli(task, other)
+                seated, spared = (
+                    (seated + milli, spared) if other.seat is not None else (seated, spared + milli)
+                )
+        return seated, spared
+
+    def _rule(self, backlog: Backlog, at: float) -> Reclaim:
+        return Reclaim(Turn(self._state, self._settings, at), self._seating, backlog, self._running)
+
+    @cached_property
+    def _seating(self) -> Seating:
+        """Who had a seat in the latest match."""
+        assert self._state.tree is not None, "seats are of a tree of queues"
+        return Seating(Ground(self._state, self._state.tree), self._state.seats_given)
+
+    def _plan(self, backlog: Backlog, rule: Reclaim, job: Job, request: Request) -> Plan | None:
+        planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
+        planner.closed |= self._closed
+        return planner.find(job, request)
+
+    def _later(
+        self, backlog: Backlog, job: Job, request: Request, moments: list[float]
+    ) -> tuple[float, Reclaim, Plan] | None:
+        """The first moment at which there is a plan, when more jobs may be stopped than now."""
+        made: dict[float, tuple[float, Reclaim, Plan]] = {}
+
+        def is_enough(moment: float) -> bool:
+            rule = self._rule(backlog, moment)
+            way = self._plan(backlog, rule, job, request)
+            if way is not None:
+                made[moment] = moment, rule, way
+            return way is not None
+
+        first = bisect_left(
+            moments, True, key=is_enough
+        )  # whoever may be stopped at one may be at a later one
+        return made[moments[first]] if first < len(moments) else None
+
+    def _take(self, job: Job, rule: Reclaim, way: Plan, at: float) -> RoomToCome:
+        protected = max((rule.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
+        after = protected[1] if protected[0] > self._now else ""
+        patient_until = rule.is_patient_until(job, way.chosen)
+        if patient_until > at:
+            at, after = (
+                patient_until,
+                "its wait has cost as much as the work that is lost, as its queue weighs them",
+            )
+        turn = Turn(self._state, self._settings, self._now)
+        givers: dict[str, list[Job]] = {}
+        until = at
+        for victim in way.chosen:
+            other = self._running.pop(victim.job_id)
+            assert self._state.tree is not None, "who may be stopped is of a tree of queues"
+            givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
+            until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
+        self._closed |= set(way.room_on)
+        return RoomToCome(
+            tuple(
+                Giver(
+                    queue,
+                    tuple(sorted(each.id for each in jobs)),
+                    sum(each.spec.gpu_milli_in_all for each in jobs),
+                )
+                for queue, jobs in sorted(givers.items())
+            ),
+            at,
+            until,
+            after,
+            way.room_on,
+        )

@@ -1,0 +1,144 @@
+"""What who waits is told of GPUs that his queue is guaranteed: what is free, and who gives back what, and when."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.queue import Waiting
+from mesos_gpu.model.jobs.why import Stage, Why
+from mesos_gpu.model.tenancy import MinRuntime
+from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
+
+
+@pytest.fixture
+def world() -> Tenants:
+    world = Tenants()
+    world.register()
+    return world
+
+
+def why(world: Tenants, name: str) -> Why:
+    return why_of(world.state, world.settings, world.now, world.job(name))
+
+
+def start_of(told: Why) -> float:
+    """When it is expected to start."""
+    assert told.estimate is not None
+    assert told.estimate.at is not None, told.estimate.basis
+    return told.estimate.at
+
+
+def listed(world: Tenants) -> list[Waiting]:
+    asked = world.state, world.settings, world.now
+    return Forecast(*asked, standing_of(*asked), Coming(*asked)).waiting(10)
+
+
+def test_who_is_protected_gives_back_when_its_minimum_run_time_is_over(world: Tenants) -> None:
+    world.agents(2, 4)
+    world.document(dev=queue(min_runtime_s=MinRuntime(600.0, 6000.0)), prod=queue(shapes(1, 4)))
+    world.runs("first", "dev", 3, kill_grace_s=10.0)
+    started = world.job("first").started_at
+    world.passes(60)
+    world.runs("second", "dev", 4)
+    assert started is not None
+    world.submit("owed", queue="prod", gpus=4)
+    assert not world.passes(5)
+    told = why(world, "owed")
+    clock = datetime.fromtimestamp(started + 600, UTC).strftime("%H:%MZ")
+    assert told.summary.partition(" GPUs, ")[2].startswith(
+        f"guaranteed by queue prod: 1 GPU is free, on 1 node; reclaim of 3 GPUs from queue dev (first) at {clock} "
+        "after its minimum run time"
+    ), told.summary
+    assert (told.funnel[-1].reason, told.funnel[-1].removed) == (Stage.GUARANTEE, 1)
+    assert told.funnel[-1].example in told.summary
+    assert told.estimate is not None
+    assert start_of(told) == pytest.approx(started + 600 + 10)
+    assert told.estimate.basis.startswith("reclaim of 3 GPUs from queue dev (first) at ")
+    assert [each.estimate for each in listed(world)] == [told.estimate]
+    # It comes true.
+    assert not world.passes(started + 598 - world.now)
+    assert world.passes(4) == {"first"}
+    told = why(world, "owed")
+    assert told.summary.startswith("waits for the end of first, asked for to make room; they have ended by ")
+    assert start_of(told) == pytest.approx(started + 611, abs=3)
+    world.obeys()
+    assert world.job("owed").state is JobState.STARTING
+
+
+def test_jobs_with_seats_in_pieces_are_told_of_and_that_a_number_is_no_node(world: Tenants) -> None:
+    world.agents(2, 4)
+    world.document(prod=queue(8), dev=queue())
+    for i, size in enumerate((3, 3, 1, 1)):
+        world.runs(f"held{i}", "prod", size)
+    world.ends("held2")
+    world.ends("held3")
+    world.submit("owed", queue="prod", gpus=2, preemptible=True)
+    world.passes(6)
+    told = why(world, "owed")
+    assert told.summary.endswith(
+        "guaranteed by queue prod: 2 GPUs are free, on 2 nodes with at most 1 each; 6 GPUs are held by jobs within "
+        "guarantees; queue prod is guaranteed a number of GPUs, which may lie in pieces"
+    ), told.summary
+    assert told.funnel[-1].reason is Stage.FRAGMENTATION
+
+
+def test_who_borrows_is_told_so(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(prod=queue(2), dev=queue(2))
+    world.runs("seated", "prod", 2)
+    world.runs("other", "dev", 2)
+    world.submit("more", queue="prod", gpus=1, preemptible=True)
+    world.passes(6)
+    told = why(world, "more")
+    assert told.summary.endswith("; it borrows, as nothing that queue prod is guaranteed is free for it"), (
+        told.summary
+    )
+
+
+def test_two_who_wait_are_not_promised_the_same_gpus(world: Tenants) -> None:
+    world.agents(2, 2)
+    world.document(dev=queue(min_runtime_s=MinRuntime(600.0, 6000.0)), prod=queue(shapes(2, 2)))
+    world.runs("first", "dev", 2)
+    world.passes(100)
+    world.runs("second", "dev", 2)
+    world.submit("one", queue="prod", gpus=2)
+    world.submit("two", queue="prod", gpus=2)
+    world.passes(6)
+    started = [world.job(name).started_at or 0.0 for name in ("first", "second")]
+    ends = [each.estimate.at for each in listed(world)]
+    assert ends == [pytest.approx(at + 600 + world.job("first").spec.kill_grace_s) for at in started]
+    assert (
+        why(world, "two").estimate == listed(world)[1].estimate
+        or "stands before" in listed(world)[1].estimate.basis
+    )
+
+
+def test_patience_is_told_of(world: Tenants) -> None:
+    world.agents(1, 2)
+    world.document(dev=queue(), prod=queue(2, patience=10.0))
+    world.runs("borrows", "dev", 2)
+    world.passes(60)
+    world.submit("owed", queue="prod", gpus=2)
+    assert not world.passes(10)
+    told = why(world, "owed")
+    assert "as its queue weighs them" in told.summary
+    told_at = start_of(told) - world.job("borrows").spec.kill_grace_s
+    assert not world.passes(told_at - world.now - 2)
+    assert world.passes(4) == {"borrows"}
+
+
+def test_what_is_not_stopped_for_it_is_told_apart(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(fence=True), prod=queue(4))
+    world.runs("fenced", "dev", 3)
+    world.submit("owed", queue="prod", gpus=4)
+    assert not world.passes(10)
+    told = why(world, "owed")
+    assert "3 GPUs by jobs that are not stopped for it" in told.summary, told.summary
+    assert told.estimate is not None
+    assert told.estimate.at is None
