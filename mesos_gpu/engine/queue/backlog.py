@@ -95,6 +95,7 @@ class Backlog:
         self.neighbours = Neighbours(state, reading=reading)
         self.attained = Attained(state, now)
         self._queues: set[str] = set()  # those whose first blocked job is known
+        self._starving: set[str] = set()  # those whose first job that starves is blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
@@ -106,7 +107,9 @@ class Backlog:
         self._barriers = None if self.held is None else Barriers(state, self.held, now, standing)
         self._waits: Waits | None = None
         if self.held is not None and state.tree is not None:
-            self._waits = Waits(state, settings, now, self.held, self.attained, standing)
+            self._waits = Waits(
+                state, settings, now, self.held, self.attained, standing, held_back=self.rule_against
+            )
 
     def jobs(self) -> Iterable[Job]:
         """Every pending job, the first to be tried first. With a tree of queues the next follows from what became of
@@ -121,6 +124,12 @@ class Backlog:
             return ordered
         # Others were ended for those: nobody may take their room.
         return sorted(ordered, key=lambda job: job.room_made_at is None)
+
+    def starving_as(self, other: "Backlog") -> None:
+        """Take from another backlog, whose line was asked for at the same moment, who is kept room for having waited
+        too long."""
+        if self._waits is not None and other._waits is not None:
+            self._waits.heads = other._waits.heads
 
     # --- limits
 
@@ -209,13 +218,16 @@ class Backlog:
     # --- reservations
 
     def block(self, job: Job) -> None:
-        """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
+        """The job cannot start: reserve for it, if it is the first of its queue, or of those there that borrow and has
+        waited too long, and some node could serve it."""
         queue = job.spec.queue
         if job.room_on and job.room_made_at is not None:
             if not self.helps_no_more(job):
                 self._keep(self.reservations_for(job, request_of(job, self._settings)))
             return
-        if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
+        starves = self._waits is not None and job.id in self._waits.heads
+        served = self._starving if starves else self._queues
+        if queue in served or len(served) >= self._settings.most_reservations:
             return
         if not self.attained.is_kept_for(job):
             return
@@ -229,7 +241,7 @@ class Backlog:
         if not reservations:
             self._hopeless.add(key)
             return
-        self._queues.add(queue)
+        served.add(queue)
         self._keep(reservations)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:

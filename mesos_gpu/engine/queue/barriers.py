@@ -32,6 +32,8 @@ class Barriers:
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
         self._known: dict[Hashable, Wait | None] = {}
         self._known_at: tuple[int, Reservations] = -1, ()
+        self._rules: dict[Hashable, Wait | None] = {}
+        self._rules_at = -1
 
     def wait_of(self, job: Job, reservations: Reservations) -> Wait | None:
         """Why a job may not start now; None: it may, as far as limits go.
@@ -44,13 +46,9 @@ class Barriers:
         if revision != self._held.revision or last is not reservations:
             self._known.clear()
             self._known_at = self._held.revision, reservations
-        spec = job.spec
         if not self._has_document and not self.bounds(job):
             return None
-        key = (
-            spec.queue, job.charged_to, spec.gpu_milli_in_all, spec.gpu_model, spec.job_class, spec.preemptible,
-            spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
-        )  # fmt: skip
+        key = self._kind(job)
         if key not in self._known:
             self._known[key] = self.wait_of_rules(job) or self._wait_of_pools(job, reservations)
         return self._known[key]
@@ -59,6 +57,23 @@ class Barriers:
         """Why it may not start that no reservation could help; None: nothing of that kind."""
         if not self._has_document:
             return None
+        if self._rules_at != self._held.revision:
+            self._rules.clear()
+            self._rules_at = self._held.revision
+        key = self._kind(job)
+        if key not in self._rules:
+            self._rules[key] = self._wait_of_rules(job)
+        return self._rules[key]
+
+    def _kind(self, job: Job) -> Hashable:
+        """Jobs of one kind wait for the same."""
+        spec = job.spec
+        return (
+            spec.queue, job.charged_to, spec.gpu_milli_in_all, spec.gpu_model, spec.job_class, spec.preemptible,
+            spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
+        )  # fmt: skip
+
+    def _wait_of_rules(self, job: Job) -> Wait | None:
         seated = job.id in self._state.seats_given
         wait = wait_of_queue(self._tree, job.spec, seated=seated)
         if wait is not None:

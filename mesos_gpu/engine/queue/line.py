@@ -1,6 +1,6 @@
 """The line of all jobs that wait, through the tree of queues, as things stand now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Protocol
 
@@ -9,10 +9,12 @@ from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
 
@@ -41,6 +43,8 @@ class Waits:
         held: Held,
         attained: Attained,
         standing: Standing | None = None,
+        *,
+        held_back: Callable[[Job], Wait | None],
     ) -> None:
         """Look at no job yet.
 
@@ -52,7 +56,12 @@ class Waits:
             attained: The order of leaves whose jobs stand by the service that they have had.
             standing: What queues are due, and the places of users; None: only guarantees and weights count, and users
                 are alike.
+            held_back: Why a job waits that no room could help; None: nothing of that kind.
         """
+        self._held_back = held_back
+        self.heads = set[
+            JobId
+        ]()  # of each leaf the first that borrows, if it waits too long; `jobs` finds them
         self._state, self._settings, self._now, self._held = state, settings, now, held
         self.tree, self._attained = held.tree, attained
         self._standing = standing
@@ -112,11 +121,20 @@ class Waits:
                 leaf.entries = [Entry(job, job.spec.gpu_milli_in_all) for job in jobs]
             entries = leaf.entries
         first = next((i for i, entry in enumerate(entries) if entry.rank is Rank.BORROWER), None)
-        since = None if first is None else self._starves_since(path, entries[first].job)
-        if first is None or since is None:
-            return entries
-        head = entries[first]._replace(rank=Rank.STARVING, since=int(since * 1000))
-        return [*entries[:first], head, *entries[first + 1 :]]
+        return entries if first is None else self._with_starving(path, entries, first)
+
+    def _with_starving(self, path: str, entries: list[Entry[Job]], first: int) -> list[Entry[Job]]:
+        """Put the first of those that borrow in front of them, if it waits too long. Whom a rule holds back, as no
+        room could help it, is in nobody's way."""
+        for i in range(first, len(entries)):
+            since = self._starves_since(path, entries[i].job)
+            if since is None:
+                break
+            if self._held_back(entries[i].job) is None:
+                self.heads.add(entries[i].job.id)
+                head = entries[i]._replace(rank=Rank.STARVING, since=int(since * 1000))
+                return [*entries[:first], head, *entries[first:i], *entries[i + 1 :]]
+        return entries
 
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:

@@ -19,7 +19,7 @@ from mesos_gpu.model.tenancy import (
 )
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.accounts.budget import paid_by
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.tree import Queue, Tree, lineage
 
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
 
@@ -143,6 +143,8 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         if safe:
             why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
             yield Fault("/timeout_s", why)
+    if _needs_seat(tree, queue, spec) and not _is_owed(tree, queue):
+        yield Fault("/preemptible", f"is false, and {_owed_nothing(queue, spec)}")
     known = class_of(tree, spec.job_class)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
     if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:
@@ -251,14 +253,32 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
         return Wait(Stage.CLASS, f"there is no class {spec.job_class} any more")
     if known is not None and not _takes(known, spec.queue):
         return Wait(Stage.CLASS, f"class {known.name} is for queues {', '.join(known.queues)} now")
-    if seated or spec.preemptible or not spec.gpus or queue is None or not tree.is_guaranteed:
+    if seated or queue is None or not _needs_seat(tree, queue, spec):
         return None
-    lasts_s = None if spec.timeout_s is None else spec.timeout_s + spec.kill_grace_s
-    if lasts_s is not None and lasts_s <= queue.resolved.borrow_for_s:
-        return None
-    return Wait(
-        Stage.GUARANTEE,
-        "it is not preemptible, so it starts only within what its queue is guaranteed; nothing of that is free for it",
+    if _is_owed(tree, queue):
+        why = "it starts only within what its queue is guaranteed; nothing of that is free for it"
+        return Wait(Stage.GUARANTEE, f"it is not preemptible, so {why}")
+    return Wait(Stage.GUARANTEE, f"it is not preemptible, and {_owed_nothing(queue, spec)}")
+
+
+def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:
+    """Whether a job may hold nothing but what a queue is guaranteed."""
+    if spec.preemptible or not spec.gpus or not tree.is_guaranteed:
+        return False
+    return spec.timeout_s is None or spec.timeout_s + spec.kill_grace_s > queue.resolved.borrow_for_s
+
+
+def _is_owed(tree: Tree, queue: Queue) -> bool:
+    """Whether a queue, or one above it, is guaranteed anything."""
+    above = (tree.specs[path].guarantee_gpus for path in lineage(queue.path))
+    return any(owed.milli for guarantee in above for owed in guarantee.values())
+
+
+def _owed_nothing(queue: Queue, spec: JobSpec) -> str:
+    most_s = queue.resolved.borrow_for_s - spec.kill_grace_s
+    end = f", or with a time limit of at most {most_s:g} s (borrow_for_s)" if most_s > 0 else ""
+    return (
+        f"queue {queue.path} is guaranteed nothing, so it could never start: ask for it as preemptible{end}"
     )
 
 

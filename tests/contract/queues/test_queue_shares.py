@@ -53,7 +53,13 @@ class ShareRig(AccessRig):
 
     def submit(self, queue: str, gpus: int, cpus: float) -> None:
         """A job for that queue."""
-        body = {"command": "true", "queue": queue, "gpus": gpus, "cpus": cpus}
+        body = {
+            "command": "true",
+            "queue": queue,
+            "gpus": gpus,
+            "cpus": cpus,
+            "preemptible": queue != "production",
+        }
         assert self.call(ROOT, "POST", "/v1/jobs", json=body).status_code == 201
 
 

@@ -102,7 +102,7 @@ def test_pools_are_divided_apart_and_models_by_their_cost() -> None:
     world = made(document, 2)
     world.node("h1", gpu("h0", "H100"), gpu("h1", "H100"))
     world.submit("j1", gpus=2, queue="a", gpu_model=("H100",))
-    world.submit("j2", gpus=8, queue="b")
+    world.submit("j2", gpus=8, queue="b", preemptible=True)
     assert dues(world, "fast") == {"a": 6000, "b": 2000}
     assert dues(world) == {"a": 0, "b": 2000}
     assert dues(world, "none") == {"a": 0, "b": 0}

@@ -173,15 +173,43 @@ def test_a_queue_on_hold_starts_nothing() -> None:
 
 def test_who_is_not_preemptible_borrows_only_if_he_ends_in_time() -> None:
     world = tree_world({"dev": QueueSpec(borrow_for_s=100.0), "prod": QueueSpec(guarantee_gpus=owed(1))})
-    submit_all(world, ("stays", "dev", 1), ("stays2", "prod", 1), ("more", "prod", 1))
+    submit_all(world, ("stays", "prod", 1), ("more", "prod", 1))
     submit_all(world, ("short", "dev", 1), timeout_s=95.0)
-    submit_all(world, ("long", "dev", 1), timeout_s=96.0)
     submit_all(world, ("yields", "dev", 1), preemptible=True)
     submit_all(world, ("cpu", "dev", 0))
     node(world, "n1", 8)
-    assert running(world) == {"stays2", "short", "yields", "cpu"}
+    assert running(world) == {"stays", "short", "yields", "cpu"}
     again(world, "n1", 5)
-    assert {stage(world, name) for name in ("stays", "more", "long")} == {Stage.GUARANTEE}
+    assert stage(world, "more") is Stage.GUARANTEE
+    assert why(world, "more").summary.endswith("is guaranteed; nothing of that is free for it")
+
+
+NEVER = "queue dev is guaranteed nothing, so it could never start: ask for it as preemptible"
+
+
+@pytest.mark.parametrize(
+    ("lends_s", "timeout_s", "or_else"),
+    [
+        (100.0, 96.0, ", or with a time limit of at most 95 s (borrow_for_s)"),
+        (100.0, None, ", or with a time limit of at most 95 s (borrow_for_s)"),
+        (0.0, 60.0, ""),
+    ],
+)
+def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed(
+    lends_s: float, timeout_s: float | None, or_else: str
+) -> None:
+    world = tree_world({"dev": QueueSpec(borrow_for_s=lends_s), "prod": QueueSpec(guarantee_gpus=owed(1))})
+    said = [("/preemptible", f"is false, and {NEVER}{or_else}")]
+    assert refusal(world, queue="dev", gpus=1, timeout_s=timeout_s) == said
+
+
+def test_what_lost_its_guarantee_by_a_new_document_is_told_what_to_do() -> None:
+    world = tree_world({"dev": QueueSpec(guarantee_gpus=owed(1)), "prod": QueueSpec(guarantee_gpus=owed(1))})
+    submit_all(world, ("stays", "dev", 1))
+    apply(world, {"dev": QueueSpec(), "prod": QueueSpec(guarantee_gpus=owed(1))})
+    node(world, "n1", 8)
+    assert (running(world), stage(world, "stays")) == (set(), Stage.GUARANTEE)
+    assert why(world, "stays").summary.endswith(f"it is not preemptible, and {NEVER}")
 
 
 def test_what_a_queue_does_not_lend_stays_idle() -> None:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from mesos_gpu.model.tenancy import QueueSpec
+from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.model.tenancy import JobClass, QueueSpec
+from mesos_gpu.testing.builders import World
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 
 
@@ -78,6 +81,51 @@ def test_the_longest_wait_of_those_that_starve_ends_first() -> None:
     world.tick(20)
     node(world, "n1", 1)
     assert running(world) == {"x0"}
+
+
+def full_node(*classes: JobClass) -> World:
+    """Eight GPUs that a fenced queue has for ten hours, and a queue that is owed two of them."""
+    world = tree_world(
+        {
+            "x": QueueSpec(guarantee_gpus=owed(2), starve_after_s=60.0),
+            "big": QueueSpec(weight=100, fence=True),
+        },
+        classes=classes,
+    )
+    submit_all(world, *((f"b{i}", "big", 1) for i in range(8)), preemptible=True, timeout_s=36_000.0)
+    node(world, "n1", 8)
+    for i in range(8):
+        world.status(f"b{i}.1", "TASK_RUNNING", agent="n1")
+    return world
+
+
+def kept(world: World) -> set[str]:
+    """For whom anything is kept."""
+    world.tick(1)
+    standing = standing_of(world.state, world.settings, world.now)
+    forecast = Forecast(world.state, world.settings, world.now, standing)
+    return {str(each.job_id) for each in forecast.before(None)}
+
+
+def test_who_starves_is_kept_room_though_one_with_a_seat_of_his_leaf_is_before_him() -> None:
+    world = full_node()
+    submit_all(world, ("borrows", "x", 4), preemptible=True)
+    submit_all(world, ("seated", "x", 2))
+    assert kept(world) == {"seated"}
+    world.tick(70)
+    assert kept(world) == {"seated", "borrows"}
+    world.tick(70)
+    submit_all(world, ("later", "x", 3), preemptible=True)
+    assert kept(world) == {"seated", "borrows"}, "one of a leaf is kept room for"
+
+
+def test_whom_a_rule_holds_back_keeps_nobody_behind_him_starving() -> None:
+    world = full_node(JobClass("gone"))
+    submit_all(world, ("held", "x", 4), preemptible=True, job_class="gone")
+    submit_all(world, ("behind", "x", 4), preemptible=True)
+    apply(world, dict(world.state.queues.queues))
+    world.tick(70)
+    assert kept(world) == {"behind"}
 
 
 def test_what_is_granted_is_charged_by_its_model() -> None:
