@@ -128,7 +128,7 @@ class Forecast:
             learn=times.median_of,
             standing=self._standing,
         )
-        backlog.starving_as(self._backlog)
+        backlog.starving_as(self.backlog)
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for i, job in enumerate(islice(self.jobs, most)):
