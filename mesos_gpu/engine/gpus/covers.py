@@ -108,6 +108,8 @@ def compute_milli(settings: Settings) -> int:
 
 def keeper_of(state: State, agent_id: AgentId) -> Task | None:
     """A cover task whose keeper another one can join; None: a keeper is to be started."""
+    if not state.covers:
+        return None
     node = state.nodes.get(agent_id)
     covers = [state.covers[gpu.id] for gpu in (node.gpus if node else ()) if gpu.id in state.covers]
     tasks = map(state.tasks.__getitem__, covers)

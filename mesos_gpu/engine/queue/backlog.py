@@ -492,7 +492,8 @@ class Backlog:
         elif self._now - old.since > span_s:
             new = Capacity(self._now, seen, old.latest)
         else:
-            new = replace(old, latest=old.latest.most(seen))
+            most = old.latest.most(seen)
+            new = old if most == old.latest else replace(old, latest=most)
         if not self._reading:
             self._state.capacities[agent_id] = new
         return new.latest.most(new.before)

@@ -52,6 +52,16 @@ class Runner:
     started_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """The jobs of a leaf that run: the pool of each, and what each of its tasks takes there; how long each has run; and
+    what any of them loses at least."""
+
+    granted: Mapping[JobId, tuple[str, int]]
+    ran: Mapping[JobId, Ran]
+    least_ms: int
+
+
 class Reclaim:
     """The rule, at one moment."""
 
@@ -68,6 +78,9 @@ class Reclaim:
         self._attained, self._running = backlog.attained, dict(running)
         self._restart_ms = round(turn.settings.restart_s * 1000)
         self._known: dict[Hashable, dict[JobId, Victim]] = {}
+        self._held: dict[str, _Leaf] = {}
+        self._runners: dict[JobId, Runner] = {}
+        self._without_seat: dict[str, list[Runner]] = {}
         self.moments = set[float]()  # when somebody may be stopped who may not yet
 
     @property
@@ -80,45 +93,53 @@ class Reclaim:
         return Shares(self._turn.state, self._tree, self._turn.now)
 
     @cached_property
-    def _leaves(self) -> Mapping[str, list[Runner]]:
+    def _leaves(self) -> Mapping[str, list[Job]]:
         leaves: dict[str, list[Job]] = {}
         for job in self._running.values():
             leaves.setdefault(leaf_of(self._tree, job), []).append(job)
-        return {leaf: self._runners_of(leaf, jobs) for leaf, jobs in leaves.items()}
+        return leaves
 
-    def _runners_of(self, leaf: str, jobs: Sequence[Job]) -> list[Runner]:
-        held = [(job, *self._seating.ground.granted(job)) for job in jobs]
-        all_ran = [self._ran(job, milli * job.spec.tasks, self._turn.now) for job, _, milli in held]
-        least = least_ms(all_ran)
-        return [
-            Runner(
+    def _held_in(self, leaf: str) -> _Leaf:
+        """Look up what the jobs of a leaf hold, and how long they have run."""
+        known = self._held.get(leaf)
+        if known is None:
+            granted = {job.id: self._seating.ground.granted(job) for job in self._leaves[leaf]}
+            all_ran = {
+                job.id: self._ran(job, granted[job.id][1] * job.spec.tasks, self._turn.now)
+                for job in self._leaves[leaf]
+            }
+            known = self._held[leaf] = _Leaf(granted, all_ran, least_ms([*all_ran.values()]))
+        return known
+
+    def _runner(self, job: Job) -> Runner:
+        """Work out what the end of a job would cost, once."""
+        known = self._runners.get(job.id)
+        if known is None:
+            leaf = leaf_of(self._tree, job)
+            of_leaf = self._held_in(leaf)
+            (pool, milli), ran_so = of_leaf.granted[job.id], of_leaf.ran[job.id]
+            known = self._runners[job.id] = Runner(
                 job,
                 leaf,
                 pool,
                 milli * job.spec.tasks,
-                Victim(job.id, job.spec.priority, cost(each, least, self._restart_ms)),
-                each,
-                least,
+                Victim(job.id, job.spec.priority, cost(ran_so, of_leaf.least_ms, self._restart_ms)),
+                ran_so,
+                of_leaf.least_ms,
                 inf if job.started_at is None else job.started_at,
             )
-            for (job, pool, milli), each in zip(held, all_ran, strict=True)
-        ]
+        return known
 
     def _ran(self, job: Job, milli: int, now: float) -> Ran:
         return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
-    @cached_property
-    def _runners(self) -> Mapping[JobId, Runner]:
-        return {each.job.id: each for line in self._leaves.values() for each in line}
-
-    @cached_property
-    def _borrowers(self) -> Mapping[str, list[Runner]]:
-        """Who has no seat, by leaf."""
-        lines = (
-            (leaf, [each for each in line if each.job.seat is None and each.milli])
-            for leaf, line in self._leaves.items()
-        )
-        return {leaf: line for leaf, line in lines if line}
+    def _borrowers(self, leaf: str) -> list[Runner]:
+        """Who has no seat."""
+        known = self._without_seat.get(leaf)
+        if known is None:
+            line = [self._runner(job) for job in self._leaves[leaf] if job.seat is None]
+            known = self._without_seat[leaf] = [each for each in line if each.milli]
+        return known
 
     # --- who may be stopped
 
@@ -141,17 +162,22 @@ class Reclaim:
     def _find(self, job: Job) -> list[Runner]:
         leaf = leaf_of(self._tree, job)
         queue, seated = self._tree.queues[leaf], self._seating.seat_for(job) is not None
-        below = [self._below(job, each) for each in self._leaves.get(leaf, ()) if self._is_before(job, each)]
+        below = [
+            self._below(job, self._runner(each))
+            for each in self._leaves.get(leaf, ())
+            if self._is_before(job, each)
+        ]
         if queue.resolved.reclaim is Whose.NEVER or not job.spec.gpus:
             return below
         victims: list[Runner] = []
-        for path, line in self._borrowers.items():
+        for path in self._leaves:
             other = self._tree.queues[path]
             if self._is_fenced(queue, other):
                 continue
             protected_s = self._protected_s(queue, other, seated=seated)
             if protected_s >= LONGEST_S or not (seated or path != leaf):
                 continue
+            line = self._borrowers(path)
             victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
         return victims + below
 
@@ -171,12 +197,12 @@ class Reclaim:
             return self._attained.rank(each.job) < self._attained.rank(job)
         return each.victim.priority > job.spec.priority
 
-    def _is_before(self, job: Job, each: Runner) -> bool:
+    def _is_before(self, job: Job, each: Job) -> bool:
         """Whether a job comes before one of its own queue, be that one seated or not."""
-        if each.victim.priority < job.spec.priority or self._attained.gives_way(each.job, job):
+        if each.spec.priority < job.spec.priority or self._attained.gives_way(each, job):
             return True
         if self._attained.orders(job):
-            self.note(self._attained.moves_at(each.job))
+            self.note(self._attained.moves_at(each))
         return False
 
     def _below(self, job: Job, each: Runner) -> Runner:
@@ -337,7 +363,7 @@ class Reclaim:
     def reclaims(self, job: Job, victim: Victim) -> bool:
         """Whether a job takes from another by what queues are owed, and not by its priority."""
         runner = self._runners[victim.job_id]
-        return runner.leaf != leaf_of(self._tree, job) or not self._is_before(job, runner)
+        return runner.leaf != leaf_of(self._tree, job) or not self._is_before(job, runner.job)
 
     def why(self, job: Job, victim: Victim) -> str:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""

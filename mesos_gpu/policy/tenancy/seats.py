@@ -185,10 +185,11 @@ def _is_its(held: Held) -> bool:
 
 def _as_now(held: Held) -> Seat | None:
     """The seat with what the job takes now; None: it is of no queue that the job is in, or of no pool of it."""
-    milli = dict(held.ask.wants).get(held.seat.pool)
-    if milli is None or held.seat.queue not in lineage(held.leaf):
+    seat = held.seat
+    milli = next((milli for pool, milli in held.ask.wants if pool == seat.pool), None)
+    if milli is None or seat.queue not in lineage(held.leaf):
         return None
-    return held.seat if milli == held.seat.milli else replace(held.seat, milli=milli)
+    return seat if milli == seat.milli else replace(seat, milli=milli)
 
 
 def seat_in(room: Room, leaf: str, ask: Ask, since: float) -> Seat | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import ROOT, QueueDocument, QueueSpec, Resolved, Stop
@@ -15,6 +15,7 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+@lru_cache(maxsize=4096)
 def lineage(path: str) -> tuple[str, ...]:
     """A queue and all above it, itself first, without the root."""
     parts = path.split("/")
@@ -142,8 +143,13 @@ class Tree:
     def leaf_of(self, queue: str) -> str:
         """The leaf where jobs of a queue wait; of one that takes none any more: that of jobs that name none; "": there
         is no such queue in the tree."""
-        paths = (path for path in (queue, DEFAULT_QUEUE) if path in self.queues and self.queues[path].is_leaf)
-        return next(paths, "")
+        if queue in self._leaves:
+            return queue
+        return DEFAULT_QUEUE if DEFAULT_QUEUE in self._leaves else ""
+
+    @cached_property
+    def _leaves(self) -> frozenset[str]:
+        return frozenset(queue.path for queue in self.leaves())
 
     def cost_milli(self, model: str, gpu_milli: int) -> int:
         """What so many thousandths of GPUs of a model cost, in thousandths."""

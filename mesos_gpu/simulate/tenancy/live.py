@@ -33,6 +33,7 @@ NAME: Final = "mesos-gpu"
 START: Final = 1_000_000.0  # seconds since the epoch
 _MODEL: Final = "GPU"
 _MEMORY_MIB: Final = 16384
+_ROUNDING_S: Final = 1.0  # of sums of times: who is asked too soon is asked again
 _NEVER: Final = 1e15  # of what waits for trouble that does not come here
 _PORTS: Final = (PortRange(31000, 31999),)
 _FINISHED: Final = assignment.encode(Outcome(exit_status=0))
@@ -91,6 +92,7 @@ class _Work:
     tasks: dict[TaskId, AgentId] = field(default_factory=dict)  # that hold their GPUs
     run: int = 0  # of its runs, the number
     told_at: float = 0.0  # its latest checkpoint
+    tells_at: float = 0.0  # its next one
     told: tuple[float, JobId | None] | None = None  # when it was told to end, and for whom
     spans: list[Span] = field(default_factory=list)
 
@@ -202,9 +204,12 @@ class Engine:
         if every is None:
             return
         for job_id, work in self._running.items():
+            if self.now < work.tells_at:
+                continue
             assert work.began_s is not None
             ran_s = max(0.0, self.now - work.began_s - work.owed_s)
             kept_s = self._costs.kept_s(work.done_s, ran_s)
+            work.tells_at = self.now + every - (work.done_s + ran_s) % every - _ROUNDING_S
             at = work.began_s + work.owed_s + kept_s - work.done_s
             if kept_s > work.done_s and at > work.told_at:
                 work.told_at = at
@@ -277,7 +282,7 @@ class Engine:
         self._say(task_id, agent_id, "TASK_RUNNING")
         if work.began_s is None:
             work.run += 1
-            work.began_s, work.told = self.now, None
+            work.began_s, work.told, work.tells_at = self.now, None, 0.0
             self._running[job_id] = work
             work.owed_s = self._costs.restart_s if work.spans else 0.0
             ends_at = self.now + work.owed_s + work.job.lasts_s - work.done_s
