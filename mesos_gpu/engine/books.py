@@ -1,4 +1,4 @@
-"""What follows from jobs, tasks and past use and would cost a look at all of them, while there is a tree of queues.
+"""What follows from jobs and past use and would cost a look at all of them, while there is a tree of queues.
 
 Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
 """
@@ -10,8 +10,6 @@ from typing import Any
 
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.past_use import PastUse
-from mesos_gpu.model.tasks.charge import Charge
-from mesos_gpu.model.tasks.task import Task
 
 Kind = tuple[
     str, tuple[str, ...], str | None
@@ -25,32 +23,20 @@ class Books:
     """Sums, each entry only while it is not zero.
 
     Attributes:
-        held: What is charged, by leaf and pool; GPUs by cost.
         submitted: Jobs that wait or run, by queue and user.
         wanted: What jobs that wait ask for, in thousandths of GPUs.
         users: What is remembered of past use, by leaf and user.
-        revision: Grows with each change of `held` and `wanted`.
+        revision: Grows with each change of `wanted`.
         changes: Of `users`, by leaf: grows with each.
         notes: What others have worked out from these, and may forget.
     """
 
-    held: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
     wanted: dict[Kind, Amounts] = field(default_factory=dict)
     users: dict[str, dict[str, PastUse]] = field(default_factory=dict)
     revision: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
-
-    def enter_task(self, old: Task | None, new: Task | None) -> None:
-        """A task has become another; None: it was not there, or is not any more."""
-        before, after = old.charge if old else None, new.charge if new else None
-        if before is after:
-            return
-        for charge, sign in ((before, -1), (after, 1)):
-            if charge is not None:
-                _add(self.held, (charge.queue, charge.pool), _held(charge), sign)
-                self.revision += 1
 
     def enter_job(self, old: Job | None, new: Job | None) -> None:
         """A job has become another; None: it was not there, or is not any more."""
@@ -81,13 +67,11 @@ class Books:
             del self.users[queue]
 
 
-def books_of(jobs: Iterable[Job], tasks: Iterable[Task], uses: Iterable[PastUse]) -> Books:
+def books_of(jobs: Iterable[Job], uses: Iterable[PastUse]) -> Books:
     """The books of a state."""
     books = Books()
     for job in jobs:
         books.enter_job(None, job)
-    for task in tasks:
-        books.enter_task(None, task)
     for use in uses:
         books.enter_use(use)
     return books
@@ -107,10 +91,6 @@ def asked(spec: JobSpec) -> Amounts:
 def cpus_and_memory(spec: JobSpec) -> tuple[int, int]:
     """What one task asks for beside GPUs: thousandths of CPUs, and MiB."""
     return round(spec.cpus * 1000), round(spec.mem_mib)
-
-
-def _held(charge: Charge) -> Amounts:
-    return charge.milli, charge.cpus_milli, charge.mem_mib
 
 
 def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> None:

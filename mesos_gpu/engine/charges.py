@@ -1,45 +1,33 @@
 """What all tasks hold, as their queues and users are charged: in thousandths of cost.
 
-What is granted is charged: GPUs by the model that they are, to the pool of the node where they are. It is kept with the
-state from match to match, and follows its changes.
+What is granted is charged: GPUs by the models that they are, to the pool of the node where they are. A card whose model
+its node does not report costs what its task was charged last; of a task that was never charged, what the dearest model
+costs that its job asked for, or the dearest of all. The sums are kept with the state from match to match, and follow
+its changes.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from mesos_gpu.engine.books import NOTHING, Amounts, cpus_and_memory
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, QueueDocument, QueueSpec
+from mesos_gpu.model.usage import Part, charged
+from mesos_gpu.policy.admission.limits import charge_percent
 from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 ALL: Final = "*"  # in the place of a user: everybody; nobody has that name
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What a task holds, and who is charged for it.
-
-    Attributes:
-        job_id: Its job.
-        queue: Its job's queue.
-        owner: Who its job is charged to.
-        pool: That of its node.
-        milli: Thousandths of cost.
-    """
-
-    job_id: JobId
-    queue: str
-    owner: str
-    pool: str
-    milli: int
 
 
 @dataclass(slots=True)
@@ -48,34 +36,52 @@ class Sums:
 
     Attributes:
         amounts: Thousandths of cost by queue and pool.
-        users: The same of all pools together by queue and user, `ALL` being one.
+        leaves: What each queue is charged itself, by pool: beside cost, processors and memory.
+        users: Thousandths of cost of all pools together by queue and user, `ALL` being one.
         jobs: Jobs that hold anything, by queue and user.
+        members: Tasks of each job.
+        revision: Grows with each change.
     """
 
     amounts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    leaves: dict[tuple[str, str], Amounts] = field(default_factory=dict)
     users: Counter[tuple[str, str]] = field(default_factory=Counter)
     jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
-    members: Counter[JobId] = field(default_factory=Counter)  # tasks of each job
+    members: Counter[JobId] = field(default_factory=Counter)
+    revision: int = 0
 
-    def add(self, charge: Charge, sign: int = 1) -> None:
-        """Count a charge in, or out."""
-        before = self.members[charge.job_id]
-        after = self.members[charge.job_id] = before + sign
+    def add(self, job_id: JobId, charge: Charge, sign: int = 1) -> None:
+        """Count what a task of a job is charged in, or out."""
+        self.revision += 1
+        before = self.members[job_id]
+        after = self.members[job_id] = before + sign
         if not after:
-            del self.members[charge.job_id]
+            del self.members[job_id]
         job = bool(after) - bool(before)
+        self._add_own(charge, sign)
         for path in up(charge.queue):
             if charge.milli:
                 self.amounts[path, charge.pool] += sign * charge.milli
                 self.users[path, ALL] += sign * charge.milli
-                self.users[path, charge.owner] += sign * charge.milli
+                self.users[path, charge.user] += sign * charge.milli
             if job:
                 self.jobs[path, ALL] += job
-                self.jobs[path, charge.owner] += job
+                self.jobs[path, charge.user] += job
+
+    def _add_own(self, charge: Charge, sign: int) -> None:
+        key = charge.queue, charge.pool
+        cost, cpus, memory = self.leaves.get(key, NOTHING)
+        total = cost + sign * charge.milli, cpus + sign * charge.cpus_milli, memory + sign * charge.mem_mib
+        if any(total):
+            self.leaves[key] = total
+        else:
+            self.leaves.pop(key, None)
 
     def copied(self) -> "Sums":
         """Copy all sums, to be changed apart."""
-        return Sums(self.amounts.copy(), self.users.copy(), self.jobs.copy(), self.members.copy())
+        return Sums(
+            self.amounts.copy(), self.leaves.copy(), self.users.copy(), self.jobs.copy(), self.members.copy()
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -86,24 +92,38 @@ def up(queue: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Charges:
-    """What each task holds, kept with the state from match to match."""
+    """What each task holds, kept with the state from match to match.
 
-    document: QueueDocument  # that the state had
+    Attributes:
+        document: That the state had.
+        tree: Its queues, and those beside them that have a limit.
+        limits: Of queues that the operator's command line names, GPUs.
+        has_document: Whether jobs stand in leaves of the tree; else in the queue that each names, be it known or not.
+        of_task: What each is charged.
+        sums: Of these.
+    """
+
+    document: QueueDocument
     tree: Tree
-    limits: Mapping[str, int]  # of queues that the operator's command line names, GPUs
-    of_task: dict[TaskId, Charge] = field(default_factory=dict)
+    limits: Mapping[str, int]
+    has_document: bool
+    of_task: dict[TaskId, tuple[JobId, Charge]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
 
-    def put(self, task_id: TaskId, charge: Charge | None) -> None:
-        """What a task holds now; None: nothing any more."""
+    def put(self, task_id: TaskId, entry: tuple[JobId, Charge] | None) -> None:
+        """What a task holds now, and its job; None: nothing any more."""
         old = self.of_task.pop(task_id, None)
-        if charge is not None:
-            self.of_task[task_id] = charge
-        if old != charge:
+        if entry is not None:
+            self.of_task[task_id] = entry
+        if old != entry:
             if old is not None:
-                self.sums.add(old, -1)
-            if charge is not None:
-                self.sums.add(charge)
+                self.sums.add(*old, -1)
+            if entry is not None:
+                self.sums.add(*entry)
+
+    def queue_of(self, job: Job) -> str:
+        """The queue that a job is charged to."""
+        return (self.has_document and self.tree.leaf_of(job.spec.queue)) or job.spec.queue
 
 
 def charges_of(state: State, settings: Settings) -> Charges | None:
@@ -114,13 +134,21 @@ def charges_of(state: State, settings: Settings) -> Charges | None:
         return None
     known: Charges | None = state.charges
     if known is None or known.document is not document or known.limits != limits:
-        known = state.charges = Charges(document, _tree(state, limits), limits)
+        known = state.charges = Charges(document, _tree(state, limits), limits, state.tree is not None)
         state.uncharged = set(state.live)
     if state.uncharged:
         for task_id in state.uncharged:
-            known.put(task_id, _charge(state, known, task_id))
+            known.put(task_id, _entry(state, known, task_id))
         state.uncharged = set()
     return known
+
+
+def charges_by(state: State, tree: Tree) -> Charges:
+    """What all tasks would hold now if those were the queues."""
+    charges = Charges(tree.document, tree, {}, has_document=True)
+    for task_id in state.live:
+        charges.put(task_id, _entry(state, charges, task_id))
+    return charges
 
 
 def _tree(state: State, limits: Mapping[str, int]) -> Tree:
@@ -132,16 +160,53 @@ def _tree(state: State, limits: Mapping[str, int]) -> Tree:
     return Tree(QueueDocument(queues=named) if tree is None else tree.beside(named))
 
 
-def _charge(state: State, known: Charges, task_id: TaskId) -> Charge | None:
+def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge] | None:
     task = state.tasks.get(task_id)
     job = None if task is None or task_id not in state.live else state.holding_job(task)
     if task is None or job is None:
         return None
-    old = known.of_task.get(task_id)
-    node = state.nodes.get(task.agent_id)
-    pool = old.pool if old else pool_of_node(known.tree, node)
-    milli = cost_of_granted(known.tree, node, task.gpus, job, state.counted_milli(task, job))
-    return Charge(job.id, job.spec.queue, job.charged_to, pool, milli)
+    old, node = known.of_task.get(task_id), state.nodes.get(task.agent_id)
+    pool = old[1].pool if old else pool_of_node(known.tree, node)
+    counted, granted = state.counted_milli(task, job), granted_milli(state, task, job)
+    charge = charged_with(known, job, pool, node, task.gpus, counted, granted)
+    by_model = known.tree.document.pools or known.tree.document.gpu_cost
+    if by_model and task.charge is not None and not _is_known(node, task.gpus):
+        charge = replace(charge, pool=task.charge.pool, milli=task.charge.milli, rate=task.charge.rate)
+    return job.id, charge
+
+
+def granted_milli(state: State, task: Task, job: Job) -> int:
+    """Thousandths of GPUs that a launch counts as in use: what it counts as in limits, but a MIG instance that is
+    larger than what was asked for as the part of its card that it is: no limit can know that before it has a place."""
+    counted, share = state.counted_milli(task, job), task.counted_share
+    return counted if share is None else max(counted, len(task.gpus) * share.compute_milli)
+
+
+def charged_with(
+    charges: Charges,
+    job: Job,
+    pool: str,
+    node: Node | None,
+    gpus: Sequence[GpuId],
+    counted: int,
+    granted: int,
+) -> Charge:
+    """What a task of a job is charged.
+
+    Args:
+        charges: Whose tree and costs count.
+        job: The task's.
+        pool: That of its node.
+        node: Where it is; None: it is not known.
+        gpus: That it has.
+        counted: Thousandths of GPUs that it counts as in limits.
+        granted: The same as it has them.
+    """
+    document, asked = charges.tree.document, job.spec.gpu_model
+    cost = cost_of_granted(document, node, gpus, asked, counted)
+    use = cost if granted == counted else cost_of_granted(document, node, gpus, asked, granted)
+    rate = charged(use, charge_percent(document, job.spec.job_class))
+    return Charge(charges.queue_of(job), job.charged_to, pool, cost, rate, *cpus_and_memory(job.spec))
 
 
 def pool_of_node(tree: Tree, node: Node | None) -> str:
@@ -153,12 +218,37 @@ def pool_of_node(tree: Tree, node: Node | None) -> str:
 
 
 def cost_of_granted(
-    tree: Tree, node: Node | None, gpus: Iterable[GpuId], job: Job, counted_milli: int
+    document: QueueDocument, node: Node | None, gpus: Sequence[GpuId], asked: Iterable[str], milli: int
 ) -> int:
-    """What GPUs cost that one task has, thousandths; of cards that are not known, the dearest that it asked for."""
-    costs = tree.document.gpu_cost
-    if not costs or not counted_milli:
-        return counted_milli
-    wanted = set(gpus)
-    models = {gpu.model for gpu in node.gpus if gpu.id in wanted} if node is not None else set()
-    return counted_milli * max(costs.get(model, 1) for model in models or job.spec.gpu_model or costs)
+    """What so many thousandths of GPUs cost that one task has; the arguments are those of `parts_of`."""
+    if not document.gpu_cost or not milli:
+        return milli
+    return sum(part.cost_milli for part in parts_of(document, node, gpus, asked, milli))
+
+
+def parts_of(
+    document: QueueDocument, node: Node | None, gpus: Sequence[GpuId], asked: Iterable[str], milli: int
+) -> tuple[Part, ...]:
+    """GPUs that one task has, by their models, and what they cost. A model that is not known has the name "".
+
+    Args:
+        document: Whose costs count.
+        node: Where they are; None: it is not known.
+        gpus: Which they are.
+        asked: The models that its job asked for; none: any.
+        milli: Thousandths of GPUs that all of them count as, as much each.
+    """
+    costs, models = document.gpu_cost, {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
+    counts = Counter(models.get(gpu_id, "") for gpu_id in gpus)
+    dearest = max((costs.get(model, 1) for model in asked or costs), default=1)
+    parts = []
+    for model, count in sorted(counts.items()):
+        held = milli * count // len(gpus)
+        parts.append(Part(model, held, held * (costs.get(model, 1) if model else dearest)))
+    return tuple(parts)
+
+
+def _is_known(node: Node | None, gpus: Iterable[GpuId]) -> bool:
+    """Whether the models of all of them are."""
+    there = {gpu.id for gpu in node.gpus} if node is not None else set()
+    return there.issuperset(gpus)

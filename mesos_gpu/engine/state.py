@@ -263,10 +263,9 @@ class State:
 
     @property
     def books(self) -> Books:
-        """Sums over jobs, tasks and past use. Whoever has no tree of queues has no need of them."""
+        """Sums over jobs and past use. Whoever has no tree of queues has no need of them."""
         if self.made_books is None:
-            live = (self.tasks[task_id] for task_id in self.live)
-            self.made_books = books_of(self.jobs.values(), live, self.past_uses.values())
+            self.made_books = books_of(self.jobs.values(), self.past_uses.values())
         return self.made_books
 
     def put(self, value: Any) -> None:
@@ -388,8 +387,6 @@ class State:
         """Put a task in, and keep holders and the live set true."""
         if task.id not in self.tasks and task.job_id is not None:
             self.launches.setdefault(task.job_id, []).append(task.id)
-        if self.made_books is not None:
-            self.made_books.enter_task(self.tasks.get(task.id), task)
         self.tasks[task.id] = task
         self.touched.add(task.agent_id)
         if self.charges is not None:
@@ -432,8 +429,6 @@ class State:
 
     def forget_task(self, task: Task) -> None:
         """Drop an ended one whose job does not exist."""
-        if self.made_books is not None:
-            self.made_books.enter_task(self.tasks[task.id], None)
         del self.tasks[task.id]
         others = (
             [task_id for task_id in self.launches.pop(task.job_id, ()) if task_id != task.id]

@@ -22,7 +22,10 @@ def held_milli(state: State) -> int:
         job = state.jobs.get(task.job_id or JobId(""))
         if task.ended or job is None or job.state is JobState.PENDING or task not in state.round_of(job):
             continue
-        each = 1000 if task.counted_share is None else task.counted_share.compute_milli
+        share, spec = task.counted_share, job.spec
+        # Of a part of a card the larger of its compute and its fraction: others have neither.
+        fraction = spec.gpu_milli if spec.gpu_milli < 1000 else 0
+        each = 1000 if share is None else max(share.compute_milli, fraction)
         held += each * len(task.gpus)
     return held
 

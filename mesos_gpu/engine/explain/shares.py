@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.charges import Charges, charges_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.past_uses import micro, shares_of, value_of
@@ -22,7 +22,7 @@ LIST: Final = "list them with: mesos-gpu queue shares"
 def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueShare, ...]:
     """Every queue in every pool that has GPUs, by path and pool; without a tree there is none."""
     charges = charges_of(state, settings) if state.tree is not None else None
-    return () if charges is None else _all(state, charges.tree, now)
+    return () if charges is None else _all(state, charges, now)
 
 
 def path_share(state: State, settings: Settings, path: str, now: float) -> PathShare:
@@ -32,19 +32,19 @@ def path_share(state: State, settings: Settings, path: str, now: float) -> PathS
         NotFound: There is no such queue.
     """
     charges = charges_of(state, settings) if state.tree is not None else None
-    tree = charges.tree if charges is not None else None
-    queue = tree.queues.get(path) if tree is not None else None
-    if tree is None or queue is None:
+    queue = charges.tree.queues.get(path) if charges is not None else None
+    if charges is None or queue is None:
         raise NotFound(f"there is no queue {path}", remedy=LIST)
     above = lineage(path)[::-1]
-    steps = {(share.pool, share.path): share for share in _all(state, tree, now)}
+    steps = {(share.pool, share.path): share for share in _all(state, charges, now)}
     pools = dict.fromkeys(pool for pool, _ in steps)
-    users = _users(state, tree, path, now) if queue.is_leaf else ()
+    users = _users(state, charges, path, now) if queue.is_leaf else ()
     return PathShare(path, tuple(steps[pool, each] for pool in pools for each in above), users)
 
 
-def _all(state: State, tree: Tree, now: float) -> tuple[QueueShare, ...]:
-    shares, percent = Shares(state, tree, now), tree.document.history_percent
+def _all(state: State, charges: Charges, now: float) -> tuple[QueueShare, ...]:
+    tree, shares = charges.tree, Shares(state, charges, now)
+    percent = tree.document.history_percent
     uses = shares.uses()
     counted = uses if percent else {}
     listed: list[QueueShare] = []
@@ -109,9 +109,9 @@ def _weights(tree: Tree, steps: Mapping[str, Share]) -> Mapping[tuple[str, int],
     return sums
 
 
-def _users(state: State, tree: Tree, leaf: str, now: float) -> tuple[UserShare, ...]:
+def _users(state: State, charges: Charges, leaf: str, now: float) -> tuple[UserShare, ...]:
     """List who is remembered, and who waits."""
-    shares = Shares(state, tree, now)
+    tree, shares = charges.tree, Shares(state, charges, now)
     half_life_s, at = tree.document.half_life_s, micro(now)
     known = {user: use for user, use in state.books.users.get(leaf, {}).items() if user != EVERYBODY}
     waiting = (state.jobs[job_id] for _, job_id in state.queue)

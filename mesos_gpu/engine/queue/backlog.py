@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from mesos_gpu.engine.charges import Charge, charges_of, up
+from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
@@ -23,6 +23,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
@@ -209,8 +210,8 @@ class Backlog:
                 for task in held.tasks_below(bound.path)
                 if (charge := held.charge_of(task)).pool == bound.pool
             ] + [
-                self._taken(self._state.jobs[charge.job_id], charge.milli)
-                for charge in held.taken_below(bound.path)
+                self._taken(job, charge.milli)
+                for job, charge in held.taken_below(bound.path)
                 if charge.pool == bound.pool
             ]
         return self._below[key]

@@ -109,7 +109,7 @@ class Barriers:
 
     def bounds(self, job: Job) -> Sequence[Bound]:
         """The limits of GPUs that hold for a job: of its queue, and of those above it."""
-        return self._tree.bounds.get(job.spec.queue, ()) if job.spec.gpu_milli_in_all else ()
+        return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
 
     def beyond(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
@@ -124,7 +124,7 @@ class Barriers:
         return f"queue {bound.path} may hold {_gpus(bound.milli)}{_of(pool)}, and it asks for {number_of(wanted)}"
 
     def _scopes_of(self, job: Job) -> tuple[Scope, ...]:
-        key = job.spec.queue, job.charged_to
+        key = self._held.queue_of(job), job.charged_to
         scopes = self._scopes.get(key)
         if scopes is None:
             scopes = self._scopes[key] = scopes_of(self._tree, *key)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from mesos_gpu.engine.charges import Charge
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
-from mesos_gpu.model.usage import MS, BudgetUse
+from mesos_gpu.model.usage import MS, BudgetUse, charged
 from mesos_gpu.policy.accounts.budget import (
     Book,
     Key,
@@ -24,9 +24,10 @@ from mesos_gpu.policy.accounts.budget import (
     total_of,
     user_of,
 )
-from mesos_gpu.policy.admission.limits import Wait
+from mesos_gpu.policy.admission.limits import Wait, charge_percent
 from mesos_gpu.policy.tenancy.tree import Tree
 
+Taken = Callable[[str], Iterable[tuple[Job, Charge]]]  # by a match so far, for a queue and those below it
 _HOUR = 1000 * MS * 3600  # thousandths times milliseconds
 
 
@@ -109,9 +110,7 @@ class Budgets:
         self._known: dict[Key, Standing | None] = {}
         self._promised: dict[Key, int] = {}
 
-    def refuses(
-        self, job: Job, cost_milli: int, taken_below: Callable[[str], Iterable[Charge]]
-    ) -> Wait | None:
+    def refuses(self, job: Job, cost_milli: int, taken_below: Taken) -> Wait | None:
         """Why a budget does not let a job start now; None: none is against it.
 
         Args:
@@ -144,19 +143,18 @@ class Budgets:
             if standing is not None:
                 yield standing
 
-    def _unsafe(
-        self, job: Job, cost_milli: int, standing: Standing, taken_below: Callable[[str], Iterable[Charge]]
-    ) -> str:
+    def _unsafe(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> str:
         """Whether more might be used than there is, by the time limits of all that run; "": surely not."""
         name = _named(standing.use)
         if job.spec.timeout_s is None:
             return f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
         promised = self._of_running(standing)
         user = standing.use.user
-        for charge in taken_below(standing.use.queue):
-            if user in (EVERYBODY, charge.owner):
-                promised += charge.milli * self._longest_ms(self._state.jobs[charge.job_id])
-        wanted = cost_milli * self._longest_ms(job)
+        for other, charge in taken_below(standing.use.queue):
+            if user in (EVERYBODY, charge.user):
+                promised += charge.rate * self._longest_ms(other)
+        percent = charge_percent(self._state.queues, job.spec.job_class)
+        wanted = charged(cost_milli, percent) * self._longest_ms(job)
         if promised + wanted <= standing.left:
             return ""
         return (

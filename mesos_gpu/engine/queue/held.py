@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Collection
 
-from mesos_gpu.engine.charges import Charge, Charges, cost_of_granted, pool_of_node, up
+from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.policy.admission.limits import class_of, pools_for
@@ -19,20 +20,28 @@ class Held:
 
     def __init__(self, state: State, charges: Charges) -> None:
         """Begin with what all tasks hold."""
-        self._state = state
+        self._state, self._charges = state, charges
         self.tree = charges.tree
         self._of_task = dict(charges.of_task)
         self.sums = charges.sums.copied()
-        self.revision = 0  # grows with each change
-        self._taken: list[Charge | None] = []
+        self._taken: list[tuple[Job, Charge] | None] = []
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
         self._pools: dict[AgentId, str] = {}
         self._models: dict[str, set[str]] | None = None
         self._of_class: dict[str | None, frozenset[str]] = {}
 
+    @property
+    def revision(self) -> int:
+        """Grows with each change."""
+        return self.sums.revision
+
     def amount(self, queue: str, pool: str) -> int:
         """Thousandths of cost that a queue holds of a pool, with all that is below it."""
         return self.sums.amounts.get((queue, pool), 0)
+
+    def queue_of(self, job: Job) -> str:
+        """The queue that a job is charged to."""
+        return self._charges.queue_of(job)
 
     def tasks_below(self, queue: str) -> list[Task]:
         """The tasks that were charged to a queue or one below it when the match began, in launch order."""
@@ -40,25 +49,25 @@ class Held:
         return [
             tasks[task_id]
             for task_id in self._state.live
-            if (charge := charged.get(task_id)) is not None and queue in up(charge.queue)
+            if (entry := charged.get(task_id)) is not None and queue in up(entry[1].queue)
         ]
 
     def charge_of(self, task: Task) -> Charge:
         """What a task is charged."""
-        return self._of_task[task.id]
+        return self._of_task[task.id][1]
 
     def held_by(self, jobs: Collection[JobId]) -> Counter[tuple[str, str]]:
         """What some jobs held when the match began, by each queue that they are in or below, and pool."""
         sums = Counter[tuple[str, str]]()
-        for charge in self._of_task.values():
-            if charge.job_id in jobs:
+        for job_id, charge in self._of_task.values():
+            if job_id in jobs:
                 for path in up(charge.queue):
                     sums[path, charge.pool] += charge.milli
         return sums
 
-    def taken_below(self, queue: str) -> list[Charge]:
-        """What this match has taken so far for a queue or one below it."""
-        return [each for each in self._taken if each is not None and queue in up(each.queue)]
+    def taken_below(self, queue: str) -> list[tuple[Job, Charge]]:
+        """What this match has taken so far for a queue or one below it, with whose it is."""
+        return [each for each in self._taken if each is not None and queue in up(each[1].queue)]
 
     def pool_of(self, agent_id: AgentId) -> str:
         """The pool of a node."""
@@ -132,24 +141,24 @@ class Held:
 
     def take(self, take: Take) -> None:
         """Charge what one task takes."""
-        charge = self.charge_of_take(take)
-        self._taken.append(charge)
-        if charge is not None:
-            self.sums.add(charge)
-            self.revision += 1
+        job, charge = take.job, self.charge_of_take(take)
+        self._taken.append(None if job is None or charge is None else (job, charge))
+        if job is not None and charge is not None:
+            self.sums.add(job.id, charge)
 
     def undo(self, take: Take) -> None:
         """Be as before it."""
-        charge = self._taken.pop()
-        if charge is not None:
-            self.sums.add(charge, -1)
-            self.revision += 1
+        taken = self._taken.pop()
+        if taken is not None:
+            job, charge = taken
+            self.sums.add(job.id, charge, -1)
 
     def charge_of_take(self, take: Take) -> Charge | None:
         """What it is charged; None: it is no job's."""
         job = take.job
         if job is None or take.request is None:
             return None
-        node = self._state.nodes.get(take.agent_id)
-        milli = cost_of_granted(self.tree, node, take.gpus, job, job.spec.counted_milli)
-        return Charge(job.id, job.spec.queue, job.charged_to, self.pool_of(take.agent_id), milli)
+        node, counted = self._state.nodes.get(take.agent_id), job.spec.counted_milli
+        granted = counted if take.share is None else max(counted, len(take.gpus) * take.share.compute_milli)
+        pool = self.pool_of(take.agent_id)
+        return charged_with(self._charges, job, pool, node, take.gpus, counted, granted)

@@ -150,10 +150,10 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
     charges, more = charges_of(turn.state, turn.settings), spec.counted_milli - job.spec.counted_milli
     if charges is None or more <= 0:
         return
-    grows = Counter[str]()  # by pool
+    document, grows = charges.tree.document, Counter[str]()  # by pool
     for task in turn.state.round_of(job):
-        node = turn.state.nodes.get(task.agent_id)
-        grows[charges.of_task[task.id].pool] += cost_of_granted(charges.tree, node, task.gpus, job, more)
+        node, (_, charge) = turn.state.nodes.get(task.agent_id), charges.of_task[task.id]
+        grows[charge.pool] += cost_of_granted(document, node, task.gpus, spec.gpu_model, more)
     for bound in charges.tree.bounds.get(job.spec.queue, ()):
         wanted = charges.sums.amounts[bound.path, bound.pool] + grows[bound.pool]
         if not grows[bound.pool] or wanted <= bound.milli:

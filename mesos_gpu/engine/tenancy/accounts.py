@@ -7,8 +7,8 @@ place that could forget to open or to close one, and the sum of all records is t
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mesos_gpu.engine.charges import granted_milli, parts_of, pool_of_node
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.grants import parts_of, pool_at
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job
@@ -83,7 +83,8 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
 
 def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
     """What a task holds, as if it had begun with the span that is open."""
-    document, parts = state.queues, parts_of(state, task)
+    document, node = state.queues, state.nodes.get(task.agent_id)
+    parts = parts_of(document, node, task.gpus, job.spec.gpu_model, granted_milli(state, task, job))
     if old is not None and any(not part.model for part in parts) and _milli(parts) == _milli(old.parts):
         parts = old.parts  # its node says no more of what it holds
     return Span(
@@ -93,7 +94,7 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
         queue=job.spec.queue,
         job_class=job.spec.job_class or "",
         app=job.spec.app or "",
-        pool=pool_at(state, state.nodes.get(task.agent_id)),
+        pool=_pool_of(state, task),
         parts=parts,
         borrowed=bool(document.version) and job.seat is None,
         charge_percent=charge_percent(document, job.spec.job_class),
@@ -101,6 +102,14 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
         wait_ms=old.wait_ms if old else 0,
         wanted_milli=old.wanted_milli if old else 0,
     )
+
+
+def _pool_of(state: State, task: Task) -> str:
+    """The pool that it is in; "": there are none."""
+    node = state.nodes.get(task.agent_id)
+    if state.tree is None or not state.queues.pools or node is None:
+        return ""
+    return pool_of_node(state.tree, node)
 
 
 def _milli(parts: tuple[Part, ...]) -> int:

@@ -7,19 +7,14 @@ was charged before. A change that comes twice, or late, is therefore charged onc
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mesos_gpu.engine.books import cpus_and_memory
 from mesos_gpu.engine.charges import Charges, charges_of
-from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import past_uses
-from mesos_gpu.engine.tenancy.grants import parts_of
 from mesos_gpu.engine.tenancy.past_uses import Change
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import SaveQueues, SaveTask
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, Fairness
-from mesos_gpu.model.usage import charged
-from mesos_gpu.policy.admission.limits import charge_percent
 
 
 def settle(turn: Turn) -> None:
@@ -38,27 +33,14 @@ def settle(turn: Turn) -> None:
         past_uses.drop_gone(turn, charges.tree)
 
 
-def charge_of(state: State, charges: Charges, task: Task) -> Charge | None:
+def charge_of(charges: Charges, task: Task) -> Charge | None:
     """What a task is charged now; None: it holds nothing that a queue of the tree is charged with. One that was given
     up as unreachable is not its user's to answer for."""
-    held = charges.of_task.get(task.id)
-    job = state.jobs.get(held.job_id) if held is not None else None
-    if held is None or job is None:
+    _, charge = charges.of_task.get(task.id, (None, None))
+    if charge is None or charge.queue not in charges.tree.queues:
         return None
-    tree = charges.tree
     # Where processors and memory count, one without GPUs counts, too.
-    if not held.milli and tree.document.fairness is not Fairness.DRF:
-        return None
-    leaf = tree.leaf_of(held.queue)
-    if not leaf:
-        return None
-    parts = parts_of(state, task)
-    if task.charge is not None and any(not part.model for part in parts):  # its node does not report them now
-        rate = task.charge.rate
-    else:
-        percent = charge_percent(tree.document, job.spec.job_class)
-        rate = charged(sum(part.cost_milli for part in parts), percent)
-    return Charge(leaf, held.owner, held.pool, held.milli, rate, *cpus_and_memory(job.spec))
+    return charge if charge.milli or charges.tree.document.fairness is Fairness.DRF else None
 
 
 def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
@@ -71,7 +53,7 @@ def _changed(turn: Turn, *, all_of_them: bool) -> Iterator[Task]:
 
 
 def _settled(turn: Turn, charges: Charges, task: Task) -> Iterator[Change]:
-    old, new = task.charge, charge_of(turn.state, charges, task)
+    old, new = task.charge, charge_of(charges, task)
     if old == new:
         return
     if task.id in turn.state.tasks:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from mesos_gpu.engine.charges import cost_of_granted, pool_of_node
+from mesos_gpu.engine.charges import Charges, charges_by
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import Ground
 from mesos_gpu.engine.tenancy.shares import Shares
@@ -21,8 +21,8 @@ _NONE: Final[Mapping[tuple[str, str], int]] = {}
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     """What would change at once, if the document were the next version, for what is held and asked for now."""
     before, after = state.tree, Tree(document)
-    old = _Figures(state, before, now) if before is not None else None
-    new = _Figures(state, after, now)
+    old = _Figures(state, charges_by(state, before), now) if before is not None else None
+    new = _Figures(state, charges_by(state, after), now)
     fresh = {path for path in document.queues if before is None or path not in before.queues}
     asked = new.dues_if_asked(fresh)
     paths = {*after.queues, *(before.queues if before is not None else ())}
@@ -53,19 +53,16 @@ def _of(figures: Mapping[tuple[str, str], int], tree: Tree | None, path: str, po
 class _Figures:
     """What all queues of a tree are due, hold and wait for."""
 
-    def __init__(self, state: State, tree: Tree, now: float) -> None:
-        self.tree, self.shares = tree, Shares(state, tree, now)
-        self._percent = tree.document.history_percent
+    def __init__(self, state: State, charges: Charges, now: float) -> None:
+        self.tree, self.shares = charges.tree, Shares(state, charges, now)
+        self._percent = self.tree.document.history_percent
         self._uses = self.shares.uses() if self._percent else {}
-        leaves = _held(state, tree)
         self._demands: dict[str, dict[str, int]] = {}
-        self.held, self.pending, self.guarantees = Amounts(), Amounts(), Amounts()
+        self.held, self.pending, self.guarantees = charges.sums.amounts, Amounts(), Amounts()
         for pool in self.shares.pools:
-            pending = self.shares.pending(pool)
-            held = {leaf: milli for (leaf, of_pool), milli in leaves.items() if of_pool == pool}
-            self.pending |= {(path, pool): milli for path, milli in with_above(pending).items()}
-            self.held |= {(path, pool): milli for path, milli in with_above(held).items()}
-            self._demands[pool] = {leaf: pending.get(leaf, 0) + held.get(leaf, 0) for leaf in pending | held}
+            self._demands[pool] = self.shares.demands(pool)
+            pending = with_above(self.shares.pending(pool))
+            self.pending |= {(path, pool): milli for path, milli in pending.items()}
             layout = self.shares.layout(pool)
             self.guarantees |= {
                 (path, pool): layout.guarantees[place] for path, place in layout.places.items()
@@ -92,22 +89,6 @@ class _Figures:
             parts = layout.dues(capacity.milli, demands[pool], self._uses, self._percent)
             dues |= {(path, pool): parts[place] for path, place in layout.places.items()}
         return dues
-
-
-def _held(state: State, tree: Tree) -> Amounts:
-    """What the jobs of each leaf hold, also where nothing was charged yet as there was no tree."""
-    held = Amounts()
-    for task_id in state.live:
-        task = state.tasks[task_id]
-        job = state.holding_job(task)
-        leaf = tree.leaf_of(job.spec.queue) if job is not None else ""
-        if job is None or not task.gpus or not leaf:
-            continue
-        node = state.nodes.get(task.agent_id)
-        key = leaf, pool_of_node(tree, node)
-        milli = cost_of_granted(tree, node, task.gpus, job, state.counted_milli(task, job))
-        held[key] = held.get(key, 0) + milli
-    return held
 
 
 def _unseated(state: State, tree: Tree) -> tuple[JobId, ...]:

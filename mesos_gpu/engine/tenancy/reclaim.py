@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
+from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.tenancy.seats import Seating
@@ -90,7 +91,9 @@ class Reclaim:
 
     @cached_property
     def _shares(self) -> Shares:
-        return Shares(self._turn.state, self._tree, self._turn.now)
+        charges = charges_of(self._turn.state, self._turn.settings)
+        assert charges is not None, "there is a tree"
+        return Shares(self._turn.state, charges, self._turn.now)
 
     @cached_property
     def _leaves(self) -> Mapping[str, list[Job]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.charges import cost_of_granted, pool_of_node
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
@@ -81,7 +81,7 @@ class Ground:
         nodes = [self.state.nodes.get(task.agent_id) for task in tasks]
         counted = (self.state.counted_milli(task, job) for task in tasks)
         most = max(
-            self._cost(job, node, task.gpus, milli)
+            cost_of_granted(document, node, task.gpus, job.spec.gpu_model, milli)
             for task, node, milli in zip(tasks, nodes, counted, strict=True)
         )
         return self.pool_of(nodes[0]), most
@@ -89,16 +89,12 @@ class Ground:
     def taken(self, job: Job, takes: Sequence[Take]) -> tuple[str, int]:
         """The pool where a job is launched, and the most that one of its tasks takes there."""
         nodes = [self.state.nodes.get(take.agent_id) for take in takes]
-        milli = job.spec.counted_milli
-        most = max(self._cost(job, node, take.gpus, milli) for take, node in zip(takes, nodes, strict=True))
+        document, spec = self.tree.document, job.spec
+        most = max(
+            cost_of_granted(document, node, take.gpus, spec.gpu_model, spec.counted_milli)
+            for take, node in zip(takes, nodes, strict=True)
+        )
         return self.pool_of(nodes[0]), most
-
-    def _cost(self, job: Job, node: Node | None, gpus: Sequence[str], milli: int) -> int:
-        if not self.tree.document.gpu_cost:
-            return milli
-        models = {gpu.model for gpu in node.gpus if gpu.id in gpus} if node else set[str]()
-        named = models or set(job.spec.gpu_model) or {""}
-        return max(self.tree.cost_milli(model, milli) for model in named)
 
 
 @dataclass(frozen=True)

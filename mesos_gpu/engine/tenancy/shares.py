@@ -6,9 +6,10 @@ is at the last full minute. It is worked out when one of them has changed, and r
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
-from mesos_gpu.engine.charges import charges_of
+from mesos_gpu.engine.charges import Charges, charges_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.capacity import PoolCapacity, capacities
@@ -43,15 +44,16 @@ class _Known:
 class Shares:
     """What queues are due, as long as a step lasts."""
 
-    def __init__(self, state: State, tree: Tree, now: float) -> None:
+    def __init__(self, state: State, charges: Charges, now: float) -> None:
         """Work nothing out yet.
 
         Args:
-            state: The engine's, with a tree.
-            tree: Of its document, with queues that there are beside it.
+            state: The engine's.
+            charges: What tasks hold, by a tree of queues.
             now: Seconds since the epoch.
         """
-        self._state, self._tree = state, tree
+        tree = charges.tree
+        self._state, self._tree, self._sums = state, tree, charges.sums
         self.minute = int(now * MICRO) // _MINUTE * _MINUTE
         notes = state.books.notes
         known: _Known | None = notes.get(_NOTE)
@@ -106,8 +108,13 @@ class Shares:
 
     def held(self, pool: str) -> dict[str, int]:
         """What each leaf holds of a pool."""
-        held = self._state.books.held.items()
-        return {queue: gpus for (queue, of_pool), (gpus, _, _) in held if of_pool == pool}
+        return {leaf: cost for leaf, (cost, _, _) in self._held(pool)}
+
+    def _held(self, pool: str) -> Iterator[tuple[str, Amounts]]:
+        queues = self._tree.queues
+        for (queue, of_pool), amounts in self._sums.leaves.items():
+            if of_pool == pool and queue in queues:
+                yield queue, amounts
 
     def demands(self, pool: str) -> dict[str, int]:
         """What each leaf holds and waits for."""
@@ -129,14 +136,10 @@ class Shares:
 
     def _amounts(self, pool: str) -> dict[str, dict[int, Amounts]]:
         """What each leaf holds and waits for of all that counts beside GPUs, by what is needed together."""
-        tree, sums = self._tree, dict[str, dict[int, Amounts]]()
-        for queue, amounts in self._wanted(pool):
+        sums: dict[str, dict[int, Amounts]] = {}
+        for queue, amounts in chain(self._wanted(pool), self._held(pool)):
             leaf = sums.setdefault(queue, {})
             leaf[kind_of(amounts)] = plus(leaf.get(kind_of(amounts), NOTHING), amounts)
-        for (queue, of_pool), amounts in self._state.books.held.items():
-            if of_pool == pool and queue in tree.queues:
-                leaf = sums.setdefault(queue, {})
-                leaf[kind_of(amounts)] = plus(leaf.get(kind_of(amounts), NOTHING), amounts)
         return sums
 
     def uses(self) -> dict[str, int]:
@@ -191,7 +194,7 @@ class Shares:
         known, books, percent = self._known, self._state.books, self._tree.document.history_percent
         amounts = {pool: (has.milli, has.cpus_milli, has.mem_mib) for pool, has in self.pools.items()}
         uses = self.uses() if percent else {}
-        key = books.revision, amounts, uses
+        key = books.revision, self._sums.revision, amounts, uses
         if known.key != key:
             known.key = key
             known.dues = {pool: self._dues_of(pool, amount, uses) for pool, amount in amounts.items()}
@@ -209,7 +212,7 @@ class Shares:
 def standing_of(state: State, settings: Settings, now: float) -> Shares | None:
     """What queues are due; None: there is no tree."""
     charges = charges_of(state, settings) if state.tree is not None else None
-    return None if charges is None else Shares(state, charges.tree, now)
+    return None if charges is None else Shares(state, charges, now)
 
 
 def branch_of(tree: Tree, pool: str, path: str = ROOT) -> Branch:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.queue.budgets import all_standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError, NotFound
@@ -209,6 +210,29 @@ def test_jobs_of_one_match_count_against_a_safe_budget_together() -> None:
         each.submit(name, gpus=1, queue="ml", preemptible=True, timeout_s=1.0 * HOUR, kill_grace_s=0.0)
     each.offers(*_rest(each))
     assert [each.job(name).state.value for name in ("j1", "j2", "j3")] == ["starting", "starting", "pending"]
+
+
+def test_a_safe_budget_counts_what_a_class_is_charged() -> None:
+    """The night's jobs cost half: four of an hour fit into two GPU hours, in one match or one after another."""
+    night = JobClass("night", charge_percent=50)
+    for together in (True, False):
+        each = world({"ml": QueueSpec(budget=budget(2, safe=True))}, classes=(night,))
+        for name in ("j1", "j2", "j3", "j4"):
+            limits: dict[str, Any] = {"timeout_s": 1.0 * HOUR, "kill_grace_s": 0.0}
+            each.submit(name, gpus=1, queue="ml", preemptible=True, job_class="night", **limits)
+            if not together:
+                each.offers(*_rest(each))
+        each.offers(*_rest(each))
+        assert {each.job(name).state for name in ("j1", "j2", "j3", "j4")} == {JobState.STARTING}
+        for name in ("j1", "j2", "j3", "j4"):
+            each.status(str(each.job(name).task_id), "TASK_RUNNING")
+        each.submit("j5", gpus=1, queue="ml", preemptible=True, timeout_s=60.0)
+        goes_on(each, HOUR / 2)
+        assert "running jobs may use 1 " in _why(each, "j5")
+
+
+def _why(world: World, name: str) -> str:
+    return why_of(world.state, world.settings, world.now, world.job(name)).summary
 
 
 def test_what_the_infrastructure_lost_is_refunded_in_the_period_of_the_span() -> None:

@@ -5,16 +5,19 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.charges import charges_of, cost_of_granted, parts_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.engine.tenancy.past_uses import MOST_USERS, SWEEP_S, micro, value_of
-from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import SavePastUse, SaveTask
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.model.tenancy import JobClass, Pool, QueueDocument, QueueSpec
+from mesos_gpu.model.usage import Part
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 DOCUMENT = QueueDocument(
@@ -48,6 +51,12 @@ def charge(world: World, task_id: str) -> Charge | None:
     return world.state.tasks[TaskId(task_id)].charge
 
 
+def held(world: World, state: State | None = None) -> dict[tuple[str, str], tuple[int, int, int]]:
+    charges = charges_of(state or world.state, world.settings)
+    assert charges is not None, "there is a tree"
+    return charges.sums.leaves
+
+
 def used(world: World, user: str = "ann", queue: str = "ml/a") -> int:
     return value_of(world.state.past_uses[queue, user], micro(world.now), world.state.queues.half_life_s)
 
@@ -56,9 +65,7 @@ def test_a_grant_is_charged_by_the_cost_of_its_model_while_it_runs() -> None:
     world = made()
     started(world, "j1", gpus=2)
     started(world, "j2", "h1", gpus=1, gpu_model=("H100",))
-    assert world.state.books.held == {
-        ("ml/a", "default"): (6000, 2000, 256),
-    }
+    assert held(world) == {("ml/a", "default"): (6000, 2000, 256)}
     assert world.state.past_uses["ml/a", "ann"].rate == 6000
     before = used(world)
     world.now += 10
@@ -86,7 +93,7 @@ def test_an_update_that_comes_twice_changes_nothing() -> None:
     world.status(task_id, "TASK_FINISHED")
     assert world.state.past_uses == after
     assert after["ml/a", "ann"].rate == 0
-    assert world.state.books.held == {}
+    assert held(world) == {}
 
 
 def test_what_is_saved_has_the_same_numbers_after_a_restart() -> None:
@@ -96,7 +103,7 @@ def test_what_is_saved_has_the_same_numbers_after_a_restart() -> None:
     started(world, "j2", gpus=1)
     again = State.restored(world.now, saved_of(world.state))
     assert again.past_uses == world.state.past_uses
-    assert again.books.held == world.state.books.held
+    assert held(world, again) == held(world) != {}
     assert again.books.users == world.state.books.users
     now = micro(world.now + 100)
     for key, use in world.state.past_uses.items():
@@ -111,8 +118,8 @@ def test_one_that_is_cut_off_is_charged_until_it_is_given_up() -> None:
     world.tick(world.settings.unreachable_timeout_s + 2)
     assert world.state.tasks[TaskId(task_id)].state is TaskState.ABANDONED
     # Its job waits or runs elsewhere; the first copy is nobody's use.
-    held = sum(gpus for gpus, _, _ in world.state.books.held.values())
-    assert world.state.past_uses["ml/a", "ann"].rate == held <= 2000
+    milli = sum(gpus for gpus, _, _ in held(world).values())
+    assert world.state.past_uses["ml/a", "ann"].rate == milli <= 2000
     world.status(task_id, "TASK_RUNNING")
     assert charge(world, task_id) is None
 
@@ -191,3 +198,39 @@ def test_a_class_says_what_its_jobs_count_as_in_use_and_what_is_held_is_the_same
     started(world, "j1", gpus=2, job_class="cheap")
     assert charge(world, "j1.1") == Charge("ml/a", "ann", "default", 2000, 500, 1000, 128)
     assert world.state.past_uses["ml/a", "ann"].rate == 500
+
+
+def test_gpus_of_several_models_cost_what_each_of_them_does() -> None:
+    world = made()
+    world.node("m1", gpu("m0"), gpu("m1", "H100"), gpu("m2", "H100"))
+    gpus = [GpuId("m1"), GpuId("m0"), GpuId("m2")]
+    parts = parts_of(DOCUMENT, world.state.nodes[AgentId("m1")], gpus, (), 1500)
+    assert parts == (Part("A100", 500, 500), Part("H100", 1000, 4000))
+    assert cost_of_granted(DOCUMENT, world.state.nodes[AgentId("m1")], gpus, (), 1500) == 4500
+
+
+def test_cards_that_are_not_known_cost_what_they_did_or_the_most_that_they_may() -> None:
+    world = made()
+    task_id = started(world, "j1", "h1", gpus=1, gpu_model=("H100",))
+    world.report("h1", *(gpu(f"x{i}", "H100") for i in range(8)))
+    world.feed(ev.QueuesChanged(replace(DOCUMENT, gpu_cost={"H100": 4, "A100": 2}), 1))
+    assert charge(world, task_id) == Charge("ml/a", "ann", "default", 4000, 4000, 1000, 128)
+    document = world.state.queues
+    node = world.state.nodes[AgentId("h1")]
+    for asked, cost in (((), 4000), (("A100",), 2000), (("T4",), 1000)):
+        assert cost_of_granted(document, node, [GpuId("h0")], asked, 1000) == cost
+        assert cost_of_granted(document, None, [GpuId("h0")], asked, 1000) == cost
+
+
+def test_of_a_part_of_a_card_the_larger_of_memory_and_compute_is_on_record() -> None:
+    world = World()
+    world.register()
+    world.feed(ev.QueuesChanged(DOCUMENT, 0))
+    world.node("s1", replace(gpu("s0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
+    world.submit("j1", gpus=1, gpu_milli=500, gpu_compute_pct=20, queue="ml/a", user="ann")
+    world.offers(offer("o1", "s1", gpus=1))
+    assert world.job("j1").task_id == "j1.1", world.job("j1").message
+    held = charge(world, "j1.1")
+    assert held is not None
+    assert (held.milli, held.rate) == (500, 500)
+    assert [part.gpu_milli for part in world.state.spans[TaskId("j1.1")].parts] == [500]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.tenancy.past_uses import micro
 from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.model.nodes.drain import Target
@@ -41,9 +42,15 @@ def made(document: QueueDocument = DOCUMENT, count: int = 8) -> World:
 
 
 def shares(world: World) -> Shares:
-    tree = world.state.tree
-    assert tree is not None
-    return Shares(world.state, tree, world.now)
+    charges = charges_of(world.state, world.settings)
+    assert charges is not None
+    return Shares(world.state, charges, world.now)
+
+
+def held(world: World) -> dict[tuple[str, str], tuple[int, int, int]]:
+    charges = charges_of(world.state, world.settings)
+    assert charges is not None
+    return charges.sums.leaves
 
 
 def dues(world: World, pool: str = POOL) -> dict[str, int]:
@@ -195,6 +202,6 @@ def test_what_runs_without_gpus_counts_where_all_resources_count() -> None:
     world = made(QueueDocument(queues={"a": QueueSpec()}, fairness=Fairness.DRF))
     world.submit("j1", cpus=2, queue="a")
     assert world.job("j1").task_id is not None
-    assert world.state.books.held == {("a", POOL): (0, 2000, 128)}
+    assert held(world) == {("a", POOL): (0, 2000, 128)}
     world.status("j1.1", "TASK_FINISHED")
-    assert world.state.books.held == {}
+    assert held(world) == {}

@@ -212,7 +212,10 @@ def _picture(book: Book) -> Any:
         case Backlog():
             return {key: list(held) for key, held in book._below.items()} or None, book.reservations
         case Held():
-            return {name: dict(+getattr(book.sums, name)) for name in ("amounts", "users", "jobs", "members")}
+            sums = book.sums
+            return [dict(+each) for each in (sums.amounts, sums.users, sums.jobs, sums.members)], {
+                **sums.leaves
+            }
         case Neighbours():
             apps = (
                 None

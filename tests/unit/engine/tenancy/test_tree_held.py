@@ -5,39 +5,51 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.engine.charges import ALL, Charge, Sums, charges_of, up
+from mesos_gpu.engine.charges import ALL, Sums, charges_of, up
 from mesos_gpu.engine.queue.leaves import leaves_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.testing.builders import World, saved_of
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, submit_all, tree_world
 
 QUEUES = ["a/x", "a/y", "b"]
 TREE = {"a": QueueSpec(limit_gpus=most(5)), "a/x": QueueSpec(), "a/y": QueueSpec(weight=3), "b": QueueSpec()}
-CHARGES = st.builds(
-    Charge,
+Entry = tuple[JobId, Charge]
+ENTRIES = st.tuples(
     st.sampled_from([JobId("j1"), JobId("j2"), JobId("j3")]),
-    st.just("a/x"),
-    st.sampled_from(["ann", "bob"]),
-    st.sampled_from(["default", "t4"]),
-    st.integers(0, 3000),
+    st.builds(
+        Charge,
+        st.just("a/x"),
+        st.sampled_from(["ann", "bob"]),
+        st.sampled_from(["default", "t4"]),
+        st.integers(0, 3000),
+        st.just(0),
+        st.integers(0, 2000),
+    ),
 )
 
 
-def plain(charges: list[Charge]) -> Sums:
+def plain(entries: list[Entry]) -> Sums:
     """The sums by their meaning."""
     sums = Sums()
-    for path in {path for each in charges for path in up(each.queue)}:
-        below = [each for each in charges if path in up(each.queue)]
-        for each in below:
+    for path in {path for _, each in entries for path in up(each.queue)}:
+        below = [(job_id, each) for job_id, each in entries if path in up(each.queue)]
+        for _, each in below:
             sums.amounts[path, each.pool] += each.milli
-            for user in (each.owner, ALL):
+            for user in (each.user, ALL):
                 sums.users[path, user] += each.milli
-        for user in (*{each.owner for each in below}, ALL):
-            sums.jobs[path, user] = len({each.job_id for each in below if user in (each.owner, ALL)})
-    sums.members.update(each.job_id for each in charges)
+        for user in (*{each.user for _, each in below}, ALL):
+            sums.jobs[path, user] = len({job_id for job_id, each in below if user in (each.user, ALL)})
+    for key in {(each.queue, each.pool) for _, each in entries}:
+        here = [each for _, each in entries if (each.queue, each.pool) == key]
+        amounts = [(each.milli, each.cpus_milli, each.mem_mib) for each in here]
+        milli, cpus, memory = (sum(column) for column in zip(*amounts, strict=True))
+        if milli or cpus or memory:
+            sums.leaves[key] = milli, cpus, memory
+    sums.members.update(job_id for job_id, _ in entries)
     return sums
 
 
@@ -45,29 +57,32 @@ def same(sums: Sums, other: Sums) -> None:
     for name in ("amounts", "users", "jobs", "members"):
         assert +getattr(sums, name) == +getattr(other, name), name
         assert not -getattr(sums, name), name
+    assert sums.leaves == other.leaves
 
 
-@given(st.lists(st.tuples(CHARGES, st.booleans()), max_size=30))
-def test_sums_are_those_of_what_was_not_undone(steps: list[tuple[Charge, bool]]) -> None:
-    sums, owners, standing = Sums(), dict[JobId, str](), list[Charge]()
-    for charge, undoes in steps:
+@given(st.lists(st.tuples(ENTRIES, st.booleans()), max_size=30))
+def test_sums_are_those_of_what_was_not_undone(steps: list[tuple[Entry, bool]]) -> None:
+    sums, owners, standing = Sums(), dict[JobId, str](), list[Entry]()
+    for (job_id, charge), undoes in steps:
         if undoes and standing:
-            sums.add(standing.pop(), -1)
-        elif owners.setdefault(charge.job_id, charge.owner) == charge.owner:  # a job has one
-            sums.add(charge)
-            standing.append(charge)
+            sums.add(*standing.pop(), -1)
+        elif owners.setdefault(job_id, charge.user) == charge.user:  # a job has one
+            sums.add(job_id, charge)
+            standing.append((job_id, charge))
         same(sums, plain(standing))
 
 
-def _charged(world: World) -> list[Charge]:
+def _charged(world: World) -> list[Entry]:
     tree, state = world.state.tree, world.state
     assert tree is not None
     live = [state.tasks[task_id] for task_id in state.live]
     held = [(task, job) for task in live if (job := state.holding_job(task)) is not None]
-    return [
-        Charge(job.id, job.spec.queue, job.charged_to, "default", state.counted_milli(task, job))
-        for task, job in held
-    ]
+    entries = []
+    for task, job in held:
+        milli, spec = state.counted_milli(task, job), job.spec
+        beside = round(spec.cpus * 1000), round(spec.mem_mib)
+        entries.append((job.id, Charge(spec.queue, job.charged_to, "default", milli, milli, *beside)))
+    return entries
 
 
 ACTS = st.lists(
