@@ -309,6 +309,7 @@ _ID: Final = {
     "access": "the number of a version",
     "queue-versions": "the number of a version",
     "queue-shares": "a queue's path, with its slashes",
+    "queue-why": "a queue's path, with its slashes",
     "queues": "a queue's path, with its slashes",
     "tokens": "a token's id",
     "tasks": "a task's id",

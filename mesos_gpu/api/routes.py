@@ -42,6 +42,7 @@ from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
 from mesos_gpu.api.v1.queues.documents import QueueDocuments
 from mesos_gpu.api.v1.queues.shares import QueueShares
+from mesos_gpu.api.v1.queues.why import QueueWhys
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
@@ -57,7 +58,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
-        *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler)),
+        *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
@@ -88,7 +89,7 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
     ]
 
 
-def _of_queues(queues: QueueDocuments, shares: QueueShares) -> list[Route]:
+def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> list[Route]:
     return [
         route("/v1/queues", GET=judged(QUEUE_SEE, queues.show), PUT=needs(QUEUE_WRITE, queues.put)),
         route(
@@ -101,6 +102,7 @@ def _of_queues(queues: QueueDocuments, shares: QueueShares) -> list[Route]:
         route("/v1/plan/queues", POST=needs(QUEUE_WRITE, queues.plan)),
         route("/v1/queue-shares", GET=judged(QUEUE_SEE, shares.list)),
         route("/v1/queue-shares/{queue:path}", GET=judged(QUEUE_SEE, shares.show)),
+        route("/v1/queue-why/{queue:path}", GET=judged(QUEUE_SEE, whys.show)),
         route("/v1/queue-versions", GET=needs(QUEUE_SEE, queues.versions)),
         route("/v1/queue-versions/{version}", GET=needs(QUEUE_SEE, queues.version)),
     ]

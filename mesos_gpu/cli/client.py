@@ -12,7 +12,7 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
-from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList
+from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList, QueueWhy
 from mesos_gpu.api.spec.shapes import (
     Gpu,
     Gpus,
@@ -212,6 +212,10 @@ class Client:
     def queue_share(self, path: str) -> PathShare:
         """Why a queue is due what it is."""
         return self._get(_path("queue-shares", path), PathShare)
+
+    def queue_why(self, path: str) -> QueueWhy:
+        """Why jobs of a queue wait."""
+        return self._get(_path("queue-why", path), QueueWhy)
 
     def defrag(self, wanted: str | Mapping[str, object]) -> Plan:
         """The fewest moves that make room: for a pending job by its id, or for a job request."""

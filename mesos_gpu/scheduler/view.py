@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.shares import path_share, queue_shares
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
@@ -34,6 +35,7 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
+from mesos_gpu.model.queue_why import QueueWhy
 from mesos_gpu.model.tasks.event import JobEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
@@ -273,6 +275,10 @@ class StateView:
     def path_share(self, path: str) -> PathShare:
         """What a queue's share follows from; raises `NotFound`."""
         return path_share(self._state, self._settings, path, self._now)
+
+    def explain_queue(self, path: str) -> QueueWhy:
+        """Why jobs of a queue wait; raises `NotFound`."""
+        return queue_why(self._state, self._settings, path, self._now)
 
     def budgets(self) -> Sequence[Standing]:
         """How each budget stands that is a queue's, or that a user has paid from."""

@@ -7,12 +7,14 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, TASK_SEE, Right
+from mesos_gpu.access.rights import JOB_READ, JOB_SEE, NODE_SEE, QUEUE_SEE, TASK_SEE, Right
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.queues import sees_queue
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.job_fields import HIDDEN, write
 
 #: Fields of a job that all see who see the job; each other one is hidden from who may not read it.
@@ -26,12 +28,22 @@ OPEN_FIELDS: Final = frozenset(
 )  # fmt: skip
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")  # as which the id of a job stands in a sentence
 MOST_JUDGED: Final = 256  # that are remembered of a caller
-_SEEN: Final = (JOB_SEE, JOB_READ)
+_SEEN: Final = (JOB_SEE, JOB_READ, QUEUE_SEE)
+_QUEUE: Final = re.compile(r"(?<=\bqueue )[^\s,;:()]+")  # as which the path of one stands in a sentence
 #: What stands in the place of hidden fields: as if they had not been asked for.
 CLOSED: Final[Any] = {
     **{key: value for key, value in write(JobSpec(name="-")).items() if key not in OPEN_FIELDS},
     "message": HIDDEN,
 }
+
+
+def _in_texts(said: Any, told: Callable[[str], str]) -> Any:
+    """A JSON value with each of its texts as it is told."""
+    if isinstance(said, dict):
+        return {key: _in_texts(each, told) for key, each in said.items()}
+    if isinstance(said, list):
+        return [_in_texts(each, told) for each in said]
+    return told(said) if isinstance(said, str) else said
 
 
 def subject_of(job: Job) -> Subject:
@@ -51,6 +63,7 @@ class Sight:
         if len(rights.judged) > MOST_JUDGED:
             rights.judged.clear()
         self._known = rights.judged
+        self._unseen: set[str] | None = None
 
     @classmethod
     def of(cls, request: Request) -> "Sight":
@@ -89,20 +102,26 @@ class Sight:
         return JOB_SEE in self._always or self.rights.may(TASK_SEE if task.unknown else NODE_SEE)
 
     def veiled(self, view: View, said: Any) -> Any:
-        """A text, or a JSON value with texts, without the ids of jobs and tasks that it does not see."""
+        """A text, or a JSON value with texts, without the queues and the ids of jobs and tasks that it does not see."""
+        if QUEUE_SEE not in self._always:
+            hidden = self._hidden_queues(view)
+            said = _in_texts(
+                said, lambda text: _QUEUE.sub(lambda path: HIDDEN if path[0] in hidden else path[0], text)
+            )
         if JOB_SEE in self._always:
             return said
         held = () if self.rights.may(TASK_SEE) else view.unknown
-        return self._veiled(view.jobs, {task.job_id or task.id for task in held}, said)
+        jobs, unknown = view.jobs, {task.job_id or task.id for task in held}
+        return _in_texts(said, lambda text: _WORD.sub(lambda word: self._word(jobs, unknown, word[0]), text))
 
-    def _veiled(self, jobs: Mapping[JobId, Job], held: Collection[str], said: Any) -> Any:
-        if isinstance(said, dict):
-            return {key: self._veiled(jobs, held, each) for key, each in said.items()}
-        if isinstance(said, list):
-            return [self._veiled(jobs, held, each) for each in said]
-        if isinstance(said, str):
-            return _WORD.sub(lambda word: self._word(jobs, held, word[0]), said)
-        return said
+    def _hidden_queues(self, view: View) -> set[str]:
+        """Paths of queues that it does not see."""
+        if self._unseen is None:
+            versions = view.queue_versions
+            paths = versions[max(versions)].queues if versions else {}
+            seen = {each for path in paths if sees_queue(self.rights, path) for each in lineage(path)}
+            self._unseen = set(paths) - seen
+        return self._unseen
 
     def _word(self, jobs: Mapping[JobId, Job], held: Collection[str], word: str) -> str:
         id = word

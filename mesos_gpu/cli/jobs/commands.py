@@ -150,7 +150,7 @@ def why(app: App, id: str, as_json: bool) -> None:
     """
     if not id.startswith("/"):
         reasons = app.client().why(id)
-        output.document(reasons) if as_json else _explain(reasons)
+        output.document(reasons) if as_json else explain(reasons)
         return
     from mesos_gpu.cli.apps.crashing import last_words
     from mesos_gpu.cli.apps.listing import why_of
@@ -165,10 +165,11 @@ def why(app: App, id: str, as_json: bool) -> None:
     for line in words:
         output.line(f"  stderr: {line}")
     if instance is not None:
-        _explain(instance)
+        explain(instance)
 
 
-def _explain(full: "Why") -> None:
+def explain(full: "Why", *, briefly: bool = False) -> None:
+    """Print why a job waits; `briefly`: without its nodes."""
     why: Why = json.loads(short_gpus(json.dumps(full)))
     output.line(f"{why['job_id']}: {why['summary']}.")
     if why["queue_position"] is not None:
@@ -180,6 +181,8 @@ def _explain(full: "Why") -> None:
         output.line(f"Estimated start: {output.expected(why['estimate']['at'])}: {why['estimate']['basis']}.")
     if not why["can_ever_run"]:
         output.line("It can never run on the nodes that are there now.")
+    if briefly:
+        return
     nearest = why["nearest"]
     if nearest and nearest["missing"] not in why["summary"]:
         output.line(f"Nearest is {nearest['hostname']}, which {nearest['missing']}.")

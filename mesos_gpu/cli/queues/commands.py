@@ -32,6 +32,10 @@ class _Queue(Table):
             "mesos_gpu.cli.queues.shares",
             "List what each queue is due, holds and waits for; of one queue, what that follows from.",
         ),
+        "why": (
+            "mesos_gpu.cli.jobs.queue_why",
+            "Say why jobs of a queue wait, and the first of them in full.",
+        ),
         "apply": ("mesos_gpu.cli.queues.documents", "Let the tree of queues be what a file says."),
         "diff": ("mesos_gpu.cli.queues.documents", "Say what a file would change; nothing is changed."),
         "versions": ("mesos_gpu.cli.queues.documents", "List the latest versions of the tree."),

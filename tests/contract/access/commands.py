@@ -107,6 +107,7 @@ COMMANDS: Final = (
     Command("queue list", "-xxxxx"),
     Command("queue show", "-xxxxx"),
     Command("queue shares", "-xxxxx"),
+    Command("queue why", "-x-xxx", lambda s: (_queue(s),)),
     Command("queue apply", "----xx", lambda s: (_queues_file(s), "--yes")),
     Command("queue diff", "-xxxxx", lambda s: (_queues_file(s),)),
     Command("queue versions", "-x--xx"),

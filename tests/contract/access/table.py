@@ -146,6 +146,11 @@ def _queue_share(scene: Scene) -> Asked:
     return Asked("/v1/queue-shares/research")
 
 
+def _queue_why(scene: Scene) -> Asked:
+    scene.queues()
+    return Asked("/v1/queue-why/research")
+
+
 def _queue_version(scene: Scene) -> Asked:
     return Asked(f"/v1/queue-versions/{scene.queues()}")
 
@@ -178,6 +183,7 @@ V1: Final = (
     Row("/v1/queues/{queue:path}", "DELETE", "----xx", _queue()),
     Row("/v1/queue-shares", "GET", "-xxxxx", _to("/v1/queue-shares"), _OWN_SEEN),
     Row("/v1/queue-shares/{queue:path}", "GET", "-x-xxx", _queue_share),
+    Row("/v1/queue-why/{queue:path}", "GET", "-x-xxx", _queue_why),
     Row("/v1/queue-versions", "GET", "-x--xx", _to("/v1/queue-versions")),
     Row("/v1/queue-versions/{version}", "GET", "-x--xx", _queue_version),
     Row("/v1/plan/queues", "POST", "----xx", _queues_planned),

@@ -1,0 +1,98 @@
+"""Why the jobs of a queue wait: how many for what, and the first of them in full. It changes nothing."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.shares import path_share
+from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.queue.secrets import problem_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.seats import Ground
+from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.queue_why import QueuePool, QueueWhy, WaitGroup
+from mesos_gpu.model.shares.units import number_of
+from mesos_gpu.model.tenancy import Stop
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+_RETRY: Final = "retry"
+_SECRETS: Final = "secrets"
+
+
+def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueWhy:
+    """What keeps a queue's jobs, and those of all below it.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        path: Of a queue.
+        now: Seconds since the epoch.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    share, tree = path_share(state, settings, path, now), state.tree
+    assert tree is not None, "a queue with a share is of a tree"
+    forecast = Forecast(state, settings, now, standing_of(state, settings, now), Coming(state, settings, now))
+    waiting = [job for job in forecast.jobs if path in lineage(leaf_of(tree, job))]
+    held = _seated(state, tree, path)
+    pools = [QueuePool(step, held.get(step.pool, 0)) for step in share.steps if step.path == path]
+    waits = _grouped(state, settings, now, forecast, waiting)
+    first = why_of(state, settings, now, waiting[0]) if waiting else None
+    return QueueWhy(path, _summary(tree, path, waiting, pools), tuple(pools), waits, first)
+
+
+def _seated(state: State, tree: Tree, path: str) -> dict[str, int]:
+    """What jobs of a queue hold within guarantees, by pool, thousandths of cost."""
+    ground, sums = Ground(state, tree), dict[str, int]()
+    jobs = {
+        job.id: job for task_id in state.live if (job := state.holding_job(state.tasks[task_id])) is not None
+    }
+    for job in jobs.values():
+        if job.seat is not None and path in lineage(leaf_of(tree, job)):
+            pool, milli = ground.granted(job)
+            sums[pool] = sums.get(pool, 0) + milli * job.spec.tasks
+    return sums
+
+
+def _grouped(
+    state: State, settings: Settings, now: float, forecast: Forecast, waiting: Sequence[Job]
+) -> tuple[WaitGroup, ...]:
+    groups: dict[str, tuple[list[Job], str]] = {}
+    for job in waiting:
+        reason, words = _wait_of(state, settings, now, forecast, job)
+        groups.setdefault(reason, ([], words))[0].append(job)
+    return tuple(
+        WaitGroup(reason, len(jobs), sum(job.spec.gpu_milli_in_all for job in jobs), jobs[0].id, words)
+        for reason, (jobs, words) in groups.items()
+    )
+
+
+def _wait_of(state: State, settings: Settings, now: float, forecast: Forecast, job: Job) -> tuple[str, str]:
+    """The kind of thing that a job waits for, and what that is."""
+    if job.not_before > now:
+        return _RETRY, f"waits {job.not_before - now:.0f} s before its next launch: {job.message}"
+    if problem := problem_of(state, settings, now, job):
+        return _SECRETS, problem
+    wait = forecast.wait_of(job)
+    if wait is not None:
+        return wait.stage.value, wait.words
+    return (Stage.GUARANTEE if job.id in state.seats_given else Stage.GPUS).value, ""
+
+
+def _summary(tree: Tree, path: str, waiting: Sequence[Job], pools: Sequence[QueuePool]) -> str:
+    """What matters most, in one sentence."""
+    stopped = next((each for each in lineage(path) if tree.specs[each].stop is not Stop.NONE), None)
+    held = f": queue {stopped} is on hold" if stopped is not None else ""
+    if not waiting:
+        has = counted(number_of(sum(each.share.held for each in pools)), "GPU")
+        return f"nothing of it waits; it holds {has}" + (f", and nothing of it starts{held}" if held else "")
+    wants = counted(number_of(sum(job.spec.gpu_milli_in_all for job in waiting)), "GPU")
+    jobs = counted(len(waiting), "job")
+    return f"{jobs} wait{'s' if len(waiting) == 1 else ''} for {wants}{held}"

@@ -1,0 +1,137 @@
+"""Why a queue's jobs wait, over REST and at the command line: how many for what, and no more than one may see."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.contract.access.rig import ROOT
+from tests.contract.access.test_access_cli import done, failed
+from tests.contract.cli.cli_rig import call
+from tests.contract.queues.test_queue_shares import ShareRig
+from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
+
+QUEUES = {
+    "prod": {"guarantee_gpus": [{"nodes": 1, "gpus": 4}]},
+    "dev": {"limit_gpus": 6},
+    "dev/vision": {"min_runtime_s": {"reclaim": 600}, "max_running": 2},
+    "dev/speech": {},
+}
+DEV = """\
+dev: 3 jobs wait for 6 GPUs.
+
+POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
+default          0       0     0     6    6      6        6
+
+REASON       JOBS  GPUS  FIRST          WHY
+queue-limit     3     6  true-00000000  queue dev may hold 6 GPUs, and holds 6
+
+true-00000000: waits for its queue: queue dev may hold 6 GPUs, and holds 6.
+Place in the queue: 1, no job before it.
+"""
+PROD = """\
+prod: 1 job waits for 4 GPUs.
+
+POOL     GUARANTEE  SEATED  LENT  HELD  DUE  LIMIT  PENDING
+default          4       0     2     0    4      -        4
+
+REASON     JOBS  GPUS  FIRST          WHY
+guarantee     1     4  true-00000000  its guarantee is not free on nodes yet
+
+true-00000000: waits for 1.01 cpus, 176 MiB, 4 GPUs, guaranteed by queue prod: 2 GPUs are free, on 1 node; \
+reclaim of 2 GPUs from queue dev/LEAF (true-00000000) now.
+Place in the queue: 1, no job before it.
+"""
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShareRig]:
+    rig = ShareRig()
+    for name, value in (("URL", rig.server.url), ("HOME", str(tmp_path))):
+        monkeypatch.setenv(f"MESOS_GPU_{name}", value)
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def example(rig: ShareRig) -> ShareRig:
+    """dev has 6 of 8 GPUs, which is all that it may have; more of it wait, and prod for its node."""
+    assert rig.call(ROOT, "PUT", "/v1/queues", json={"version": 0, "queues": QUEUES}).ok
+    for queue in ("dev/vision", "dev/vision", "dev/speech"):
+        submit(rig, queue, 2)
+    for i in range(2):
+        rig.node(f"a{i}", [f"g{i}{j}" for j in range(4)])
+    wait_until("dev has what it may have", lambda: why(rig, "dev")["pools"][0]["held_gpus"] == 6)
+    for queue in ("dev/vision", "dev/speech", "dev/speech"):
+        submit(rig, queue, 2)
+    return rig
+
+
+def submit(rig: ShareRig, queue: str, gpus: int, who: Any = ROOT) -> str:
+    body = {"command": "true", "queue": queue, "gpus": gpus, "preemptible": True}
+    return str(rig.call(who, "POST", "/v1/jobs", json=body).json()["id"])
+
+
+def why(rig: ShareRig, path: str, who: Any = ROOT) -> Any:
+    answer = rig.call(who, "GET", f"/v1/queue-why/{path}")
+    assert answer.ok, answer.text
+    return answer.json()
+
+
+def test_jobs_are_counted_by_what_they_wait_for(example: ShareRig) -> None:
+    assert example.call(ROOT, "POST", "/v1/jobs", json={"command": "true", "queue": "prod", "gpus": 4}).ok
+    told = why(example, "dev")
+    assert told["summary"] == "3 jobs wait for 6 GPUs"
+    assert [(each["reason"], each["jobs"], each["gpus"]) for each in told["waits"]] == [("queue-limit", 3, 6)]
+    assert told["first"]["job_id"] == told["waits"][0]["first"]
+    assert told["first"]["summary"].endswith(told["waits"][0]["words"])
+    owed = why(example, "prod")
+    assert [(each["reason"], each["jobs"], each["words"]) for each in owed["waits"]] == [("guarantee", 1, "")]
+    assert (owed["pools"][0]["lent_gpus"], owed["first"]["funnel"][-1]["reason"]) == (2, "guarantee")
+
+
+def test_nothing_waits_and_a_hold_are_told(example: ShareRig) -> None:
+    assert why(example, "prod") == {
+        "path": "prod", "summary": "nothing of it waits; it holds 0 GPUs", "pools": why(example, "prod")["pools"],
+        "waits": [], "first": None,
+    }  # fmt: skip
+    done("queue", "hold", "dev")
+    told = why(example, "dev/speech")
+    assert told["summary"].endswith(": queue dev is on hold")
+    assert [each["reason"] for each in told["waits"]] == ["hold"]
+    assert code_of(example.call(ROOT, "GET", "/v1/queue-why/none")) == (404, "not-found")
+    assert "there is no queue none" in failed(call("queue", "why", "none"), 66)
+
+
+def test_who_sees_one_queue_is_told_of_no_other_queue_or_job(example: ShareRig) -> None:
+    example.bind(BOSS, {**ANN, "queues": ["prod"]})
+    owed = submit(example, "prod", 4, who="ann")
+    shown, whole = why(example, "prod", "ann"), why(example, "prod")
+    jobs = example.call(ROOT, "GET", "/v1/jobs").json()["jobs"]
+    givers = [job["id"] for job in jobs if job["queue"] != "prod"]
+    assert any(giver in str(whole) for giver in givers)
+    assert "queue dev" in str(whole)
+    assert not any(giver in str(shown) for giver in givers)
+    assert "queue dev" not in str(shown)
+    mine = example.call("ann", "GET", f"/v1/why/{owed}").json()
+    assert "reclaim of 2 GPUs from queue " in mine["summary"]
+    assert "dev" not in str(mine)
+    assert code_of(example.call("ann", "GET", "/v1/queue-why/dev")) == (403, "forbidden")
+
+
+def test_what_is_printed_fits_80_columns(example: ShareRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert printed("dev") == DEV
+    submit(example, "prod", 4)
+    text = re.sub("dev/[a-z]+", "dev/LEAF", printed("prod"))
+    assert text == PROD
+
+
+def printed(path: str) -> str:
+    """What the command says, with one id for all jobs, and without the estimate: that is another each second."""
+    text = re.sub("true-[0-9a-f]{8}", "true-00000000", done("queue", "why", path))
+    return text.partition("Estimated start: ")[0]
