@@ -65,9 +65,10 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 
 
 def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
-    if spec.priority > limits.highest_priority:
+    priority = spec.priority or 0
+    if priority > limits.highest_priority:
         yield Problem(
-            "/priority", f"{spec.priority} is above {limits.highest_priority}, the highest that is allowed"
+            "/priority", f"{priority} is above {limits.highest_priority}, the highest that is allowed"
         )
     if limits.must_be_preemptible and not spec.preemptible:
         yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")

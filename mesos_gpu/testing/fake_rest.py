@@ -16,7 +16,7 @@ from mesos_gpu.wire import job_fields
 
 _ENDED: Final = ("finished", "failed", "killed")
 _DEFAULTS: Final[dict[str, Any]] = {
-    **job_fields.write(JobSpec("job")), "runs_as": "nobody",
+    **job_fields.write(JobSpec("job", priority=0)), "runs_as": "nobody",
     "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0,
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],

@@ -27,7 +27,11 @@ class _Named(TypedDict):
     state: Annotated[str, one_of(*JobState)]
     version: Annotated[int, says(description="grows with each change of the job")]
     owner: Annotated[
-        str | None, says(description="the proved name of who submitted it; null: nobody was asked")
+        str | None,
+        says(
+            description="the proved name of who submitted it; with a ?: the user that it names, whom nobody has "
+            "proved; null: neither"
+        ),
     ]
     hidden: Annotated[bool, says(description="what it runs is hidden from who asks: such fields are empty")]
 

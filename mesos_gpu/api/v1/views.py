@@ -11,6 +11,7 @@ from mesos_gpu.api.spec import shapes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
+from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
@@ -35,9 +36,10 @@ def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes
         "name": job.spec.name,
         "state": job.state.value,
         "version": job.version,
-        "owner": job.owner or None,
+        "owner": owner_of(job) or None,
         "hidden": not reads,
         **_requested(view, job.spec, show_env),
+        "priority": job.priority,
         **_progress(view, job, view.round_of(job), sight),
     }
     return whole if reads else cast("shapes.Job", {**whole, **CLOSED})
@@ -402,9 +404,9 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
         "position": waiting.position,
         "id": job.id,
         "name": spec.name,
-        "owner": job.owner or None,
+        "owner": owner_of(job) or None,
         "queue": spec.queue,
-        "priority": spec.priority,
+        "priority": job.priority,
         "effective_priority": waiting.effective_priority,
         "gpus": number_of(spec.gpu_milli_in_all),
         "cpus": spec.cpus * spec.tasks,

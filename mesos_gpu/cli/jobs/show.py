@@ -9,6 +9,7 @@ from mesos_gpu.cli.share import amount, burst, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
@@ -43,7 +44,7 @@ def _progress(job: "Job") -> dict[str, object]:
         "state": job["state"],
         "exit code": job["exit_code"],
         "message": job["message"],
-        **({"owner": job["owner"]} if job["owner"] else {}),
+        **({"owner": _owner(job["owner"])} if job["owner"] else {}),
         "command": "(hidden from you)" if job["hidden"] else command_line(job),
         "healthy": HEALTHY[job["healthy"]],
         "held gpus": " ".join(job["gpu_ids"]),
@@ -89,6 +90,10 @@ def _resize(resize: "Resize") -> str:
         "asked": unanswered, "done": "done", "withdrawing": f"as before, and {unanswered}", "withdrawn": "as before",
     }.get(resize["state"], resize["reason"] or "")  # fmt: skip
     return f"to {amounts}, asked for {output.age(resize['since'])} ago: {words}"
+
+
+def _owner(name: str) -> str:
+    return f"{name.removesuffix(PROOFLESS)}, by its own word" if name.endswith(PROOFLESS) else name
 
 
 def _notice(notice: "Notice") -> str:

@@ -33,10 +33,10 @@ def possible(turn: Turn, seating: Seating | None = None) -> bool:
     if seating is not None:
         return True
     lowest, waiting = (
-        min(job.spec.priority for job in jobs),
+        min(job.priority for job in jobs),
         [state.jobs[job_id] for _, job_id in state.queue],
     )
-    if any(job.spec.priority > lowest for job in waiting):
+    if any(job.priority > lowest for job in waiting):
         return True
     return (attained := Attained(state, turn.now)).any and attained.moves_on(waiting, jobs)
 
@@ -48,10 +48,10 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
         return
     lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, Hashable]]()
     for job in blocked:
-        if job.spec.priority <= lowest and not backlog.attained.orders(job):
+        if job.priority <= lowest and not backlog.attained.orders(job):
             continue
         request = request_of(job, turn.settings)
-        key = request, (job.spec.priority, backlog.attained.rank(job))
+        key = request, (job.priority, backlog.attained.rank(job))
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
         if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
@@ -91,7 +91,7 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
         if not any(member.evicted for member in members) and notices.stands(turn, job) is None:
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
             cost = job.spec.counted_milli * round(ran_s * 1000) // 1000
-            victims[job.id] = Victim(job.id, job.spec.priority, cost)
+            victims[job.id] = Victim(job.id, job.priority, cost)
     return victims
 
 
@@ -101,7 +101,7 @@ def _lower(turn: Turn, backlog: Backlog, job: Job, victims: Mapping[JobId, Victi
     return {
         v.job_id: v
         for v in victims.values()
-        if v.priority < job.spec.priority or attained.gives_way(jobs[v.job_id], job)
+        if v.priority < job.priority or attained.gives_way(jobs[v.job_id], job)
     }
 
 
@@ -149,8 +149,8 @@ def _make_room(turn: Turn, job: Job, chosen: Iterable[Victim]) -> None:
     turn.put_job(replace(job, room_made_at=turn.now))
     for victim in chosen:
         other = turn.state.jobs[victim.job_id]
-        if victim.priority < job.spec.priority:
-            why = f"makes room for job {job.id}, whose priority is {job.spec.priority}, not {victim.priority}"
+        if victim.priority < job.priority:
+            why = f"makes room for job {job.id}, whose priority is {job.priority}, not {victim.priority}"
         else:
             why = f"makes room for job {job.id}, which has had less GPU time in queue {job.spec.queue}"
         notices.give(turn, other, NoticeReason.PREEMPTION, why, by=job.id)

@@ -29,7 +29,7 @@ def admitted(state: State, spec: JobSpec, user: str) -> JobSpec:
             raise NotAccepted(
                 [("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE"
             )
-        return spec
+        return replace(spec, priority=spec.priority or 0)
     spec = as_given(tree, spec)
     wrong = [(each.path, each.reason) for each in faults(tree, spec, user, _cheapest(state, tree, spec))]
     if wrong:
@@ -56,7 +56,7 @@ def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
         app_id: As /shop/web.
     """
     if tree is None:
-        return spec
+        return replace(spec, priority=spec.priority or 0)
     if spec.queue == DEFAULT_QUEUE:
         group, _, rest = app_id.strip("/").partition("/")
         if rest and group in tree.queues and tree.queues[group].is_leaf:

@@ -77,9 +77,7 @@ class Forecast:
             Waiting(
                 job=job,
                 position=i,
-                effective_priority=effective_priority(
-                    job.spec.priority, self._now - in_line_since(job), step_s
-                ),
+                effective_priority=effective_priority(job.priority, self._now - in_line_since(job), step_s),
                 kept=kept.get(job.id),
                 estimate=estimates.get(job.id) or Estimate(None, f"{i} jobs stand before it"),
             )

@@ -54,7 +54,7 @@ class Leaf:
         jobs = [state.jobs[job_id] for job_id in submitted]
 
         def place(job: Job) -> tuple[int, int]:
-            priority = effective_priority(job.spec.priority, now - in_line_since(job), step_s)
+            priority = effective_priority(job.priority, now - in_line_since(job), step_s)
             return places.get(job.charged_to, 0) if places else 0, -priority
 
         self.jobs = sorted(jobs, key=place)  # a stable sort: equals stay as they were submitted
@@ -66,7 +66,7 @@ class Leaf:
 
 def _worth_more_at(job: Job, now: float, step_s: float) -> float:
     """When a job's effective priority grows next."""
-    if step_s in (0.0, inf) or job.spec.priority >= HIGHEST_PRIORITY:
+    if step_s in (0.0, inf) or job.priority >= HIGHEST_PRIORITY:
         return inf if step_s else now
     since = in_line_since(job)
     return since + (max(now - since, 0.0) // step_s + 1) * step_s

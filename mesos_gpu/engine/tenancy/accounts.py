@@ -12,12 +12,11 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.usage import DAY_MS, MS, Closed, Part, Span, SpanEnd
 from mesos_gpu.policy.admission.limits import charge_percent
-
-_PROOFLESS: Final = "?"  # after the name of a user that nobody has proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
     return Span(
         task.id,
         job.id,
-        owner=job.owner or (f"{job.spec.user}{_PROOFLESS}" if job.spec.user else ""),
+        owner=owner_of(job),
         queue=job.spec.queue,
         job_class=job.spec.job_class or "",
         app=job.spec.app or "",

@@ -126,7 +126,7 @@ class Reclaim:
                 leaf,
                 pool,
                 milli * job.spec.tasks,
-                Victim(job.id, job.spec.priority, cost(ran_so, of_leaf.least_ms, self._restart_ms)),
+                Victim(job.id, job.priority, cost(ran_so, of_leaf.least_ms, self._restart_ms)),
                 ran_so,
                 of_leaf.least_ms,
                 inf if job.started_at is None else job.started_at,
@@ -149,7 +149,7 @@ class Reclaim:
     def kind(self, job: Job) -> Hashable:
         """Jobs of one kind may take the same from the same."""
         seat = self._seating.given.get(job.id)
-        own = job.spec.queue, job.spec.priority, self._attained.rank(job)
+        own = job.spec.queue, job.priority, self._attained.rank(job)
         return (
             (*own, seat.pool) if seat is not None else (*own, job.spec.gpu_model, job.spec.gpu_milli_in_all)
         )
@@ -186,7 +186,7 @@ class Reclaim:
 
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
-        if lower and each.victim.priority >= job.spec.priority:
+        if lower and each.victim.priority >= job.priority:
             return False
         if self._stands_before(each, job) or (not seated and not self._may_take(job, [each])):
             return False
@@ -198,11 +198,11 @@ class Reclaim:
             return False
         if self._attained.orders(job):
             return self._attained.rank(each.job) < self._attained.rank(job)
-        return each.victim.priority > job.spec.priority
+        return each.victim.priority > job.priority
 
     def _is_before(self, job: Job, each: Job) -> bool:
         """Whether a job comes before one of its own queue, be that one seated or not."""
-        if each.spec.priority < job.spec.priority or self._attained.gives_way(each, job):
+        if each.priority < job.priority or self._attained.gives_way(each, job):
             return True
         if self._attained.orders(job):
             self.note(self._attained.moves_at(each))
@@ -374,8 +374,8 @@ class Reclaim:
         hours = lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
         seat = self._seating.seat_for(job)
         if not self.reclaims(job, victim):
-            rule = f"whose priority is {job.spec.priority}, not {runner.job.spec.priority}"
-            if runner.job.spec.priority >= job.spec.priority:
+            rule = f"whose priority is {job.priority}, not {runner.job.priority}"
+            if runner.job.priority >= job.priority:
                 rule = f"which has had less GPU time in queue {job.spec.queue}"
         elif seat is not None:
             rule = f"for which queue {seat.queue} is guaranteed GPUs that it had borrowed"

@@ -273,5 +273,5 @@ def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
     if attained.orders(job):
         return (job.room_made_at is None, *attained.rank(job), job.sequence)
     waited_s = turn.now - in_line_since(job)
-    priority = effective_priority(job.spec.priority, waited_s, turn.settings.aging_step_s)
+    priority = effective_priority(job.priority, waited_s, turn.settings.aging_step_s)
     return job.room_made_at is None, -priority, job.sequence

@@ -286,7 +286,7 @@ class GpuOptions:
     min_driver: str | None = None  # the oldest NVIDIA driver that will do, "535"
     placement: Placement | None = None  # None: as the scheduler is set
     on_gpu_failure: OnGpuFailure = OnGpuFailure.RESTART
-    priority: int = 0
+    priority: int | None = None  # None: as its class or queue says, else 0
     queue: str = DEFAULT_QUEUE
     preemptible: bool = False
     control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach

@@ -198,6 +198,7 @@ class Field:
             ask for it there.
         places: Whether it says where a job may go, so that `mesos-gpu plan defrag` has it too.
         decided_later: Whether the scheduler decides for requests that leave it out, not `default`.
+        filled: Whether a request that leaves it out is given a value when it is taken in.
     """
 
     name: str
@@ -211,6 +212,7 @@ class Field:
     of_app: str = ""
     places: bool = False
     decided_later: bool = False
+    filled: bool = False
 
     def standard(self) -> Any:
         """The default, as a value of its own."""

@@ -130,6 +130,7 @@ class JobSpec:
             Text(NAME, "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"),
             about="default: from the command",
             option=Option("--name", "Name, of a-z, 0-9, `.` and `-`", "from the command"),
+            filled=True,
         )
     )
     command: str | None = asks(None, Command(), about="for /bin/sh -c")
@@ -234,14 +235,13 @@ class JobSpec:
         shown="placement",
         of_app="placement",
     )
-    priority: int = asks(
-        0,
+    priority: int | None = asks(  # None: as its class or queue says, else 0
+        None,
         Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
-        about="higher is served first",
-        option=Option(
-            "--priority", f"Higher is served first, from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
-        ),
+        about="higher is served first; null: as its class says, else its queue, else 0",
+        option=Option("--priority", "Higher is served first", "as its class or queue gives, else 0"),
         of_app="priority",
+        filled=True,
     )
     queue: str = asks(
         DEFAULT_QUEUE,
@@ -586,6 +586,11 @@ class Job:
         """Whose use and limits it counts in: the proved name of who submitted it, else the user that it says it runs
         as; "": nobody is known."""
         return self.owner or self.spec.user or ""
+
+    @property
+    def priority(self) -> int:
+        """What its request says, or what was given to one that left it open."""
+        return self.spec.priority or 0
 
     @property
     def min_driver(self) -> str | None:

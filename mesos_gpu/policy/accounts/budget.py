@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, NEVER_MS, BudgetUse, Closed, Span
 from mesos_gpu.policy.accounts.sums import overlap_ms
@@ -16,7 +17,6 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
 WHOLE: Final = 100  # percent
-_PROOFLESS: Final = "?"
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ def paid_by(tree: Tree, queue: str, user: str) -> Iterator[tuple[Key, Budget]]:
 
 def user_of(span: Span) -> str:
     """Who pays for a span, be his name proved or not."""
-    return span.owner.removesuffix(_PROOFLESS)
+    return span.owner.removesuffix(PROOFLESS)
 
 
 def terms_of(budget: Budget) -> str:

@@ -101,15 +101,15 @@ def charge_percent(document: QueueDocument, name: str | None) -> int:
 
 
 def as_given(tree: Tree, spec: JobSpec) -> JobSpec:
-    """A request with what its class and its queue give to those that leave it open; a priority of 0 is left open."""
+    """A request with what its class and its queue give to those that leave it open."""
     queue, known = tree.queues.get(spec.queue), class_of(tree, spec.job_class)
     given = queue.resolved if queue is not None else None
     if known is not None and known.preemptible is not None:
         spec = replace(spec, preemptible=known.preemptible)
-    if not spec.priority:
-        of_queue = given.default_priority if given is not None else 0
+    if spec.priority is None:
+        of_queue = given.default_priority if given is not None else None
         own = known.priority if known is not None and known.priority is not None else of_queue
-        spec = replace(spec, priority=own)
+        spec = replace(spec, priority=own or 0)
     if spec.timeout_s is None and given is not None and given.default_timeout_s is not None:
         spec = replace(spec, timeout_s=given.default_timeout_s)
     return spec
@@ -187,8 +187,9 @@ def _beyond(scope: Scope, spec: JobSpec, cost_milli: int) -> Iterator[Fault]:
     longest = limits.max_timeout_s
     if longest is not None and (spec.timeout_s is None or spec.timeout_s > longest):
         yield Fault("/timeout_s", _too_long(scope.words, longest, spec.timeout_s))
-    if limits.max_priority is not None and spec.priority > limits.max_priority:
-        why = f"max_priority of {scope.words} is {limits.max_priority}, and it asks for {spec.priority}"
+    priority = spec.priority or 0
+    if limits.max_priority is not None and priority > limits.max_priority:
+        why = f"max_priority of {scope.words} is {limits.max_priority}, and it asks for {priority}"
         yield Fault("/priority", why)
     if limits.max_running == 0:
         yield Fault("/queue", f"max_running of {scope.words} is 0: no job of it starts")

@@ -27,7 +27,7 @@ def in_order(jobs: Iterable[Job], now: float, aging_step_s: float) -> list[Job]:
     """Jobs, given in the order of submission, in that in which they are tried: effective priority, then FIFO."""
 
     def lowest(job: Job) -> int:
-        return -effective_priority(job.spec.priority, now - in_line_since(job), aging_step_s)
+        return -effective_priority(job.priority, now - in_line_since(job), aging_step_s)
 
     return sorted(jobs, key=lowest)  # a stable sort: equals stay as they were submitted
 

@@ -92,7 +92,7 @@ def rank_of(job: Job, members: Iterable[Task], now: float, steps: Steps = STEPS)
     else:
         service = served.milli_ms + service_of(members, job.spec.counted_milli, now)
         rank = steps.rank_of(service, milli, lifted=served.lifted)
-    return (min(rank[0], 0), -job.spec.priority, *rank)
+    return (min(rank[0], 0), -job.priority, *rank)
 
 
 def moves_at(job: Job, members: Iterable[Task], now: float, steps: Steps = STEPS) -> float:

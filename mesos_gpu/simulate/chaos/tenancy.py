@@ -119,11 +119,11 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
     """
     document = account.queues
     if job.spec.queue == other.spec.queue and (
-        job.spec.priority < other.spec.priority or _las(account, job, other, now)
+        job.priority < other.priority or _las(account, job, other, now)
     ):
         return True
     if not document.version:
-        return job.spec.priority < other.spec.priority
+        return job.priority < other.priority
     if job.seat is not None:
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
@@ -155,7 +155,7 @@ def _fenced(document: QueueDocument, queue: str, other: str) -> bool:
 def _reclaims(document: QueueDocument, job: Job, other: Job) -> bool:
     """Whether the queue of a waiting job takes GPUs from that borrower at all."""
     whose = _inherited(document, other.spec.queue, "reclaim") or Reclaim.ANY
-    lower = job.spec.priority < other.spec.priority
+    lower = job.priority < other.priority
     return whose is Reclaim.ANY or (whose is Reclaim.LOWER and lower)
 
 

@@ -182,6 +182,11 @@ def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
     assert rest.asked[-1][1] == {"command": "echo a | cat"}
 
 
+def test_show_says_whose_a_job_is_and_whether_that_was_proved(rest: FakeRest) -> None:
+    rest.add("mine", owner="ann?")
+    assert "owner         ann, by its own word\n" in call("show", "mine").stdout
+
+
 def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     rules = ("--constraint", "hostname:unique", "--constraint", "rack:LIKE:a:[1-3]")
     got = call("run", "-d", "--app", "web", *rules, "--near", "db", "--away", "batch", "--", "work")

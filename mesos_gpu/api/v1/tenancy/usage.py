@@ -19,6 +19,7 @@ from mesos_gpu.api.http.requests import Flag, Number
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.spec import usage as shapes
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.tenancy import Period
 from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed
 from mesos_gpu.policy.accounts import sums as accounts
@@ -137,7 +138,7 @@ def _sees(request: Request) -> Sees:
     rights, known = rights_of(request), dict[tuple[str, str, str], bool]()
 
     def sees(account: Account) -> bool:
-        owner = "" if account.owner.endswith("?") else account.owner
+        owner = "" if account.owner.endswith(PROOFLESS) else account.owner
         key = owner, account.queue, account.app if account.app.startswith("/") else ""
         if key not in known:
             known[key] = rights.may(JOB_SEE, Subject(*key))

@@ -1,5 +1,6 @@
 """Instances of apps in a tree of queues: where they wait, and what their queue gives them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ def test_an_instance_waits_in_the_queue_of_its_app_its_label_or_its_group(app: A
 
 def test_an_instance_has_what_its_queue_and_class_give() -> None:
     assert spec_of(WEB).priority == 7
+    assert spec_of(replace(WEB, gpu=GpuOptions(priority=0))).priority == 0, "it was asked for"
     app = App("/shop/web", cmd="serve", port_definitions=(), gpu=GpuOptions(job_class="batch"))
     batch = spec_of(app, classes=(JobClass("batch", priority=3, preemptible=True),))
     assert (batch.priority, batch.preemptible) == (3, True)

@@ -94,8 +94,9 @@ def test_a_class_gives_what_its_jobs_leave_open_and_says_which_queues_it_is_for(
     world = tree_world({**LAB, "other": QueueSpec()}, classes=classes)
     world.submit("j", queue="lab/a", job_class="night", timeout_s=99.0)
     assert (world.job("j").spec.priority, world.job("j").spec.preemptible) == (7, True)
-    world.submit("own", queue="lab/a", job_class="night", timeout_s=99.0, priority=3)
-    assert world.job("own").spec.priority == 3
+    for asked in (3, 0):
+        world.submit(f"own{asked}", queue="lab/a", job_class="night", timeout_s=99.0, priority=asked)
+        assert world.job(f"own{asked}").spec.priority == asked
     assert refusal(world, queue="other", job_class="night", timeout_s=1.0) == [
         ("/class", "class night is for queues lab/*, not for other")
     ]
@@ -108,6 +109,8 @@ def test_a_queue_gives_what_its_jobs_leave_open() -> None:
     world = tree_world({"lab": QueueSpec(default_timeout_s=60.0, default_priority=4), "lab/a": QueueSpec()})
     world.submit("j", queue="lab/a")
     assert (world.job("j").spec.timeout_s, world.job("j").spec.priority) == (60.0, 4)
+    world.submit("zero", queue="lab/a", priority=0)
+    assert world.job("zero").spec.priority == 0, "it was asked for"
 
 
 def test_as_many_wait_as_may() -> None:
