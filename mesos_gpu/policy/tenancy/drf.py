@@ -223,12 +223,12 @@ def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dic
         counted = [i for i in _RESOURCES if pool[i] and i not in gone]
         division = _division(pool, counted, parties, have, rests)
         level = division.highest(there)
+        full = division.short(there, level)
         for mine, each, part in zip(got, open_, division.parts(level), strict=True):
             for kind, amounts in each.items():
                 taken = _scaled(amounts, part, _WHOLE)
                 mine[kind] = plus(mine.get(kind, NOTHING), taken)
                 there = _minus(there, taken)
-        full = division.short(there, level)
         if not full:
             return got
         gone |= full
@@ -298,10 +298,10 @@ class _Division:
         taken = self.taken(level)
         return all(taken[r] <= there[r] for r in self.counted)
 
-    def short(self, left: Amounts, level: int) -> set[int]:
-        """The resources that keep anybody from being raised further."""
-        now, more = self.taken(level), self.taken(level + 1)
-        return {r for r in self.counted if more[r] - now[r] > left[r]}
+    def short(self, there: Amounts, level: int) -> set[int]:
+        """The resources for which there is not enough above a level."""
+        more = self.taken(level + 1)
+        return {r for r in self.counted if more[r] > there[r]}
 
 
 def _division(

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.policy.tenancy.drf import (
@@ -88,6 +88,7 @@ POOL = st.tuples(*[st.integers(1, 60).map(lambda n: n * 1000)] * 3)
 
 
 @given(POOL, PARTIES)
+@example((2000, 1000, 1000), [party((0, 0, 1000), (1000, 0, 0), (22000, 0, 1000))])  # each kind is rounded
 def test_every_division_is_within_demands_and_what_there_is(pool: Amounts, parties: list[Party]) -> None:
     got = raised(pool, pool, parties)
     for r in range(3):
