@@ -21,7 +21,7 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
-from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import grounds, plan
@@ -84,6 +84,7 @@ class Planner:
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.closed = set[AgentId]()  # nodes that other plans count on
         self._capacities: dict[AgentId, NodeCapacity] = {}
+        self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
 
     def find(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan; None: whoever may be stopped, there is none, or there is room already."""
@@ -116,9 +117,16 @@ class Planner:
                 continue
             kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
             if backlog.new_enough(job, node):
-                capacity = replace(capacity, allocations=held)
+                capacity = self._with(capacity, held)
                 nodes.append(capacity.keeping(kept) if kept else capacity)
         return nodes
+
+    def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
+        """The node with some of its allocations: most jobs of a match may have the same ones ended."""
+        known = self._chosen.get(capacity.agent_id)
+        if known is None or known.allocations != held:
+            known = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
+        return known
 
     def _capacity(self, node: Node) -> NodeCapacity:
         """The node when all that is told to end, and not for a job that waits, has ended."""

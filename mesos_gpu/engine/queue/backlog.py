@@ -93,6 +93,7 @@ class Backlog:
         self._offered, self._reading, self._learn = offered, reading, learn
         self.reservations: list[Reservation] = []
         self._on: tuple[Any, dict[AgentId | None, list[Reservation]]] = None, {}  # by agent, of which list
+        self._left: dict[AgentId | None, NodeCapacity] = {}  # of nodes of which something is kept
         self.neighbours = Neighbours(state, reading=reading)
         self.attained = Attained(state, now)
         self._queues: set[str] = set()  # those whose first blocked job is known
@@ -246,17 +247,37 @@ class Backlog:
         self._keep(reservations)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
+        on = self._on_each()
         self.reservations = [*self.reservations, *reservations]
+        for kept in reservations:
+            on.setdefault(kept.agent_id, []).append(kept)
+            self._left.pop(kept.agent_id, None)
+        self._on = self.reservations, on
         self._ends.clear()
+
+    def _on_each(self) -> dict[AgentId | None, list[Reservation]]:
+        """What is kept, by agent."""
+        if self._on[0] is not self.reservations:
+            on: dict[AgentId | None, list[Reservation]] = {}
+            for kept in self.reservations:
+                on.setdefault(kept.agent_id, []).append(kept)
+            self._on = self.reservations, on
+            self._left.clear()
+        return self._on[1]
 
     def _kept_on(self, agent_id: AgentId) -> Sequence[Reservation]:
         """What is kept of a node."""
-        if self._on[0] is not self.reservations:
-            by_agent: dict[AgentId | None, list[Reservation]] = {}
-            for kept in self.reservations:
-                by_agent.setdefault(kept.agent_id, []).append(kept)
-            self._on = self.reservations, by_agent
-        return self._on[1].get(agent_id, ())
+        return self._on_each().get(agent_id, ())
+
+    def _left_of(self, node: Node) -> NodeCapacity:
+        """The node without what is kept of it."""
+        kept = self._kept_on(node.id)
+        if not kept:
+            return self.capacity(node)
+        left = self._left.get(node.id)
+        if left is None:
+            left = self._left[node.id] = self.capacity(node).keeping(kept)
+        return left
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
@@ -309,9 +330,7 @@ class Backlog:
         if pool and self.held is not None and self.held.tree.document.pools and job.spec.gpus:
             held = self.held
             able = [node for node in able if held.pool_of(node.id) == pool]
-        nodes = [self.capacity(node) for node in able]
-        if beside:
-            nodes = [node.keeping(self._kept_on(node.agent_id)) for node in nodes]
+        nodes = [self._left_of(node) if beside else self.capacity(node) for node in able]
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
             return reserve_together(job, request, nodes, now=self._now, allot=allot)
@@ -392,6 +411,7 @@ class Backlog:
     def _forget(self, agent_id: AgentId) -> None:
         """What is known of an agent is read anew when somebody asks."""
         self._nodes.pop(agent_id, None)
+        self._left.pop(agent_id, None)
         self._tasks = None
 
     def _taken(self, job: Job, milli: int) -> Allocation:

@@ -78,7 +78,8 @@ def bound_of(lack: Sequence[int], items: Sequence[Item]) -> Bound | None:
 
 
 def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
-    """The least that so much can cost if parts could be taken; None: there is not so much.
+    """The least that so much can cost if parts could be taken, and no less than the cheapest; None: there is not so
+    much.
 
     Args:
         need: How much.
@@ -87,11 +88,11 @@ def fractional(need: int, gifts: list[tuple[float, int, int]]) -> int | None:
     if need <= 0:
         return 0
     gifts.sort()
-    total = 0
+    total, least = 0, min((cost for _, cost, _ in gifts), default=0)
     for _, cost, gift in gifts:
         if gift >= need:
             total += cost * need // gift
-            return total - (total >> 40) - 1  # as the order of floats may be wrong
+            return max(total - (total >> 40) - 1, least)  # as the order of floats may be wrong
         need -= gift
         total += cost
     return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import combinations
+from itertools import chain, combinations, filterfalse
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId
@@ -68,10 +68,11 @@ def grounds(
     ended, missing = {victim.job_id for victim in chosen}, tasks
     there: list[AgentId] = []
 
-    def comes(node: NodeCapacity) -> bool:
-        return all(held.job_id not in ended for held in node.allocations)
+    def ends(node: NodeCapacity) -> bool:
+        return any(held.job_id in ended for held in node.allocations)
 
-    for node in sorted(nodes, key=comes):
+    first = (node for node in nodes if ends(node))
+    for node in chain(first, filterfalse(ends, nodes)):
         if missing <= 0:
             break
         room = _room(request, node, ended, None)

@@ -58,3 +58,17 @@ def test_where_nothing_is_lacking_nobody_is_ended() -> None:
 def test_too_many_amounts_that_differ_are_left_to_others() -> None:
     some = [Item(Victim(JobId(f"j{i}"), 0, 1), (1, 1 << i)) for i in range(14)]
     assert cheapest((14, 1 << 14), [*some, Item(Victim(JobId("k"), 0, 1), (1, 1))]) is None
+
+
+@given(LACKS, items())
+def test_somebody_at_least_is_ended_where_anything_is_lacking(
+    lack: tuple[int, ...], some: list[Item]
+) -> None:
+    bound = bound_of(lack, some)
+    if bound is not None and lack[0] > 0:
+        able = [item.victim for item in some if item.gifts[0] > 0 and item.victim.priority <= bound.priority]
+        assert bound.cost >= min(victim.cost for victim in able)
+
+
+def test_a_whole_node_costs_all_that_runs_there_though_little_is_lacking() -> None:
+    assert fractional(1, [(1.0, 8, 8)]) == 8

@@ -1,0 +1,58 @@
+"""What is kept for jobs that wait is counted up during a match, and is what it would be if it were counted anew."""
+
+import random
+
+import pytest
+
+from mesos_gpu.engine.match.ledger import Ledger
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.testing.builders import World, gpu
+
+_NODES = 4
+
+
+def _full() -> World:
+    """A cluster on which everything is taken, and twelve jobs of as many queues wait."""
+    world = World()
+    world.register()
+    for n in range(_NODES):
+        world.node(f"a{n}", *(gpu(f"g{n}-{i}") for i in range(4)))
+        for half in range(2):
+            world.submit(f"on{n}-{half}", gpus=2, timeout_s=100.0 * (1 + n) + 7 * half)
+    for i in range(12):
+        world.submit(f"j{i}", gpus=1 + i % 4, queue=f"q{i}", timeout_s=(None, 50.0, 900.0)[i % 3])
+    return world
+
+
+def _anew(world: World, known: Backlog, job: Job) -> object:
+    fresh = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
+    fresh.reservations = list(known.reservations)
+    return fresh.reservations_for(job, request_of(job, world.settings))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None:
+    world, chance = _full(), random.Random(seed)
+    backlog = Backlog(world.state, world.settings, world.now, lambda _: NOTHING)
+    ledger = Ledger(backlog)
+    jobs = [world.state.jobs[JobId(f"j{i}")] for i in range(12)]
+    seen = set()
+    for job in chance.sample(jobs, len(jobs)):
+        backlog.block(job)
+        with ledger.checkpoint() as trial:
+            agent, other = AgentId(f"a{chance.randrange(_NODES)}"), chance.choice(jobs)
+            ledger.take(Take(agent, other, request_of(other, world.settings)))
+            assert backlog.reservations_for(job, request_of(job, world.settings)) == _anew(
+                world, backlog, job
+            )
+            if chance.random() < 0.5:
+                trial.keep()
+        wanted = chance.choice(jobs)
+        request = request_of(wanted, world.settings)
+        assert backlog.reservations_for(wanted, request) == _anew(world, backlog, wanted)
+        seen |= {kept.agent_id for kept in backlog.reservations}
+    assert len(seen) > 1, "nothing was kept"
