@@ -277,6 +277,11 @@ _QUEUE: Final[tuple[tuple[str, str, Callable[[QueueShare], int | None]], ...]] =
     ("used", "GPUs that a queue holds, by cost.", lambda share: share.held),
     ("borrowed", "GPUs that a queue holds over its guarantee, by cost.", lambda share: share.over),
     ("lent", "GPUs of its guarantee that queues beside a queue hold, by cost.", lambda share: share.lent),
+    (
+        "idle",
+        "GPUs of its guarantee that neither a queue nor any beside it holds, by cost.",
+        lambda share: max(0, share.idle - share.lent),
+    ),
     ("pending", "GPUs that jobs of a queue wait for, by cost.", lambda share: share.pending),
 )
 _CARD: Final = ("uuid", "agent")

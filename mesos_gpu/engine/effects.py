@@ -175,7 +175,7 @@ class Revive:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Tell listeners that a job changed."""
+    """Tell listeners that a job changed, or something that is told beside jobs: then its id is ""."""
 
     job_id: JobId
     version: int

@@ -1,17 +1,25 @@
-"""Which queues somebody sees: those that he has the right to see, and the queues above them."""
+"""Which queues somebody sees: those that he has the right to see, and the queues above them; and which budgets."""
 
 from dataclasses import replace
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import QUEUE_SEE
+from mesos_gpu.access.rights import JOB_SEE, QUEUE_SEE
 from mesos_gpu.errors import NotAccepted
-from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.model.tenancy import EVERYBODY, QueueDocument
+from mesos_gpu.model.usage import BudgetUse
 from mesos_gpu.policy.tenancy.tree import lineage
 
 
 def sees_queue(rights: Rights, path: str) -> bool:
     """Whether it is one that he has the right to see."""
     return rights.may(QUEUE_SEE, Subject(queue=path))
+
+
+def sees_budget(rights: Rights, use: BudgetUse) -> bool:
+    """Whether he sees the queue that it is of, or jobs in it, or it is his own."""
+    if use.user == EVERYBODY:
+        return sees_queue(rights, use.queue) or rights.may(JOB_SEE, Subject(queue=use.queue))
+    return use.user == rights.caller.name or rights.may(JOB_SEE, Subject(use.user, use.queue))
 
 
 def told_of(rights: Rights, refused: NotAccepted, queue: str) -> NotAccepted:

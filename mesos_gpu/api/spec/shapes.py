@@ -182,18 +182,28 @@ class Jobs(TypedDict):
     total: Count
 
 
+class BudgetEvent(TypedDict):
+    """A threshold of a budget that was reached; 100: nothing is left in its period."""
+
+    queue: str
+    user: Annotated[str, says(description="whose jobs pay; null: all")] | None
+    percent: Count
+    period_ends: Moment
+
+
 class Event(TypedDict):
-    """Something that has befallen a job."""
+    """Something that has befallen a job, or a budget."""
 
     number: Count
     at: Moment
     kind: Annotated[str, one_of(*EventKind)]
-    job_id: str
+    job_id: Annotated[str, says(description="null: it is of a budget")] | None
     notice: Notice | None
+    budget: BudgetEvent | None
 
 
 class Events(TypedDict):
-    """What has befallen jobs of late, oldest first; last: the number to ask after."""
+    """What has befallen jobs and budgets of late, oldest first; last: the number to ask after."""
 
     events: list[Event]
     last: Count

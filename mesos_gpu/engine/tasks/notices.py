@@ -3,15 +3,17 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.effects import GiveNotice
+from mesos_gpu.engine.effects import GiveNotice, Publish
 from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState, NoticeSignal
 from mesos_gpu.model.tasks.event import EventKind, JobEvent
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.usage import BudgetUse
 from mesos_gpu.policy.tasks.blame import ended_by_itself
 from mesos_gpu.wire.mesos.notice import decode_checkpoint, decode_told
 
@@ -110,9 +112,19 @@ def keep(turn: Turn, job: Job, task: Task, at: float) -> None:
 
 def happened(turn: Turn, kind: EventKind, job: Job, notice: Notice | None = None) -> None:
     """Tell whoever listens to events. To be called before the job is published."""
+    turn.state.events.append(JobEvent(_next_number(turn), turn.now, kind, job.id, notice))
+
+
+def reached(turn: Turn, use: BudgetUse) -> None:
+    """Tell whoever listens that a budget has reached a threshold, and publish it."""
+    event = JobEvent(_next_number(turn), turn.now, EventKind.BUDGET, JobId(""), budget=use)
+    turn.state.events.append(event)
+    turn.effects.append(Publish(event.job_id, event.number))
+
+
+def _next_number(turn: Turn) -> int:
     events = turn.state.events
-    number = max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
-    events.append(JobEvent(number, turn.now, kind, job.id, notice))
+    return max(int(turn.now * 1000), events[-1].number + 1 if events else 0)
 
 
 def ends_in_time(task: Task, status: Status) -> bool:

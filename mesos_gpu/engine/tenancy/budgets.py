@@ -14,6 +14,7 @@ from mesos_gpu.engine.queue.budgets import (
     uses_of,
     words_of,
 )
+from mesos_gpu.engine.tasks.notices import reached
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.accounts import Change, now_ms
 from mesos_gpu.engine.turn import Turn
@@ -191,10 +192,13 @@ def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
 
 def _tell(turn: Turn, standing: Standing) -> None:
     """Remember which threshold was reached: that is told once, and again after a grant."""
-    use, reached = standing.use, standing.reached()
-    if reached != use.told_percent:
-        _put(turn, replace(use, told_percent=reached))
+    percent = standing.reached()
+    if percent != standing.use.told_percent:
+        use = replace(standing.use, told_percent=percent)
+        _put(turn, use)
         turn.state.unmatched = True
+        if percent > standing.use.told_percent:
+            reached(turn, use)
 
 
 def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:

@@ -1,7 +1,9 @@
 """Budgets, as the interface and the command line tell of them and grant them, and to whom."""
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,46 @@ def test_budgets_are_listed_and_granted(rig: Open) -> None:
         -2.5,
         True,
     )
+
+
+def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(rig: Open) -> None:
+    rig.bind(
+        {"names": ["ann"], "roles": ["user"], "queues": ["ml"]},
+        {"names": ["carl"], "roles": ["user"], "queues": ["other"]},
+    )
+    before = rig.call("anybody", "GET", "/v1/events").json()
+    assert before["events"] == []
+    # Nothing of either is used: with nothing left to use, all of it is.
+    for queue, hours in (("ml", -10), ("ml", 10), ("ml", -10), ("other", -5)):
+        body = {"queue": queue, "gpu_hours": hours}
+        assert rig.call("anybody", "POST", "/v1/budgets/grants", json=body).ok
+    asked = {"after": before["last"], "timeout_s": 0}
+    told = rig.call("anybody", "GET", "/v1/events", params=asked).json()["events"]
+    budget = rig.call("anybody", "GET", "/v1/budgets").json()["budgets"][0]
+    assert [(event["kind"], event["job_id"], event["notice"]) for event in told] == [
+        ("budget", None, None)
+    ] * 3
+    assert [event["budget"]["queue"] for event in told] == ["ml", "ml", "other"], (
+        "anew after a grant, and once"
+    )
+    assert told[0]["budget"] == {"queue": "ml", "user": None, "percent": 100, "period_ends": budget["ends"]}
+    for who, queue in (("ann", "ml"), ("carl", "other")):
+        answer = rig.call(who, "GET", "/v1/events")
+        assert answer.ok, answer.text
+        events = answer.json()["events"]
+        assert {event["budget"]["queue"] for event in events} == {queue}
+
+
+def test_who_waits_for_events_is_woken_by_a_threshold(rig: Open) -> None:
+    with ThreadPoolExecutor(1) as aside:
+        asked = {"after": 0, "timeout_s": 50}
+        waiting = aside.submit(rig.call, "anybody", "GET", "/v1/events", params=asked)
+        deadline = time.monotonic() + 30
+        while not waiting.done():
+            assert time.monotonic() < deadline, "it waits on"
+            for hours in (10, -20, 10):  # it may not have been asked yet when the first was reached
+                rig.call("anybody", "POST", "/v1/budgets/grants", json={"queue": "ml", "gpu_hours": hours})
+        assert waiting.result().json()["events"][0]["kind"] == "budget"
 
 
 def test_a_grant_that_makes_no_sense_is_refused_with_all_its_faults(rig: Open) -> None:

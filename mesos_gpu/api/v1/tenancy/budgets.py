@@ -5,13 +5,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import JOB_SEE
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
-from mesos_gpu.api.sight.queues import sees_queue
+from mesos_gpu.api.sight.queues import sees_budget
 from mesos_gpu.api.spec import usage as shapes
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import EVERYBODY, Period
@@ -36,7 +34,7 @@ class BudgetHandlers:
         """GET /v1/budgets."""
         rights = rights_of(request)
         every = await result_of(self._scheduler.read(lambda view: view.budgets()))
-        body: shapes.Budgets = {"budgets": [shown(each) for each in every if _sees(rights, each)]}
+        body: shapes.Budgets = {"budgets": [shown(each) for each in every if sees_budget(rights, each.use)]}
         return json_answer(body)
 
     async def grant(self, request: Request) -> Response:
@@ -62,13 +60,6 @@ def _granted(body: dict[str, Any]) -> tuple[str, str, float]:
     if problems:
         raise invalid(*problems)
     return str(queue), EVERYBODY if user is None else str(user), float(hours or 0)
-
-
-def _sees(rights: Rights, standing: Standing) -> bool:
-    use = standing.use
-    if use.user == EVERYBODY:
-        return sees_queue(rights, use.queue) or rights.may(JOB_SEE, Subject(queue=use.queue))
-    return use.user == rights.caller.name or rights.may(JOB_SEE, Subject(use.user, use.queue))
 
 
 def shown(standing: Standing) -> shapes.BudgetStanding:
