@@ -63,7 +63,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
-        *_of_use(UsageHandlers(settings.records), BudgetHandlers(scheduler)),
+        *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
         *_of_the_scheduler(System(scheduler, settings), operate),
     ]
 

@@ -11,10 +11,11 @@ from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
-from mesos_gpu.engine.queue.budgets import all_standing
+from mesos_gpu.engine.queue.budgets import all_periods, all_standing
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.accounts import unmet
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
 from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
@@ -41,6 +42,7 @@ from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
+from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 
@@ -283,6 +285,14 @@ class StateView:
     def budgets(self) -> Sequence[Standing]:
         """How each budget stands that is a queue's, or that a user has paid from."""
         return all_standing(self._state, self._now)
+
+    def unmet(self) -> Sequence[Row]:
+        """What jobs wait for that have not started."""
+        return unmet(self._state, self._now)
+
+    def budget_periods(self) -> Sequence[Standing]:
+        """How each period of a budget ended that is kept, and how the current one stands."""
+        return all_periods(self._state, self._now)
 
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""

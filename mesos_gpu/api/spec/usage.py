@@ -40,7 +40,7 @@ class UsageRow(TypedDict):
     idle_hours: Annotated[float, says(minimum=0, description="of cost, of GPUs that did nothing")]
     lost_hours: Annotated[float, says(minimum=0, description="of cost, of work that was lost with its task")]
     unmet_gpu_hours: Annotated[
-        float, says(minimum=0, description="GPUs that jobs waited for, times how long")
+        float, says(minimum=0, description="GPUs that jobs waited for, or wait for now, times how long")
     ]
     started: Annotated[int, says(minimum=0, description="launches whose waits are known")] | None
     wait_p50_s: float | None
@@ -145,6 +145,14 @@ _PERIOD: Final = in_query(
     "rows of each such time by itself, of UTC; the latest 400",
 )
 _WAITS: Final = in_query("waits", {"type": "boolean", "default": False}, "how long jobs waited as well")
+_DEPTH: Final = in_query(
+    "depth",
+    {"type": "integer", "minimum": 1, "maximum": 16},
+    "queues are summed up from this level on, 1: the top ones with all below them; default: each by itself",
+)
+_PAST: Final = in_query(
+    "past", {"type": "boolean", "default": False}, "the periods before as well that are kept, the latest last"
+)
 _FORM: Final = in_query(
     "format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "of the answer"
 )
@@ -154,7 +162,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "What was used, by those that one may see",
         {200: Usage},
         (404, 503),
-        query=(_BY, _SINCE, _UNTIL, _PERIOD, _WAITS),
+        query=(_BY, _DEPTH, _SINCE, _UNTIL, _PERIOD, _WAITS),
     ),
     ("GET", "/v1/usage/export"): Operation(
         "export_usage",
@@ -163,7 +171,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         (404, 503),
         query=(_SINCE, _UNTIL, _FORM),
     ),
-    ("GET", "/v1/budgets"): Operation("list_budgets", "How budgets stand", {200: Budgets}),
+    ("GET", "/v1/budgets"): Operation("list_budgets", "How budgets stand", {200: Budgets}, query=(_PAST,)),
     ("POST", "/v1/budgets/grants"): Operation(
         "grant_budget",
         "Give a budget more in its current period, or set some of it aside",

@@ -15,7 +15,7 @@ from mesos_gpu.cli.types import PAST
 from mesos_gpu.policy.accounts.sums import GROUPS, jain_percent
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.usage import Usage, UsageRow
+    from mesos_gpu.api.spec.usage import BudgetStanding, Usage, UsageRow
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PERIODS: Final = ("day", "week", "month", "quarter", "year")
@@ -34,6 +34,11 @@ def report() -> None:
 
 def _asks(function: _F) -> _F:
     for option in (
+        click.option(
+            "--depth",
+            type=click.IntRange(1, 16),
+            help="Sum queues up from this level on; 1: the top ones, each with all below it.",
+        ),
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
         click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
         click.option("--until", type=PAST, help="Before that; default: now."),
@@ -127,6 +132,41 @@ def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
         output.line(f"Jain's index: {even} %")
 
 
+@report.command("budget")
+@click.option("--since", type=PAST, help="Periods that end after that: 90d (ago), or 2027-03-01.")
+@click.option("--until", type=PAST, help="Periods that begin before that; default: now.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV.")
+@json_option
+@api_command
+def budget_(app: App, as_json: bool, as_csv: bool, since: float | None, until: float | None) -> None:
+    """How each budget was used, period by period; the latest 14 of each are kept.
+
+    HOURS is the amount that the queues' document gives now, with what was carried over, granted and set aside in the
+    period; LEFT is less than 0 where more was used.
+    """
+    from mesos_gpu.api.spec.usage import Budgets, BudgetStanding
+
+    every = app.client().call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
+    first, last = since or 0.0, float("inf") if until is None else until
+    periods = [each for each in every if each["ends"] > first and each["begins"] < last]
+    if as_json:
+        output.document({"budgets": periods})
+    elif as_csv:
+        names = list(BudgetStanding.__annotations__)
+        _print_csv(names, [[dict(each)[name] for name in names] for each in periods])
+    else:
+        heads = ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%", "LEFT")
+        rows = [_period(each) for each in periods]
+        fit = Fit(cut=("QUEUE", "USER"), leave=(), names=("QUEUE", "USER"))
+        output.table(heads, rows, empty="No budget has a period then.", fit=fit)
+
+
+def _period(each: "BudgetStanding") -> tuple[object, ...]:
+    total = each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
+    used = _hours(each["used_hours"]), each["used_percent"], _hours(each["left_hours"])
+    return _day(each["begins"]), each["queue"], each["user"], _hours(total), *used
+
+
 def _jain(answer: "Usage") -> int | None:
     used = [int(row["gpu_hours"] * _MILLI) for row in answer["rows"]]
     wanted = [int((row["gpu_hours"] + row["unmet_gpu_hours"]) * _MILLI) for row in answer["rows"]]
@@ -170,11 +210,14 @@ def _csv(answer: "Usage") -> None:
 
     names = [name for name in UsageRow.__annotations__ if name not in _FIELDS.values()]
     names = [*(_FIELDS[name] for name in answer["by"]), *names]
+    _print_csv(names, [[_of(row, name) for name in names] for row in answer["rows"]])
+
+
+def _print_csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    for row in answer["rows"]:
-        cells = [_of(row, name) for name in names]
-        writer.writerow([output.clean(cell) if isinstance(cell, str) else cell for cell in cells])
+    for row in rows:
+        writer.writerow([output.clean(cell) if isinstance(cell, str) else cell for cell in row])
 
 
 def _of(row: "UsageRow", name: str) -> Any:

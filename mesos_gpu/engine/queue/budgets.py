@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import itemgetter
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.engine.state import State
@@ -9,7 +10,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
-from mesos_gpu.model.usage import MS, BudgetUse, charged
+from mesos_gpu.model.usage import MS, BudgetUse, Span, charged
 from mesos_gpu.policy.accounts.budget import (
     Book,
     Key,
@@ -24,6 +25,7 @@ from mesos_gpu.policy.accounts.budget import (
     total_of,
     user_of,
 )
+from mesos_gpu.policy.accounts.sums import overlap_ms
 from mesos_gpu.policy.admission.limits import Wait, charge_percent
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -85,20 +87,53 @@ def standing_of(state: State, tree: Tree, key: Key, budget: Budget, now_ms: int)
 def all_standing(state: State, now: float) -> list[Standing]:
     """How all budgets stand that somebody has paid from, or that are of a queue."""
     tree = state.tree
-    if tree is None or not tree.has_budgets:
+    if tree is None:
         return []
+    known = (standing_of(state, tree, key, budget, int(now * MS)) for key, budget in _known(state, tree))
+    return [each for each in known if each is not None]
+
+
+def all_periods(state: State, now: float) -> list[Standing]:
+    """How each period of all budgets ended that is kept, and how the current one stands; the latest last."""
+    tree = state.tree
+    if tree is None:
+        return []
+    periods, now_ms = list[Standing](), int(now * MS)
+    for key, budget in _known(state, tree):
+        current = standing_of(state, tree, key, budget, now_ms)
+        if current is not None:
+            spans = paying(state, tree, key)
+            *past, _ = uses_of(state, key)
+            periods += [
+                Standing(
+                    budget, use, use.used + used_in(use, spans, now_ms), 0, total_of(budget, use), use.ends_ms
+                )
+                for use in past
+            ]
+            periods.append(current)
+    return periods
+
+
+def _known(state: State, tree: Tree) -> list[tuple[Key, Budget]]:
+    """The budgets that are of a queue, or that a user has paid from, by queue and user."""
     keys = dict(budgets_of(tree))
     for queue, user, _ in state.budget_uses:
         if user != EVERYBODY:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
-    known = (
-        standing_of(state, tree, key, budget, int(now * MS)) for key, budget in sorted(keys.items(), key=_key)
+    return sorted(keys.items(), key=itemgetter(0))
+
+
+def paying(state: State, tree: Tree, key: Key) -> list[Span]:
+    """The open spans that pay from a budget."""
+    return [span for span in state.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))]
+
+
+def used_in(use: BudgetUse, spans: Iterable[Span], until_ms: int) -> int:
+    """What open spans have used of a period that is over."""
+    return sum(
+        span.charged_milli * overlap_ms(span.begins_ms, until_ms, use.begins_ms, use.ends_ms)
+        for span in spans
     )
-    return [each for each in known if each is not None]
-
-
-def _key(item: tuple[Key, Budget]) -> Key:
-    return item[0]
 
 
 class Budgets:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Protocol
 
+from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
@@ -67,6 +68,7 @@ class Waits:
         self._standing = standing
         self._due = self._plain_due if standing is None else standing.due
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
+        self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""
@@ -113,14 +115,14 @@ class Waits:
         """What the line sees of a leaf: first those that others were ended for, then those with seats."""
         jobs, seats = self._in_order(path, leaf), self._state.seats_given
         apart = leaf.room_made or (bool(seats) and not seats.keys().isdisjoint(leaf.members))
-        if apart or self._attained.orders(jobs[0]) or self._is_by_model:
+        if apart or self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
             entries = [self._entry(job) for job in jobs]
             entries.sort(key=_rank)  # a stable sort
         else:
             if leaf.entries is None:
                 leaf.entries = [Entry(job, job.spec.gpu_milli_in_all) for job in jobs]
             entries = leaf.entries
-        first = next((i for i, entry in enumerate(entries) if entry.rank is Rank.BORROWER), None)
+        first = next((i for i, entry in enumerate(entries) if entry.rank >= Rank.BORROWER), None)
         return entries if first is None else self._with_starving(path, entries, first)
 
     def _with_starving(self, path: str, entries: list[Entry[Job]], first: int) -> list[Entry[Job]]:
@@ -142,7 +144,10 @@ class Waits:
             return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since)
         seat = self.seat_for(job)
         pool = self.pool_of(job) if seat is None else seat.pool
-        return Entry(job, self._held.cost_of(job, pool), Rank.BORROWER if seat is None else Rank.SEATED, pool)
+        rank = Rank.BORROWER if seat is None else Rank.SEATED
+        if seat is None and self._budgets is not None and self._budgets.must_borrow(job):
+            rank = Rank.UNPAID
+        return Entry(job, self._held.cost_of(job, pool), rank, pool)
 
     def _starves_since(self, leaf: str, job: Job) -> float | None:
         """Since when the first job of a leaf waits, if that is too long; None: it is not."""

@@ -15,7 +15,8 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.model.usage import DAY_MS, MS, Closed, Part, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed, Part, Span, SpanEnd
+from mesos_gpu.policy.accounts.sums import Figures, Row
 from mesos_gpu.policy.admission.limits import charge_percent
 
 
@@ -119,9 +120,26 @@ def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
     """Say how long its job had waited before this launch, and for what; of a gang one task says it."""
     if task.rank:
         return new
-    ends = [t.ended_at or 0.0 for t in turn.state.tasks_of(job.id) if t.ended and t.id != task.id]
-    waited_s = task.launched_at - max(job.submitted_at, job.not_before, *ends)
-    return replace(new, wait_ms=int(max(waited_s, 0.0) * MS), wanted_milli=job.spec.gpu_milli_in_all)
+    wait_ms = _wait_ms(turn.state, job, task.launched_at, task.id)
+    return replace(new, wait_ms=wait_ms, wanted_milli=job.spec.gpu_milli_in_all)
+
+
+def _wait_ms(state: State, job: Job, until: float, but: TaskId | None = None) -> int:
+    """How long it waited before a time: since it was submitted, its last launch but that ended, or it may start."""
+    ends = [t.ended_at or 0.0 for t in state.tasks_of(job.id) if t.ended and t.id != but]
+    return int(max(until - max(job.submitted_at, job.not_before, *ends), 0.0) * MS)
+
+
+def unmet(state: State, now: float) -> list[Row]:
+    """What jobs wait for that have not started, as it would be on record if they did now."""
+    rows: list[Row] = []
+    for _, job_id in state.queue:
+        job = state.jobs[job_id]
+        spec = job.spec
+        if spec.gpus:
+            account = Account(owner_of(job), spec.queue, spec.job_class or "", spec.app or "", "", "")
+            rows.append((account, Figures(unmet=spec.gpu_milli_in_all * _wait_ms(state, job, now))))
+    return rows
 
 
 def _end(turn: Turn, old: Span, task: Task | None) -> Closed:

@@ -1,6 +1,6 @@
 """Budgets as time passes: their periods, their thresholds, and who is told to end when one is empty."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mesos_gpu.engine import events as ev
@@ -9,8 +9,10 @@ from mesos_gpu.engine.queue.budgets import (
     count,
     latest_of,
     meters_of,
+    paying,
     standing_of,
     stops,
+    used_in,
     uses_of,
     words_of,
 )
@@ -22,7 +24,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.saves import SaveQueues
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget
-from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed, Span
+from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed
 from mesos_gpu.policy.accounts.budget import (
     Key,
     Standing,
@@ -33,7 +35,6 @@ from mesos_gpu.policy.accounts.budget import (
     total_of,
     user_of,
 )
-from mesos_gpu.policy.accounts.sums import overlap_ms
 from mesos_gpu.policy.tenancy.tree import Tree
 
 MOST_PERIODS = 14  # of a budget that are kept: a year of months, and what refunds of the last may still go to
@@ -95,7 +96,7 @@ def look(turn: Turn, tree: Tree) -> None:
     for queue, user, _ in list(turn.state.budget_uses):
         if (queue, user) not in keys:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
-    begun = [_open(turn, key, budget) for key, budget in keys.items()]
+    begun = [_open(turn, tree, key, budget) for key, budget in keys.items()]
     if any(begun):
         book_of(turn.state).meters = None  # what began before a period counts from its begin
         turn.state.unmatched = True
@@ -126,7 +127,7 @@ def on_granted(turn: Turn, event: ev.BudgetGranted) -> None:
     look(turn, tree)
     use = latest_of(turn.state, key)
     if use is None:  # of a user who has not paid yet
-        _open(turn, key, dict(paid_by(tree, event.queue, event.user))[key])
+        _open(turn, tree, key, dict(paid_by(tree, event.queue, event.user))[key])
         use = latest_of(turn.state, key)
     assert use is not None, "it was just opened"
     _put(turn, replace(use, granted=use.granted + event.amount))
@@ -152,10 +153,13 @@ def _charge(turn: Turn, tree: Tree, record: Closed) -> None:
                 _put(turn, replace(use, used=use.used + amount))
 
 
-def _open(turn: Turn, key: Key, budget: Budget) -> bool:
+def _open(turn: Turn, tree: Tree, key: Key, budget: Budget) -> bool:
     """Open the period that begins now; whether one does."""
     last = latest_of(turn.state, key)
-    left = 0 if last is None else total_of(budget, last) - last.used - _open_in(turn, key, last)
+    left = 0
+    if last is not None:
+        spans = paying(turn.state, tree, key)
+        left = total_of(budget, last) - last.used - used_in(last, spans, now_ms(turn))
     new = opened(key, budget, last, left, now_ms(turn))
     if new is None:
         return False
@@ -166,22 +170,6 @@ def _open(turn: Turn, key: Key, budget: Budget) -> bool:
     for use in uses_of(turn.state, key)[:-MOST_PERIODS]:
         _drop(turn, use)
     return True
-
-
-def _open_in(turn: Turn, key: Key, use: BudgetUse) -> int:
-    """What spans that are open have used of a period that is over."""
-    return sum(
-        span.charged_milli * overlap_ms(span.begins_ms, now_ms(turn), use.begins_ms, use.ends_ms)
-        for span in _paying(turn, key)
-    )
-
-
-def _paying(turn: Turn, key: Key) -> Iterable[Span]:
-    tree = turn.state.tree
-    assert tree is not None, "budgets are of a tree"
-    return [
-        span for span in turn.state.spans.values() if key in dict(paid_by(tree, span.queue, user_of(span)))
-    ]
 
 
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:
@@ -203,7 +191,7 @@ def _tell(turn: Turn, standing: Standing) -> None:
 
 def _stop(turn: Turn, tree: Tree, key: Key, standing: Standing) -> None:
     """Give all that pay from an empty budget notice, once."""
-    for job_id in dict.fromkeys(span.job_id for span in _paying(turn, key)):
+    for job_id in dict.fromkeys(span.job_id for span in paying(turn.state, tree, key)):
         job = turn.state.jobs[job_id]
         if notices.stands(turn, job) is None:
             notices.give(turn, job, NoticeReason.BUDGET, words_of(standing))

@@ -120,6 +120,12 @@ def grouped(use: Iterable[Row], by: Sequence[str]) -> dict[tuple[str, ...], Figu
     return dict(sorted(sums.items()))
 
 
+def shortened(account: Account, depth: int) -> Account:
+    """An account of the queue that is above its own so many levels below the root; 0: of its own."""
+    parts = account.queue.split("/")
+    return account._replace(queue="/".join(parts[:depth])) if 0 < depth < len(parts) else account
+
+
 def step_of(wait_ms: int) -> int:
     """The step that a wait is in; it grows with the wait."""
     shift = max(0, wait_ms.bit_length() - _BITS - 1)

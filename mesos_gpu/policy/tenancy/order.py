@@ -26,6 +26,7 @@ class Rank(IntEnum):
     SEATED = 1  # it has a seat of what its queue, or one above it, is guaranteed
     STARVING = 2  # the first of its leaf, and it has waited too long
     BORROWER = 3
+    UNPAID = 4  # it borrows, and a budget that pays for it is empty
 
 
 class Entry(NamedTuple, Generic[J]):

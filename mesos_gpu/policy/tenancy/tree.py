@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import ROOT, QueueDocument, QueueSpec, Resolved, Stop
+from mesos_gpu.model.tenancy import ROOT, OnEmpty, QueueDocument, QueueSpec, Resolved, Stop
 
 _INHERITED = tuple(each.name for each in fields(Resolved))
 
@@ -102,6 +102,13 @@ class Tree:
     def has_budgets(self) -> bool:
         """Whether any queue, or user of one, has a budget."""
         return any(spec.budget or spec.user_budgets for spec in self.document.queues.values())
+
+    @cached_property
+    def lets_borrow(self) -> bool:
+        """Whether jobs of any budget run as borrowers once it is empty."""
+        specs = self.document.queues.values()
+        budgets = [each for spec in specs for each in (spec.budget, *spec.user_budgets.values())]
+        return any(each is not None and each.on_empty is OnEmpty.BORROW for each in budgets)
 
     @cached_property
     def top(self) -> tuple[str, ...]:

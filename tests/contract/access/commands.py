@@ -173,6 +173,7 @@ COMMANDS: Final = (
     Command("report wait", "-xxxxx"),
     Command("report idle", "-xxxxx"),
     Command("report fairness", "-xxxxx"),
+    Command("report budget", "-xxxxx"),
     Command("whoami", "xxxxxx"),
     Command("login", "xxxxxx"),
     Command("status", "-xxxxx"),

@@ -1,9 +1,11 @@
 """Budgets, as the interface and the command line tell of them and grant them, and to whom."""
 
+import csv
 import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,24 @@ def test_the_command_line_lists_shows_grants_and_sets_aside(rig: Open) -> None:
     assert "granted       -7.5" in good("budget", "set-aside", "ml", "10")
     assert "left          2.5" in good("budget", "show", "ml")
     assert call("budget", "show", "none").exit_code == 66
+
+
+def test_a_report_of_budgets_has_a_row_for_each_period(rig: Open) -> None:
+    good("budget", "grant", "ml", "5")
+    (budget,) = [
+        each for each in json.loads(good("report", "budget", "--json"))["budgets"] if each["queue"] == "ml"
+    ]
+    day = datetime.fromtimestamp(budget["begins"], UTC).strftime("%Y-%m-%d")
+    head, ml, other = (line.split() for line in good("report", "budget").splitlines())
+    assert head == ["FROM", "QUEUE", "USER", "HOURS", "USED", "USED%", "LEFT"]
+    assert ml == [day, "ml", "-", "15", "0", "0", "15"]
+    assert other[1:4] == ["other", "-", "5"]
+    first, second, _ = csv.reader(good("report", "budget", "--csv").splitlines())
+    assert dict(zip(first, second, strict=True))["granted_hours"] == "5.0"
+    assert good("report", "budget", "--until", "2020-01-01").splitlines() == [
+        " ".join(head).replace(" ", "  ")
+    ]
+    assert rig.call("anybody", "GET", "/v1/budgets?past=yes").status_code == 422
 
 
 def test_what_is_left_is_a_metric_of_each_queue_that_has_a_budget(rig: Open) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.types import Scope
@@ -65,6 +66,47 @@ def test_use_is_summed_up_by_what_is_asked_for(rig: AccessRig) -> None:
     }  # fmt: skip
     assert (other["gpu_hours"], other["borrowed_hours"], other["started"]) == (8.0, 0.0, 1)
     assert other["wait_p50_s"] == pytest.approx(600, rel=1 / 8)
+
+
+def test_queues_are_summed_up_with_all_that_is_below_them() -> None:
+    store = MemoryStore()
+    for i, queue in enumerate(("research/a/x", "research/a/y", "research/b", "other")):
+        span = replace(SPAN, task_id=TaskId(f"t{i}.1"), queue=queue)
+        store.save([KeepRecord(Closed(span, AT + HOUR_MS, 0, 0, SpanEnd.FINISHED))])
+    rig = AccessRig(records=store)
+    rig.bind(
+        {"names": ["boss"], "roles": ["admin"]},
+        {"names": ["ann"], "roles": ["user"], "queues": ["research/a/x", "research/b"]},
+    )
+
+    def hours(who: str, depth: int) -> dict[str, float]:
+        rows = rig.call(who, "GET", "/v1/usage", params={**ASKED, "depth": str(depth)}).json()["rows"]
+        return {row["queue"]: row["gpu_hours"] for row in rows}
+
+    assert hours("boss", 1) == {"other": 8, "research": 24}
+    assert hours("boss", 2) == {"other": 8, "research/a": 16, "research/b": 8}
+    assert hours("boss", 3) == {"other": 8, "research/a/x": 8, "research/a/y": 8, "research/b": 8}
+    assert hours("ann", 1) == {"research": 16}, "only what she sees is in the sum"
+    assert rig.call("boss", "GET", "/v1/usage", params={"depth": "0"}).status_code == 422
+    rig.close()
+
+
+def test_what_jobs_wait_for_now_is_unmet_demand(rig: AccessRig) -> None:
+    body = {"name": "waits", "command": "true", "gpus": 4, "queue": "research"}
+    assert rig.call("ann", "POST", "/v1/jobs", json=body).ok
+
+    def rows(who: str, **asked: object) -> list[dict[str, Any]]:
+        answer = rig.call(who, "GET", "/v1/usage", params={"by": "queue,owner", **asked})
+        return list(answer.json()["rows"])
+
+    rig.clock.time += 3600
+    (row,) = rows("ann")
+    assert (row["queue"], row["owner"], row["gpu_hours"], row["spans"]) == ("research", "ann", 0, 0)
+    assert row["unmet_gpu_hours"] == pytest.approx(4)
+    assert rows("carl") == [], "he does not see it"
+    assert sum(row["unmet_gpu_hours"] for row in rows("boss", **ASKED)) == pytest.approx(16 / 6), (
+        "that is over"
+    )
 
 
 def test_days_are_told_one_by_one(rig: AccessRig) -> None:

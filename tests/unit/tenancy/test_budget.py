@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.why import why_of
-from mesos_gpu.engine.queue.budgets import all_standing
+from mesos_gpu.engine.queue.budgets import all_periods, all_standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId, TaskId
@@ -161,6 +161,56 @@ def test_borrow_lets_jobs_run_as_borrowers() -> None:
     starts(each, "j2")
     assert each.job("j2").seat is None
     assert each.state.spans[TaskId(each.job("j2").task_id or "")].borrowed
+
+
+def test_jobs_of_an_empty_budget_that_borrow_come_after_all_others() -> None:
+    broke = QueueSpec(budget=budget(1, on_empty=OnEmpty.BORROW), weight=100)
+    each = world({"ml": broke, "web": QueueSpec()})
+    starts(each, "j1")
+    starts(each, "j2", gpus=2, queue="web")
+    goes_on(each, 2 * HOUR)
+    # By weight alone it would be ml's turn.
+    each.submit("j3", gpus=1, queue="ml", preemptible=True)
+    each.submit("j4", gpus=1, queue="web", preemptible=True)
+    each.offers(*_rest(each))
+    assert [each.job(name).state for name in ("j3", "j4")] == [JobState.PENDING, JobState.STARTING]
+    each.status(str(each.job("j2").task_id), "TASK_FINISHED")
+    each.offers(*_rest(each))
+    assert each.job("j3").state is JobState.STARTING
+
+
+def test_one_of_an_empty_budget_that_waits_too_long_is_kept_room_like_others() -> None:
+    broke = QueueSpec(budget=budget(1, on_empty=OnEmpty.BORROW), starve_after_s=float(HOUR))
+    each = world({"ml": broke, "web": QueueSpec()})
+    starts(each, "j1")
+    starts(each, "j2", gpus=3, queue="web")
+    goes_on(each, 2 * HOUR)
+    each.submit("j3", gpus=1, queue="ml", preemptible=True)
+    goes_on(each, HOUR + 1)
+    each.submit("j4", gpus=1, queue="web", preemptible=True)
+    each.status(str(each.job("j1").task_id), "TASK_FINISHED")
+    each.offers(*_rest(each))
+    assert [each.job(name).state for name in ("j3", "j4")] == [JobState.STARTING, JobState.PENDING]
+
+
+def test_periods_that_are_over_are_told_with_what_still_runs_since_then() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10, carry_over_percent=100))})
+    starts(each, "j1")
+    task = starts(each, "j2")
+    goes_on(each, 6 * HOUR)
+    each.status(task, "TASK_FINISHED")
+    each.feed(ev.BudgetGranted("ml", "*", 5 * GPU_HOUR * MS))
+    for _ in range(2):
+        goes_on(each, 24 * HOUR)
+    told = [
+        (s.use.begins_ms // MS - MIDNIGHT, s.total, s.used, s.rate) for s in all_periods(each.state, each.now)
+    ]
+    hours = GPU_HOUR * MS
+    assert told == [
+        (0, 15 * hours, 30 * hours, 0),
+        (24 * HOUR, 10 * hours, 24 * hours, 0),
+        (48 * HOUR, 10 * hours, 6 * hours, 1000),
+    ]
 
 
 def test_a_grant_opens_a_budget_again_and_what_is_set_aside_closes_it() -> None:

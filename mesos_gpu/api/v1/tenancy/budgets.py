@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.requests import Flag, body_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import sees_budget
@@ -18,6 +18,7 @@ from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.wire.checking import Problem, is_number, object_of, show
 
 _HOUR: Final = 1000 * MS * 3600  # thousandths times milliseconds
+PAST: Final = Flag("past")
 _KNOWN: Final = ("queue", "user", "gpu_hours")
 _MOST_HOURS: Final = 1e9
 _LONGEST: Final = 256  # of a name
@@ -33,7 +34,10 @@ class BudgetHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/budgets."""
         rights = rights_of(request)
-        every = await result_of(self._scheduler.read(lambda view: view.budgets()))
+        past = PAST.of(request)
+        every = await result_of(
+            self._scheduler.read(lambda view: view.budget_periods() if past else view.budgets())
+        )
         body: shapes.Budgets = {"budgets": [shown(each) for each in every if sees_budget(rights, each.use)]}
         return json_answer(body)
 

@@ -15,8 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from mesos_gpu.access.decide import Subject
 from mesos_gpu.access.rights import JOB_SEE
 from mesos_gpu.api.http.answers import invalid, json_answer, large_answer
-from mesos_gpu.api.http.requests import Flag, Number
+from mesos_gpu.api.http.requests import Flag, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec import usage as shapes
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.jobs.quota import PROOFLESS
@@ -31,6 +32,7 @@ from mesos_gpu.wire.plain import clean
 SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
 UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 WAITS: Final = Flag("waits")
+DEPTH: Final = Number("depth", 0, 1, 16)  # of queues; 0: as deep as they are
 PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
 MOST_PERIODS: Final = 400  # of an answer, the latest
 LONGEST: Final = {
@@ -53,22 +55,33 @@ Sees = Callable[[Account], bool]
 class UsageHandlers:
     """The routes' functions."""
 
-    def __init__(self, records: UseRecords | None, clock: Callable[[], float] = time.time) -> None:
-        """Serve what is on record; None: nothing is."""
-        self._kept, self._clock = records, clock
+    def __init__(
+        self, scheduler: SchedulerApi, records: UseRecords | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Serve what is on record, None: nothing is; and what jobs of the scheduler wait for."""
+        self._scheduler, self._kept, self._clock = scheduler, records, clock
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
     async def show(self, request: Request) -> Response:
         """GET /v1/usage."""
         by, spans, waits = _by(request), self._periods(request), WAITS.of(request)
-        sees, records = _sees(request), self._records
+        sees, records, depth = _sees(request), self._records, int(DEPTH.of(request))
+        unmet = await result_of(self._scheduler.read(lambda view: view.unmet()))
+
+        def use(first: int, last: int, now_ms: int) -> Iterator[accounts.Row]:
+            every = records.use(first, last, now_ms, waits=waits)
+            if first * DAY_MS <= now_ms < last * DAY_MS:  # who waits still does so now
+                every = [*every, *unmet]
+            for account, figures in every:
+                if sees(account):
+                    yield accounts.shortened(account, depth), figures
 
         def asked() -> shapes.Usage:
             now_ms = int(self._clock() * MS)
             rows = [
-                row
+                _row(begins, dict(zip(by, key, strict=True)), sums, waits)
                 for begins, first, last in spans
-                for row in _rows(records, by, begins, first, last, now_ms, sees, waits)
+                for key, sums in accounts.grouped(use(first, last, now_ms), by).items()
             ]
             return {
                 "since": spans[0][1] * _DAY_S,
@@ -145,15 +158,6 @@ def _sees(request: Request) -> Sees:
         return known[key]
 
     return sees
-
-
-def _rows(
-    records: UseRecords, by: Sequence[str], begins: float | None, first: int, last: int, now_ms: int, sees: Sees,
-    waits: bool,
-) -> Iterator[shapes.UsageRow]:  # fmt: skip
-    use = records.use(first, last, now_ms, waits=waits)
-    for key, sums in accounts.grouped((row for row in use if sees(row[0])), by).items():
-        yield _row(begins, dict(zip(by, key, strict=True)), sums, waits)
 
 
 def _row(begins: float | None, names: dict[str, str], sums: accounts.Figures, waits: bool) -> shapes.UsageRow:
