@@ -13,7 +13,18 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.door import BODY_S
-from mesos_gpu.api.spec import access, audit, bodies, queue_shares, queues, sessions, shapes, usage, ways
+from mesos_gpu.api.spec import (
+    access,
+    audit,
+    bodies,
+    events,
+    queue_shares,
+    queues,
+    sessions,
+    shapes,
+    usage,
+    ways,
+)
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -173,8 +184,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/v1/events"): Operation(
         "list_events",
-        "Notices and checkpoints of jobs, at once or when there is one",
-        {200: shapes.Events},
+        "Notices and checkpoints of jobs, thresholds of budgets, at once or when there is one",
+        {200: events.Events},
         query=(
             _number(asked.AFTER, "those after the one of this number, and wait for one"),
             _number(asked.WAIT_S, "wait so long at most, in seconds"),

@@ -13,7 +13,6 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.shares.share import Method
-from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
@@ -180,33 +179,6 @@ class Jobs(TypedDict):
 
     jobs: list[Job]
     total: Count
-
-
-class BudgetEvent(TypedDict):
-    """A threshold of a budget that was reached; 100: nothing is left in its period."""
-
-    queue: str
-    user: Annotated[str, says(description="whose jobs pay; null: all")] | None
-    percent: Count
-    period_ends: Moment
-
-
-class Event(TypedDict):
-    """Something that has befallen a job, or a budget."""
-
-    number: Count
-    at: Moment
-    kind: Annotated[str, one_of(*EventKind)]
-    job_id: Annotated[str, says(description="null: it is of a budget")] | None
-    notice: Notice | None
-    budget: BudgetEvent | None
-
-
-class Events(TypedDict):
-    """What has befallen jobs and budgets of late, oldest first; last: the number to ask after."""
-
-    events: list[Event]
-    last: Count
 
 
 class Task(TypedDict):

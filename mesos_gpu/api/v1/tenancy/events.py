@@ -14,7 +14,7 @@ from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.sight.queues import sees_budget
-from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec import events as shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.model.tasks.event import JobEvent
