@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.reclaiming import Plan, Planner, begins_at, stoppable
+from mesos_gpu.engine.match.reclaiming import Plan, Planner, begins_at, stoppable, with_moves
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
@@ -114,7 +114,10 @@ class Coming:
     def _plan(self, backlog: Backlog, rule: Reclaim, job: Job, request: Request) -> Plan | None:
         planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
         planner.closed |= self._closed
-        return planner.find(job, request)
+        way = planner.find(job, request)
+        if way is None and not rule.moments:
+            way = with_moves(Turn(self._state, self._settings, self._now), backlog, rule, planner, job)
+        return way
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]

@@ -27,6 +27,9 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import grounds, plan
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
+_MOVED_AGAIN_S: Final = 3600.0  # from one move of a job to the next
+_MOST_MOVED: Final = 4  # at once
+_NOBODY: Final[Mapping[JobId, Victim]] = {}
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
@@ -86,18 +89,33 @@ class Planner:
         self._capacities: dict[AgentId, NodeCapacity] = {}
         self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
 
-    def find(self, job: Job, request: Request) -> Plan | None:
-        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already."""
+    def find(self, job: Job, request: Request, movable: Mapping[JobId, Victim] = _NOBODY) -> Plan | None:
+        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already.
+
+        Args:
+            job: One that waits.
+            request: What each of its tasks takes.
+            movable: Who may be stopped beside those whom the rule allows.
+        """
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
         if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
             jobs = self._turn.state.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
+        victims |= movable
         if not victims:
             return None
         nodes = self._nodes(job, request, victims)
         chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
         return Plan(chosen, grounds(request, job.spec.tasks, nodes, chosen)) if chosen else None
+
+    def places(
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim]
+    ) -> tuple[AgentId, ...] | None:
+        """The nodes where a job that runs elsewhere would have room when some of those had ended; None: nowhere."""
+        nodes = self._nodes(job, request, victims)
+        chosen = plan(request, job.spec.tasks, nodes, victims)
+        return None if chosen is None else grounds(request, job.spec.tasks, nodes, chosen)
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
@@ -142,6 +160,52 @@ class Planner:
         return ending(self._turn.state)
 
 
+def with_moves(turn: Turn, backlog: Backlog, rule: Reclaim, planner: Planner, job: Job) -> Plan | None:
+    """The cheapest plan in which jobs of its own queue move, too, that have seats and stand in pieces; None: there is
+    none. It is the last resort: a job moves only if it has another place, free or held by borrowers who may be stopped,
+    and not again within an hour. It has its seat beside the other job then, as the queue is guaranteed both.
+
+    Args:
+        turn: The step; it changes nothing.
+        backlog: Of the match.
+        rule: Who may be stopped.
+        planner: It has no plan without moves.
+        job: One that waits.
+    """
+    state, settings = turn.state, turn.settings
+    movable = {
+        job_id: victim
+        for job_id, victim in rule.neighbours_of(job).items()
+        if not _moved_of_late(state, job_id, turn.now) and not backlog.neighbours.parts(state.jobs[job_id])
+    }
+    way = planner.find(job, request_of(job, settings), movable) if movable else None
+    movers = [each for each in way.chosen if each.job_id in movable] if way is not None else []
+    if way is None or len(movers) > _MOST_MOVED:
+        return None
+    ended = {victim.job_id for victim in way.chosen}
+    before = set(planner.closed)
+    try:
+        planner.closed |= set(way.room_on)
+        for mover in sorted(
+            movers, key=lambda each: (-state.jobs[each.job_id].spec.gpu_milli_in_all, each.job_id)
+        ):
+            other = state.jobs[mover.job_id]
+            left = {job_id: each for job_id, each in rule.borrowers_for(other).items() if job_id not in ended}
+            places = planner.places(other, request_of(other, settings), left)
+            if places is None:
+                return None
+            planner.closed |= set(places)
+    finally:
+        planner.closed = before
+    return way
+
+
+def _moved_of_late(state: State, job_id: JobId, now: float) -> bool:
+    """Whether it was ended for another one within the hour."""
+    made_room = (task for task in state.tasks_of(job_id) if task.preempted_for is not None)
+    return any(task.ended_at is None or task.ended_at > now - _MOVED_AGAIN_S for task in made_room)
+
+
 class _Plans:
     """The plans of one match."""
 
@@ -165,7 +229,10 @@ class _Plans:
         if len(self._tried) >= _MOST_TRIED:
             return False
         self._tried.add(key)
+        protected = len(rule.moments)
         way = self._planner.find(job, request)
+        if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
+            way = with_moves(turn, backlog, rule, self._planner, job)
         if way is None or not rule.has_waited(job, way.chosen):
             return True
         self._make_room(job, way)

@@ -164,5 +164,6 @@ class Waits:
         return owed.milli if owed is not None and owed.milli else spec.weight * WHOLE
 
 
-def _rank(entry: Entry[Job]) -> Rank:
-    return entry.rank
+def _rank(entry: Entry[Job]) -> tuple[Rank, int]:
+    """The rank of an entry, and since when others were ended for it."""
+    return entry.rank, entry.since if entry.rank is Rank.ROOM_MADE else 0

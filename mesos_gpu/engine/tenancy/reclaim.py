@@ -184,6 +184,21 @@ class Reclaim:
             victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
         return victims + below
 
+    def neighbours_of(self, job: Job) -> dict[JobId, Victim]:
+        """Jobs of its own leaf that have seats where it has one, and have run for as long as they may: who may move."""
+        seat, leaf = self._seating.given.get(job.id), leaf_of(self._tree, job)
+        if seat is None or self._attained.orders(job):
+            return {}
+        least_s = self._tree.queues[leaf].resolved.min_runtime_s.reclaim_s
+        seated = [self._runner(each) for each in self._leaves.get(leaf, ()) if each.seat is not None]
+        able = [each for each in seated if each.pool == seat.pool and not self._is_protected(each, least_s)]
+        return {each.job.id: each.victim for each in able if each.job.id in self._running}
+
+    def borrowers_for(self, job: Job) -> dict[JobId, Victim]:
+        """Borrowers who may be stopped for a job with a seat that runs, and is to run elsewhere."""
+        able = [each for each in self._find(job) if each.job.seat is None and each.job.id in self._running]
+        return {each.job.id: each.victim for each in able}
+
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
         if lower and each.victim.priority >= job.priority:
@@ -366,14 +381,23 @@ class Reclaim:
     def reclaims(self, job: Job, victim: Victim) -> bool:
         """Whether a job takes from another by what queues are owed, and not by its priority."""
         runner = self._runners[victim.job_id]
+        if self._moves(job, runner):
+            return False
         return runner.leaf != leaf_of(self._tree, job) or not self._is_before(job, runner.job)
+
+    def _moves(self, job: Job, runner: Runner) -> bool:
+        """Whether one of its own queue makes room to run elsewhere: it has a seat, and does not stand after it."""
+        same = runner.leaf == leaf_of(self._tree, job)
+        return same and runner.job.seat is not None and not self._is_before(job, runner.job)
 
     def why(self, job: Job, victim: Victim) -> str:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
         runner = self._runners[victim.job_id]
         hours = lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
         seat = self._seating.seat_for(job)
-        if not self.reclaims(job, victim):
+        if self._moves(job, runner):
+            rule = "of its own queue, which needs GPUs that lie together; it has room elsewhere"
+        elif not self.reclaims(job, victim):
             rule = f"whose priority is {job.priority}, not {runner.job.priority}"
             if runner.job.priority >= job.priority:
                 rule = f"which has had less GPU time in queue {job.spec.queue}"

@@ -124,12 +124,19 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         return True
     if not document.version:
         return job.priority < other.priority
+    if job.seat is not None and job.spec.queue == other.spec.queue and _needs_room_together(other):
+        return True  # it moves for one of its own queue
     if job.seat is not None:
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
     if _fenced(document, job.spec.queue, other.spec.queue):
         return False
     return _reclaims(document, job, other)
+
+
+def _needs_room_together(job: Job) -> bool:
+    """Whether GPUs that are free in pieces may be of no use to a job."""
+    return job.spec.gpus > 1 or job.spec.tasks > 1
 
 
 def _las(account: Account, job: Job, other: Job, now: float) -> bool:

@@ -67,7 +67,7 @@ def test_priority_counts_in_a_queue_and_not_beyond_it(world: Tenants) -> None:
     world.document(dev=queue(4), prod=queue())
     world.runs("dev0", "dev", 2)
     world.runs("dev1", "dev", 2)
-    world.submit("alien", queue="prod", gpus=2, priority=99)
+    world.submit("alien", queue="prod", gpus=2, priority=99, preemptible=True)
     assert not world.passes(30)
     world.submit("urgent", queue="dev", gpus=2, priority=9)
     stopped = world.passes(10)
