@@ -151,6 +151,14 @@ def charges_by(state: State, tree: Tree) -> Charges:
     return charges
 
 
+def tree_of(state: State, settings: Settings) -> Tree | None:
+    """The document's queues, and beside them those that only the command line names; None: there is no document."""
+    if state.tree is None or not settings.queue_limits:
+        return state.tree
+    charges = charges_of(state, settings)
+    return None if charges is None else charges.tree
+
+
 def _tree(state: State, limits: Mapping[str, int]) -> Tree:
     """The document's; queues that only the command line names are top ones that have a limit, and nothing else."""
     tree = state.tree

@@ -104,7 +104,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
     check_job(turn.state, turn.settings, event.spec, event.owner)
     job = Job(
         id=event.job_id,
-        spec=admitted(turn.state, event.spec, event.owner or event.spec.user or ""),
+        spec=admitted(turn.state, turn.settings, event.spec, event.owner or event.spec.user or ""),
         submitted_at=turn.now,
         sequence=turn.state.next_sequence,
         message="queued",

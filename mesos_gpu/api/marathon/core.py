@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -22,7 +22,8 @@ from mesos_gpu.api.marathon.rights.consent import Consent
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.api.sight.queues import told_of
+from mesos_gpu.errors import MesosGpuError, NotAccepted
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
@@ -32,6 +33,7 @@ from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
 from mesos_gpu.policy.apps.workload import unsupported
+from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import asked_of, gpu_options
@@ -75,25 +77,32 @@ class Core:
             AppLocked, BadConfiguration, Refused: It cannot be.
             Refusal: He may not.
         """
+        rights = rights_of(request)
         for _ in range(_ATTEMPTS):
-            seen, under_way, splits = await self._seen()
+            seen, under_way, splits, queues = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
-            may = Consent(rights_of(request), pooled=self._settings.has_user_pool, splits=splits)
+            may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
             wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
             change = self.scheduler.change_apps(
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
             with suppress(_Overtaken):
-                made = await result_of(change) or self._over(seen)
+                try:
+                    made = await result_of(change) or self._over(seen)
+                except NotAccepted as error:
+                    raise told_of(rights, error, "what it names") from None
                 _note(made)
                 return made
         raise Refused(503, "apps change too often at this moment", remedy="try again")
 
-    async def _seen(self) -> tuple[Group, tuple[Deployment, ...], tuple[TrafficSplit, ...]]:
-        return await self.read(
-            lambda view: (view.root, tuple(view.deployments.values()), tuple(view.splits.values()))
-        )
+    async def _seen(self) -> "_Seen":
+        def seen(view: View) -> _Seen:
+            documents = [*view.queue_versions.values()][-1:]
+            tree = Tree(documents[0]) if documents else None
+            return _Seen(view.root, tuple(view.deployments.values()), tuple(view.splits.values()), tree)
+
+        return await self.read(seen)
 
     def _wanted(
         self, target: Callable[[Group], Group], seen: Group, under_way: Iterable[Deployment]
@@ -129,9 +138,10 @@ class Core:
         Raises:
             BadConfiguration, Refused: It cannot be.
         """
-        seen, under_way, splits = await self._seen()
+        seen, under_way, splits, queues = await self._seen()
         rights = rights_of(request)
-        may, sight = Consent(rights, pooled=self._settings.has_user_pool, splits=splits), AppSight(rights)
+        may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
+        sight = AppSight(rights)
 
         def foreseen() -> tuple[Json, Json]:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
@@ -199,6 +209,15 @@ def _note(made: Deployment) -> None:
 
 def _both(target: Callable[[Group], Group], given: Callable[[Group], Group]) -> Callable[[Group], Group]:
     return lambda root: given(target(root))
+
+
+class _Seen(NamedTuple):
+    """What a change begins with."""
+
+    root: Group
+    under_way: tuple[Deployment, ...]
+    splits: tuple[TrafficSplit, ...]
+    queues: Tree | None  # None: nobody has written a document of them
 
 
 class _Overtaken(MesosGpuError):

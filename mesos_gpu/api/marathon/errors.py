@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import code_of, json_answer
-from mesos_gpu.errors import AppLocked, BadConfiguration, MesosGpuError
+from mesos_gpu.errors import AppLocked, BadConfiguration, MesosGpuError, NotAccepted
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, NOT_VALID, Detail, Problems
 
 _LOCKED: Final = (
@@ -81,6 +81,8 @@ def answer_of(error: MesosGpuError) -> Response:
     """The one shape of an error below /v2."""
     if isinstance(error, BadConfiguration):
         return answer_of(not_valid([Detail("/", (error.what,))]))
+    if isinstance(error, NotAccepted):
+        return answer_of(not_valid(Detail(path, (reason,)) for path, reason in error.faults))
     status, body, headers = _answer_of(error)
     note.current().reason = code_of(status)
     return json_answer(body, status, headers)

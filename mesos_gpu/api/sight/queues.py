@@ -23,11 +23,12 @@ def sees_budget(rights: Rights, use: BudgetUse) -> bool:
 
 
 def told_of(rights: Rights, refused: NotAccepted, queue: str) -> NotAccepted:
-    """A refusal of a job as who asks may read it: it names no queues that he does not see."""
+    """A refusal of a job, or of an app, as who asks may read it: it names no queues that he does not see. `queue`: that
+    was asked for, in words."""
     if rights.may(QUEUE_SEE):
         return refused
     why = f"{queue} is no queue that takes jobs; those that you see: mesos-gpu queue list"
-    faults = [(place, why if place == "/queue" else reason) for place, reason in refused.faults]
+    faults = [(place, why if place.endswith("/queue") else reason) for place, reason in refused.faults]
     return NotAccepted(faults, remedy=refused.remedy)
 
 

@@ -9,13 +9,14 @@ from uuid import NAMESPACE_URL, uuid5
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.apps.delays import forget_delays, launch_delay_s, was_steady
 from mesos_gpu.engine.apps.history import forget_gone, moment, remember
-from mesos_gpu.engine.queue.admitting import of_app
+from mesos_gpu.engine.charges import tree_of
+from mesos_gpu.engine.queue.admitting import check_app, of_app
 from mesos_gpu.engine.queue.quota import check_apps
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
+from mesos_gpu.errors import AppLocked, BadConfiguration, NotAccepted, NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
@@ -50,13 +51,18 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
         TooMuch: One user wants more than he may.
         AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
         BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
+        NotAccepted: By the document of queues, instances of those that change could never start.
     """
     check_apps(turn.settings, turn.state.catalog.root.all_apps(), event.root.all_apps())
     made = plan(turn.state.catalog.root, event.root, restarts=event.restarts, kill=event.kill)
+    old, wrong = {app.id: app for app in turn.state.catalog.root.all_apps()}, list[tuple[str, str]]()
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
         job = _job_of(action.app, turn.now)
         if isinstance(job, str):
             raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
+        wrong += check_app(turn.state, turn.settings, action.app, old.get(action.app.id), job)
+    if wrong:
+        raise NotAccepted(wrong, remedy="the queues and their limits: mesos-gpu queue show")
     _begin(turn, event.id, made, force=event.force)
 
 
@@ -237,7 +243,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     it."""
     state = turn.state
     new = state.next_sequence, None
-    spec = of_app(state.tree, spec, app.id)
+    spec = of_app(tree_of(state, turn.settings), spec, app.id)
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.places.get(app.id, new) if replaces else new
     turn.put_job(

@@ -1,20 +1,39 @@
 """What a document of queues says of a job before it is queued: what it gives it, and whether it could ever start."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
+from mesos_gpu.engine.charges import tree_of
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
+from mesos_gpu.model.apps.app import PASSED_ON, App, same_but_scale
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
-from mesos_gpu.policy.admission.limits import as_given, faults, scopes_of, too_many_submitted
+from mesos_gpu.policy.admission.limits import (
+    as_given,
+    faults,
+    faults_together,
+    queue_of_app,
+    scopes_of,
+    too_many_submitted,
+)
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
+#: Where an app has what a job has; it has no time limit of its own but its queue's.
+_OF_APPS: Final = {
+    "/timeout_s": "/gpu",
+    **{f"/{each.key}": f"/gpu/{name}" for name, each in PASSED_ON.items()},
+}
 
-def admitted(state: State, spec: JobSpec, user: str) -> JobSpec:
+
+def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobSpec:
     """The request with what its class and its queue give to those that leave it open.
 
     Args:
         state: The engine's.
+        settings: The operator's.
         spec: What is asked for.
         user: Who is charged.
 
@@ -22,7 +41,7 @@ def admitted(state: State, spec: JobSpec, user: str) -> JobSpec:
         NotAccepted: It could never start; all reasons at once.
         TooMuch: As many jobs of its queue or user wait or run as may.
     """
-    tree = state.tree
+    tree = tree_of(state, settings)
     if tree is None:
         if spec.job_class is not None:
             why = f"there is no class {spec.job_class}: no document of queues was applied"
@@ -57,11 +76,31 @@ def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
     """
     if tree is None:
         return replace(spec, priority=spec.priority or 0)
-    if spec.queue == DEFAULT_QUEUE:
-        group, _, rest = app_id.strip("/").partition("/")
-        if rest and group in tree.queues and tree.queues[group].is_leaf:
-            spec = replace(spec, queue=group)
-    return as_given(tree, spec)
+    return as_given(tree, replace(spec, queue=queue_of_app(tree, spec.queue, app_id)))
+
+
+def check_app(
+    state: State, settings: Settings, app: App, old: App | None, spec: JobSpec
+) -> Iterator[tuple[str, str]]:
+    """Why instances of an app could never start, or not all of them; each reason with the pointer of its field.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        app: As it is asked for.
+        old: As it is; None: it is new. What it asks for already is no reason.
+        spec: What an instance runs.
+    """
+    tree = tree_of(state, settings)
+    if tree is None:
+        return
+    spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
+    cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
+    found = list(faults(tree, spec, user, cost)) if changed else []
+    if not found and (old is None or app.instances > old.instances) and app.instances > 1:
+        found = list(faults_together(tree, spec, user, cost, app.instances))
+    for each in found:
+        yield f"{app.id}{_OF_APPS.get(each.path, each.path)}", each.reason
 
 
 def _cheapest(state: State, tree: Tree, spec: JobSpec) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mesos_gpu.engine.charges import cost_of_granted, pool_of_node
+from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
@@ -155,7 +155,7 @@ def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seati
     Returns:
         None: There is no tree, and nobody has a seat.
     """
-    tree = turn.state.tree
+    tree = tree_of(turn.state, turn.settings)
     if tree is None:
         return None
     ground = Ground(turn.state, tree)

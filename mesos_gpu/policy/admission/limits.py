@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.access.patterns import any_fits
-from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import (
@@ -151,6 +151,47 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
 
 
+def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count: int) -> Iterator[Fault]:
+    """Why so many of such a job could never run at one time, all reasons at once.
+
+    Args:
+        tree: The queues.
+        spec: Of each, with what its class and queue give; `faults` found nothing.
+        user: Whose they are.
+        cost_milli: What each costs at least.
+        count: How many.
+    """
+    for scope in scopes_of(tree, spec.queue, user):
+        limits = scope.limits
+        for name, most in (("max_running", limits.max_running), ("max_submitted", limits.max_submitted)):
+            if most is not None and count > most:
+                yield Fault("/instances", f"{name} of {scope.words} is {most}, and {count} are asked for")
+        all_gpus = _milli(limits.max_gpus)
+        if all_gpus is not None and count * cost_milli > all_gpus:
+            why = _too_many(scope.words, "max_gpus", all_gpus, count * cost_milli, "together they ask")
+            yield Fault("/instances", why)
+    pools = pools_for(tree, class_of(tree, spec.job_class))
+    for path in lineage(spec.queue):
+        most_of = {each.pool: each.milli for each in tree.bounds[path] if each.path == path}
+        most = sum(most_of[pool] for pool in pools & most_of.keys())
+        if pools <= most_of.keys() and count * cost_milli > most:
+            why = _too_many(f"queue {path}", "limit_gpus", most, count * cost_milli, "together they ask")
+            yield Fault("/instances", why)
+
+
+def queue_of_app(tree: Tree, queue: str, app_id: str) -> str:
+    """Where the instances of an app wait: in the queue that it names, else in the leaf named as its top group.
+
+    Args:
+        tree: The queues.
+        queue: That it names, itself or by a label; `DEFAULT_QUEUE`: it names none.
+        app_id: As /shop/web.
+    """
+    group, _, rest = app_id.strip("/").partition("/")
+    by_group = queue == DEFAULT_QUEUE and rest and group in tree.queues and tree.queues[group].is_leaf
+    return group if by_group else queue
+
+
 def pools_for(tree: Tree, known: JobClass | None) -> set[str]:
     """The pools that jobs of a class may use; None: of no class."""
     if known is not None and known.pools:
@@ -195,9 +236,9 @@ def _beyond(scope: Scope, spec: JobSpec, cost_milli: int) -> Iterator[Fault]:
         yield Fault("/queue", f"max_running of {scope.words} is 0: no job of it starts")
 
 
-def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int) -> str:
+def _too_many(whose: str, limit: str, most_milli: int, asked_milli: int, who: str = "it asks") -> str:
     most, asked = (counted(number_of(milli), "GPU") for milli in (most_milli, asked_milli))
-    return f"{limit} of {whose} is {most}, and it asks for {asked}"
+    return f"{limit} of {whose} is {most}, and {who} for {asked}"
 
 
 def _too_long(whose: str, longest_s: float, asked_s: float | None) -> str:

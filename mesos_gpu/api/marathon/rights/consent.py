@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.access.decide import Rights, Subject, unix_user_of
-from mesos_gpu.access.rights import APP_ENV, APP_WRITE
+from mesos_gpu.access.rights import APP_ENV, APP_WRITE, JOB_RUN
 from mesos_gpu.api import admission
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.marathon.errors import Refused
@@ -19,7 +19,10 @@ from mesos_gpu.api.sight.apps import AppSight, subject_of
 from mesos_gpu.api.sight.hosts import Others, wanted_by
 from mesos_gpu.model.apps.app import App, Group, SecretRef, same_but_scale
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
+from mesos_gpu.policy.admission.limits import queue_of_app
 from mesos_gpu.policy.apps.workload import job_of
+from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.wire.job_fields import HIDDEN
 from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.marathon.problems import Detail
@@ -33,9 +36,23 @@ _PATHS: Final = {
 class Consent:
     """What one caller may change."""
 
-    def __init__(self, rights: Rights, *, pooled: bool, splits: Sequence[TrafficSplit] = ()) -> None:
-        """Ask these rights. `pooled`: whether tasks that name no user get one each on their host; `splits`: all
-        services."""
+    def __init__(
+        self,
+        rights: Rights,
+        *,
+        pooled: bool,
+        splits: Sequence[TrafficSplit] = (),
+        tree: Tree | None = None,
+    ) -> None:
+        """Ask these rights.
+
+        Args:
+            rights: Of the caller.
+            pooled: Whether tasks that name no user get one each on their host.
+            splits: All services.
+            tree: The queues; None: queues are names.
+        """
+        self._tree = tree
         self._rights, self._sight, self._pooled, self._splits = rights, AppSight(rights), pooled, splits
 
     def given(
@@ -132,6 +149,7 @@ class Consent:
         if isinstance(spec, str):
             details.append(Detail(app.id, (spec,)))
             return app
+        details += self._of_queue(app)
         said = admission.problems(self._rights, spec, subject_of(app))
         if spec.user is None and not self._pooled:
             spec, more = admission.with_own_user(self._rights, spec, subject_of(app))
@@ -142,6 +160,18 @@ class Consent:
                 Detail(f"{app.id}{_PATHS.get(f'/{head}', each.path)}{slash}{rest}", (each.reason,))
             )
         return replace(app, user=spec.user)
+
+    def _of_queue(self, app: App) -> Iterator[Detail]:
+        """An app may stand in a queue that it names only if who asks may run jobs there; that of its group is its
+        own."""
+        named = gpu_options(app).queue
+        if self._tree is None or named in (DEFAULT_QUEUE, queue_of_app(self._tree, DEFAULT_QUEUE, app.id)):
+            return
+        job = Subject(self._name, named)
+        if not self._rights.may(JOB_RUN, job):
+            by_object = app.gpu is not None and app.gpu.queue == named
+            place = "gpu/queue" if by_object else "labels/MESOS_GPU_QUEUE"
+            yield Detail(f"{app.id}/{place}", (self._rights.missing(JOB_RUN, job),))
 
 
 def _as_before(app: App, old: App) -> Mapping[str, str | SecretRef]:

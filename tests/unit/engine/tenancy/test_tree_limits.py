@@ -1,11 +1,14 @@
 """Limits of queues and users, and classes: what is refused, and what waits, and why."""
 
+from math import inf
+
 import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.step import step
-from mesos_gpu.errors import NotAccepted, TooMuch
+from mesos_gpu.errors import Conflict, NotAccepted, TooMuch
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.tenancy import JobClass, Limits, Pool, QueueSpec, Stop
@@ -242,3 +245,29 @@ def test_pools_have_limits_of_their_own_and_classes_have_pools() -> None:
     again(world, "n2", 4)
     assert running(world) == {"a", "b", "o"}
     assert [str(world.state.tasks[f"{name}.1"].agent_id) for name in "abo"] == ["n1", "n2", "n2"]  # type: ignore[index]
+
+
+def test_limits_of_the_command_line_stand_beside_a_document_that_lacks_their_queue() -> None:
+    limits = {"old": 2, "lab": 1}
+    settings = Settings("e", "m", report_stale_s=1e9, aging_step_s=inf, queue_limits=limits)
+    queues = {"lab": QueueSpec(limit_gpus=most(3)), "prod": QueueSpec(guarantee_gpus=owed(1))}
+    world = tree_world(queues, settings=settings)
+    submit_all(
+        world, *((f"{name}{i}", name, 1) for name in ("lab", "old") for i in range(5)), preemptible=True
+    )
+    submit_all(world, ("p", "prod", 1))
+    node(world, "n1", 8)
+    assert running(world) == {"lab0", "lab1", "lab2", "old0", "old1", "p"}, (
+        "where both have one, the document counts"
+    )
+    again(world, "n1", 2)
+    assert why(world, "old2").summary.endswith("queue old may hold 2 GPUs, and holds 2")
+    assert refusal(world, queue="old", gpus=3, preemptible=True) == [
+        ("/gpus", "limit_gpus of queue old is 2 GPUs, and it asks for 3 GPUs")
+    ]
+    submit_all(world, ("d", "default", 1), preemptible=True)
+    with pytest.raises(Conflict, match="default"):
+        apply(world, {**queues, "default": QueueSpec(), "default/below": QueueSpec()})
+    apply(world, {**queues, "old": QueueSpec(limit_gpus=most(3))})
+    again(world, "n1", 2)
+    assert "old2" in running(world), "the document has it now"
