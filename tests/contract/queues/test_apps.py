@@ -45,8 +45,8 @@ def test_an_instance_that_could_never_start_is_refused_with_all_that_is_wrong(ri
         "/a/b/gpus": ["max_gpus_per_job of queue research/vision is 2 GPUs, and it asks for 4 GPUs"],
     }
     assert rig.call("boss", "GET", "/v2/apps/a/b").status_code == 404
-    assert details(ask(rig, "boss", "/a/b", labels={"MESOS_GPU_QUEUE": "reserch"})) == {
-        "/a/b/gpu/queue": ["there is no queue reserch; there are default, production, research/vision, web"]
+    assert details(ask(rig, "boss", "/a/b", labels={"MESOS_GPU_QUEUE": "physics"})) == {
+        "/a/b/gpu/queue": ["there is no queue physics; there are default, production, research/vision, web"]
     }
 
 
