@@ -96,10 +96,10 @@ def check_app(
         return
     spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
     cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
-    found = list(faults(tree, spec, user, cost)) if changed else []
-    if not found and (old is None or app.instances > old.instances) and app.instances > 1:
-        found = list(faults_together(tree, spec, user, cost, app.instances))
-    for each in found:
+    wrong = list(faults(tree, spec, user, cost)) if changed else []
+    if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
+        wrong = list(faults_together(tree, spec, user, cost, app.instances))
+    for each in wrong:
         yield f"{app.id}{_OF_APPS.get(each.path, each.path)}", each.reason
 
 

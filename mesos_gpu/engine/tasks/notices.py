@@ -15,6 +15,7 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.usage import BudgetUse
 from mesos_gpu.policy.tasks.blame import ended_by_itself
+from mesos_gpu.policy.tenancy.tree import lineage
 from mesos_gpu.wire.mesos.notice import decode_checkpoint, decode_told
 
 _LONGEST: Final = 15  # times `notice_resend_s`, between two words to an executor that says nothing
@@ -34,7 +35,21 @@ def _send(turn: Turn, task: Task, notice: Notice) -> None:
     left_s = max(notice.until - turn.now, 0.0)
     job = turn.state.current(task)
     signal = job.spec.notice_signal if job is not None else NoticeSignal.NONE
-    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, notice, left_s, signal))
+    told = notice if job is None else _veiled(turn, job, notice)
+    turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, told, left_s, signal))
+
+
+def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
+    """The notice as a task of the job may read it: the job of another proved name, and its queue, are not named.
+    Whoever has the right to see them asks for the job."""
+    gains = turn.state.jobs.get(notice.by) if notice.by is not None else None
+    if gains is None or gains.owner in ("", job.owner):
+        return notice
+    why = notice.why.replace(f"job {gains.id}", "another job")
+    for path in lineage(gains.spec.queue):  # the longest first
+        if path not in lineage(job.spec.queue):
+            why = why.replace(f"queue {path} ", "its queue ")
+    return replace(notice, by=None, why=why)
 
 
 def on_tick(turn: Turn) -> None:

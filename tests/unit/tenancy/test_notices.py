@@ -75,6 +75,30 @@ def by_itself(world: World, name: str = "j1.1", code: int = 75) -> None:
     world.status(name, state, message=words, outcome=Outcome(exit_status=code))
 
 
+@pytest.mark.parametrize(
+    ("mine", "gains", "told"),
+    [
+        ("ann", "ann", ("other", "makes room for job other, for which queue prod/x is guaranteed GPUs")),
+        ("ann", "", ("other", "makes room for job other, for which queue prod/x is guaranteed GPUs")),
+        ("ann", "bob", (None, "makes room for another job, for which its queue is guaranteed GPUs")),
+        ("", "bob", (None, "makes room for another job, for which its queue is guaranteed GPUs")),
+    ],
+)
+def test_a_task_reads_of_no_job_of_another_name(
+    world: World, mine: str, gains: str, told: tuple[str | None, str]
+) -> None:
+    running(world, notice_s=60.0)
+    world.state.set_job(replace(world.job(), owner=mine))
+    taker = spec(name="other", queue="prod/x")
+    world.state.set_job(Job(JobId("other"), taker, world.now, world.state.next_sequence, owner=gains))
+    turn = Turn(world.state, world.settings, world.now)
+    why = "makes room for job other, for which queue prod/x is guaranteed GPUs"
+    notices.give(turn, world.job(), NoticeReason.RECLAIM, why, by=JobId("other"))
+    sent = only(turn.effects, fx.GiveNotice).notice
+    assert (sent.by, sent.why) == told
+    assert (notice(world).by, notice(world).why) == ("other", why), "who may see it is told by the interface"
+
+
 def test_it_is_saved_and_then_sent_and_the_end_comes_when_its_time_has_passed(world: World) -> None:
     running(world, notice_s=60.0)
     effects = give(world)
