@@ -68,9 +68,15 @@ class Search:
 
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""
-        gang = job.spec.tasks > 1
         pooled = self._backlog.in_pools(job, self._backlog.open_to(outlasted, self._nodes))
-        nodes = self._backlog.neighbours.open_to(job, pooled)
+        open_to = (self._backlog.neighbours.open_to(job, nodes) for nodes in pooled)
+        return next(filter(None, (self._take_on(job, request, nodes, outlasted) for nodes in open_to)), None)
+
+    def _take_on(
+        self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
+    ) -> list[Take] | None:
+        """A place for each task on some nodes."""
+        gang = job.spec.tasks > 1
         # Of one model, if any is asked for: the slowest decides for all.
         for one in request.each_model() if gang else (request,):
             # Most matches see quickly that a large job must wait.

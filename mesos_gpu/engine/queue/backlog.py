@@ -176,13 +176,20 @@ class Backlog:
         """Which limit never lets a job start, in words; "": none does so."""
         return "" if self._barriers is None else self._barriers.beyond(job)
 
-    def in_pools(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
-        """Keep those of some nodes that are in pools whose limits leave room for all of a job."""
-        pools = self._open_pools(job)
-        held = self.held
+    def in_pools(
+        self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
+    ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
+        """Keep those of some nodes that are in pools whose limits leave room for all of a job. One with a seat goes to
+        the pool of that; only where there is no room, and it may borrow, to others."""
+        pools, held = self._open_pools(job), self.held
         if pools is None or held is None:
-            return nodes
-        return {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in pools}
+            return (nodes,)
+        able = {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in pools}
+        seat = self._state.seats_given.get(job.id)
+        if seat is None:
+            return (able,)
+        its = {agent_id: node for agent_id, node in able.items() if held.pool_of(agent_id) == seat.pool}
+        return (its, able) if job.spec.preemptible else (its,)
 
     def _open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
@@ -281,7 +288,9 @@ class Backlog:
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
-        return request, self.neighbours.key(job), self._open_pools(job)
+        pools = self._open_pools(job)
+        seat = None if pools is None else self._state.seats_given.get(job.id)
+        return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
 
     def reservation(self, job: Job, request: Request) -> Reservation | None:
         """The reservation that the job would wait for longest; None: it could never start."""

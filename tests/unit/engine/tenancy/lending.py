@@ -1,5 +1,6 @@
 """A bare engine with a tree of queues: nodes whose free GPUs are offered again, jobs that run, jobs that end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,10 @@ class Tenants(World):
         wanted = {name.replace("__", "/"): spec for name, spec in queues.items()}
         version = self.state.queues.version
         return self.feed(ev.QueuesChanged(QueueDocument(queues=wanted), version, reclaim_after_s))
+
+    def document_of(self, queues: Mapping[str, QueueSpec], **more: Any) -> list[fx.Effect]:
+        """Another tree, with what stands beside the queues."""
+        return self.feed(ev.QueuesChanged(QueueDocument(queues=queues, **more), self.state.queues.version))
 
     def agents(self, count: int, gpus: int) -> None:
         """Nodes come up, with GPUs of their own."""
