@@ -18,7 +18,7 @@ from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
@@ -147,7 +147,7 @@ class Planner:
         return known
 
     def _capacity(self, node: Node) -> NodeCapacity:
-        """The node when all that is told to end, and not for a job that waits, has ended."""
+        """The node when all that is told to end has ended; what that frees for a job that waits is kept for it."""
         known = self._capacities.get(node.id)
         if known is None:
             known = self._backlog.capacity(node)
@@ -157,7 +157,14 @@ class Planner:
 
     @cached_property
     def _ending(self) -> frozenset[JobId]:
-        return ending(self._turn.state)
+        state = self._turn.state
+        for_others = (
+            state.tasks[task_id] for task_id in state.live if state.tasks[task_id].preempted_for is not None
+        )
+        jobs = {job.id for task in for_others if (job := state.current(task)) is not None}
+        return ending(state) | {
+            job_id for job_id in jobs if state.jobs[job_id].state is not JobState.UNREACHABLE
+        }
 
 
 def with_moves(turn: Turn, backlog: Backlog, rule: Reclaim, planner: Planner, job: Job) -> Plan | None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import MinRuntime, Reclaim, Stop
-from mesos_gpu.testing.builders import saved_of
+from mesos_gpu.testing.builders import every, saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 
@@ -114,6 +116,19 @@ def test_room_for_several_is_made_in_one_match_each_on_a_node_of_its_own(world: 
     assert len(world.passes(4)) == 3
     world.obeys()
     assert all(world.job(f"prod{i}").state is JobState.STARTING for i in range(3))
+
+
+def test_room_that_is_being_made_for_another_is_not_made_again(world: Tenants) -> None:
+    """What was kept for the first counted twice, and the second had two jobs stopped for one GPU."""
+    world.agents(1, 4)
+    world.document(dev=queue(notice_s=60.0), prod=queue(2))
+    for i in range(4):
+        world.runs(f"dev{i}", "dev")
+    for i in range(2):
+        world.submit(f"prod{i}", queue="prod", gpus=1)
+        world.passes(5)
+    told = [str(task.preempted_for) for task in world.state.tasks.values() if task.preempted_for is not None]
+    assert sorted(told) == ["prod0", "prod1"]
 
 
 def test_who_was_stopped_before_is_spared(world: Tenants) -> None:
@@ -241,6 +256,39 @@ def test_borrowers_take_from_those_who_have_more_and_no_further(world: Tenants) 
     assert not any(job.startswith("poor") for job in stopped)
 
 
+def test_borrowers_are_compared_where_their_queues_meet(world: Tenants) -> None:
+    """a holds 6 of 8, and b 2: what a/y lacks it takes from its sibling a/x, what b/w lacks from a."""
+    world.agents(1, 8)
+    least = MinRuntime(0.0, 30.0)
+    tree = {"a": queue(min_runtime_s=least), "b": queue(min_runtime_s=least)}
+    world.document(**tree, a__x=queue(), a__y=queue(), b__z=queue(), b__w=queue())
+    for i in range(6):
+        world.runs(f"x{i}", "a/x")
+    for i in range(2):
+        world.runs(f"z{i}", "b/z")
+
+    def stopped_for(queue: str, count: int) -> set[str]:
+        for i in range(count):
+            world.submit(f"{queue[-1]}{i}", queue=queue, gpus=1, preemptible=True)
+        names: set[str] = set()
+        for _ in range(6):
+            names |= world.passes(40)
+            world.obeys()
+            world.starts()
+        return names
+
+    taken = stopped_for("a/y", 4)
+    assert len(taken) == 2, "at 4 to 2 of 3 each, one more would not stay below"
+    assert all(name.startswith("x") for name in taken), "b has less than a"
+    taken = stopped_for("b/w", 3)
+    assert all(name.startswith(("x", "y")) for name in taken), (
+        "of its sibling it would take as much as it has"
+    )
+    shares = queue_shares(world.state, world.settings, world.now)
+    assert {share.path: share.held for share in shares if share.path in ("a", "b")} == {"a": 5000, "b": 3000}
+    assert not world.passes(120), "and that is all"
+
+
 def test_by_default_nobody_who_borrows_stops_one_who_borrows(world: Tenants) -> None:
     world.agents(1, 4)
     world.document(rich=queue(), poor=queue())
@@ -260,6 +308,18 @@ def test_a_smaller_guarantee_makes_borrowers_of_the_newest_and_stops_nobody(worl
     assert [world.seat_of(f"dev{i}") for i in range(4)] == ["dev", "dev", None, None]
     world.submit("prod", queue="prod", gpus=2)
     assert world.passes(6) == {"dev2", "dev3"}
+
+
+def test_those_for_whom_no_room_is_left_give_back_at_once_if_the_document_says_so(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(4), prod=queue())
+    for i in range(4):
+        world.runs(f"dev{i}", "dev")
+    world.submit("prod", queue="prod", gpus=2, preemptible=True)
+    assert not world.passes(30)
+    effects = world.document(0.0, dev=queue(2), prod=queue(2))
+    killed = {str(world.state.tasks[kill.task_id].job_id) for kill in every(effects, fx.Kill)}
+    assert killed == {"dev2", "dev3"}, "in the step that takes the document"
 
 
 def test_a_seat_that_gets_free_goes_to_the_oldest_borrower(world: Tenants) -> None:
