@@ -155,7 +155,7 @@ def test_metrics_name_each_queue(example: ShareRig) -> None:
     lines = example.call(ROOT, "GET", "/metrics", headers={"Accept": "text/plain"}).text.splitlines()
     mine = {name.removeprefix("mesos_gpu_queue_"): float(value) for name, _, value in
             (line.rpartition(" ") for line in lines if line.startswith("mesos_gpu_queue_"))}  # fmt: skip
-    wanted = {"guarantee": 8, "share": 17.333, "used": 0, "borrowed": 0, "lent": 0, "pending": 20}
+    wanted = {"guarantee": 8, "share": 17.333, "used": 0, "borrowed": 0, "lent": 0, "idle": 8, "pending": 20}
     assert {name: mine[f'{name}{{queue="research",pool="default"}}'] for name in wanted} == wanted
     assert mine['used{queue="production",pool="default"}'] == 10
     assert not any(name.startswith("limit{") for name in mine), "none has a limit"
