@@ -189,6 +189,13 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
         click.echo(f"{name:<{width}}  {text}")
 
 
+def hours(amount: float) -> float:
+    """A number of hours as tables have it; of less than one, the two digits that count."""
+    if abs(amount) >= 1:
+        return round(amount, 1 if abs(amount) >= 10 else 2)
+    return float(f"{round(amount, 4):.2g}") + 0.0  # not -0.0
+
+
 def span(seconds: float | None) -> str | None:
     """A time span in at most two units: `42s`, `3m12s`, `2h05m`, `3d04h`."""
     if seconds is None:

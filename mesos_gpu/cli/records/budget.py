@@ -95,12 +95,12 @@ def _print(standing: "BudgetStanding | None", as_json: bool) -> None:
             ("queue", standing["queue"]),
             ("user", standing["user"]),
             ("period", f"{output.stamp(standing['begins'])} to {output.stamp(standing['ends'])}"),
-            ("GPU hours", _hours(standing["gpu_hours"])),
-            ("carried over", _hours(standing["carried_hours"])),
-            ("granted", _hours(standing["granted_hours"])),
-            ("used", f"{_hours(standing['used_hours'])}, {standing['used_percent']} %"),
-            ("left", _hours(standing["left_hours"])),
-            ("now", f"{standing['rate_gpus']:g} GPUs, by cost"),
+            ("GPU hours", output.hours(standing["gpu_hours"])),
+            ("carried over", output.hours(standing["carried_hours"])),
+            ("granted", output.hours(standing["granted_hours"])),
+            ("used", f"{output.hours(standing['used_hours'])}, {standing['used_percent']} %"),
+            ("left", output.hours(standing["left_hours"])),
+            ("now", f"{standing['rate_gpus']:g} {'GPU' if standing['rate_gpus'] == 1 else 'GPUs'}, by cost"),
             ("empty", _empty(standing)),
             ("then", standing["on_empty"]),
             ("next period", output.stamp(standing["next_period"])),
@@ -110,7 +110,7 @@ def _print(standing: "BudgetStanding | None", as_json: bool) -> None:
 
 def _row(each: "BudgetStanding") -> tuple[object, ...]:
     total = each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
-    hours = (_hours(total), _hours(each["used_hours"]), _hours(each["left_hours"]))
+    hours = (output.hours(total), output.hours(each["used_hours"]), output.hours(each["left_hours"]))
     return each["queue"], each["user"], *hours, each["used_percent"], _empty(each), _day(each["ends"])
 
 
@@ -122,7 +122,3 @@ def _empty(each: "BudgetStanding") -> str | None:
 
 def _day(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%m-%d %H:%M")
-
-
-def _hours(amount: float) -> float:
-    return round(amount, 1 if abs(amount) >= 10 else 2)

@@ -70,7 +70,7 @@ def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
 
     def cells(row: "UsageRow") -> tuple[object, ...]:
         paid = row["charged_hours"] - row["refunded_hours"]
-        return tuple(_hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
+        return tuple(output.hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
 
     _show(answer, headers, cells, as_json, as_csv)
 
@@ -88,7 +88,7 @@ def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
 
     def cells(row: "UsageRow") -> tuple[object, ...]:
         spans = (row["wait_p50_s"], row["wait_p90_s"], row["wait_p99_s"])
-        return row["started"], *map(output.span, spans), _hours(row["unmet_gpu_hours"])
+        return row["started"], *map(output.span, spans), output.hours(row["unmet_gpu_hours"])
 
     _show(answer, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, as_json, as_csv)
 
@@ -104,7 +104,9 @@ def idle(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
     def cells(row: "UsageRow") -> tuple[object, ...]:
         cost = row["cost_hours"]
         amounts = row["idle_hours"], row["lost_hours"]
-        return _hours(cost), *(cell for each in amounts for cell in (_hours(each), _percent(each, cost)))
+        return output.hours(cost), *(
+            cell for each in amounts for cell in (output.hours(each), _percent(each, cost))
+        )
 
     _show(answer, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, as_json, as_csv)
 
@@ -125,7 +127,13 @@ def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
     def cells(row: "UsageRow") -> tuple[object, ...]:
         used, wanted = row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]
         served, part = _percent(used, wanted), _percent(used, whole)
-        return _hours(used), part, _hours(row["unmet_gpu_hours"]), served, output.span(row["wait_p90_s"])
+        return (
+            output.hours(used),
+            part,
+            output.hours(row["unmet_gpu_hours"]),
+            served,
+            output.span(row["wait_p90_s"]),
+        )
 
     _show(answer, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, as_json, as_csv)
     if not (as_json or as_csv) and (even := _jain(answer)) is not None:
@@ -163,8 +171,8 @@ def budget_(app: App, as_json: bool, as_csv: bool, since: float | None, until: f
 
 def _period(each: "BudgetStanding") -> tuple[object, ...]:
     total = each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
-    used = _hours(each["used_hours"]), each["used_percent"], _hours(each["left_hours"])
-    return _day(each["begins"]), each["queue"], each["user"], _hours(total), *used
+    used = output.hours(each["used_hours"]), each["used_percent"], output.hours(each["left_hours"])
+    return _day(each["begins"]), each["queue"], each["user"], output.hours(total), *used
 
 
 def _jain(answer: "Usage") -> int | None:
@@ -226,11 +234,6 @@ def _of(row: "UsageRow", name: str) -> Any:
 
 def _day(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
-
-
-def _hours(amount: float) -> float:
-    """A number of hours as tables have it."""
-    return round(amount, 1 if amount >= 10 else 2)
 
 
 def _percent(part: float, whole: float) -> float | None:

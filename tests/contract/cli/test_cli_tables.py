@@ -32,7 +32,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     "top --once": ("HOST", "JOB", "USED_MIB", "SHARE_MIB"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
+    "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
+    "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
+    "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
 }
+LONGEST = "research/computer-vision/segmentation-of-street-scenes"
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
 COMMAND = "exec python3 -m http.server $PORT0 --bind 127.0.0.1 --directory /srv/models"
 APP = {
@@ -78,6 +82,54 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/gpus"] = (200, {"gpus": cards})
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
+    _fill_queues(rest)
+
+
+def _fill_queues(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": {LONGEST: {"stop": "hold"}}})
+    shares = [
+        _queue_share("default", pending_gpus=9),
+        _queue_share("production", guarantee_gpus=1024, held_gpus=1020.25, due_gpus=1024),
+        _queue_share(
+            LONGEST,
+            guarantee_gpus=8,
+            limit_gpus=64,
+            held_gpus=14.5,
+            over_gpus=6.5,
+            pending_gpus=4,
+            due_gpus=12,
+        ),
+    ]
+    rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
+    rows = [
+        _use("production", gpu_hours=175319.2, cost_hours=701276.8, charged_hours=701276.8, wait_p90_s=0.0),
+        _use(
+            LONGEST, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
+            borrowed_hours=120.75, lost_hours=1.5, unmet_gpu_hours=40.0, wait_p90_s=5400.0,
+        ),
+        _use("default", unmet_gpu_hours=3.2, wait_p90_s=None),
+    ]  # fmt: skip
+    asked = {"since": 0.0, "until": 86400.0, "by": ["queue"]}
+    rest.fixed["GET /v1/usage"] = (200, {**asked, "rows": rows})
+
+
+def _queue_share(path: str, **given: float) -> dict[str, Any]:
+    gpus = (
+        "guarantee", "held", "pending", "over", "lent", "due", "given", "floor", "kept", "rest", "borrowed"
+    )  # fmt: skip
+    counts = {"weight": 1, "weights": 3, "used_gpu_hours": 0.0, "limit_gpus": None}
+    return {"path": path, "pool": "default", **{f"{name}_gpus": 0 for name in gpus}, **counts, **given}
+
+
+def _use(queue: str, **given: float | None) -> dict[str, Any]:
+    names = (
+        "gpu_hours", "cost_hours", "charged_hours", "refunded_hours", "borrowed_hours", "idle_hours", "lost_hours",
+        "unmet_gpu_hours",
+    )  # fmt: skip
+    nothing = dict.fromkeys(
+        ("period", "owner", "app", "job_class", "model", "pool", "wait_p50_s", "wait_p99_s")
+    )
+    return {**nothing, "queue": queue, "spans": 1, "started": 1, **dict.fromkeys(names, 0.0), **given}
 
 
 def _gpu(i: int, now: float) -> dict[str, Any]:
@@ -154,6 +206,22 @@ def test_a_table_shows_what_matters_in_any_width(
     assert max(map(len, text.splitlines())) <= width
     assert set(TABLES[words]) <= set(text.splitlines()[0].split())
     assert text == sections(GOLDEN.read_text())[f"{words} at {width}"]
+
+
+@pytest.mark.parametrize("words", ["queue list", "report usage", "report fairness"])
+def test_what_is_piped_is_whole_and_nothing_is_coloured_without_leave(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in drawn(rest, monkeypatch, words, 80)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: False)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("COLUMNS", "40")
+    piped = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False).stdout
+    assert "\x1b" not in piped
+    assert LONGEST in piped
+    (row,) = [line.split() for line in piped.splitlines() if line.startswith(LONGEST)]
+    assert len(row) == len(piped.splitlines()[0].split()), "a column for each word of a row"
 
 
 def test_what_ps_shows_of_an_id_is_a_start_that_names_one_job(

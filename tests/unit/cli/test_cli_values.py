@@ -238,3 +238,18 @@ def test_no_option_takes_numbers_that_are_none() -> None:
     assert len(every) > 300
     loose = [each.name for each in every if type(each.type) in (click.FloatRange, type(click.FLOAT))]
     assert loose == []
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (1234.56, "1234.6"),
+        (9.876, "9.88"),
+        (0.0724, "0.072"),
+        (0.002, "0.002"),
+        (0.00001, "0.0"),
+        (-0.00001, "0.0"),
+    ],
+)
+def test_few_hours_are_not_none(amount: float, shown: str) -> None:
+    assert str(output.hours(amount)) == shown
