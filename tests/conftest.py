@@ -1,5 +1,6 @@
 """Shared by all tests: where clusters live, and how to wait."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 3 if item.path.is_relative_to(TESTS / "unit") else 2
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: looks for garbage pass it by, which thousands of tests cause."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,8 @@ def test_slow(n):
     time.sleep(3)
 """
 ENDS_S = 120.0
+#: Plugins that each process would take its time to load.
+_LEFT_OUT = ("randomly", "schemathesis", "cacheprovider", "hypothesispytest", "anyio")
 
 
 def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "subprocess.Popen[str]":
@@ -33,7 +35,7 @@ def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "sub
     )
     (directory / "test_slow.py").write_text(beside)
     command = [sys.executable, "-m", "tests.run", *arguments, "-c", os.devnull, f"--rootdir={directory}"]
-    command += ["-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:cacheprovider", "-ra"]
+    command += [part for name in _LEFT_OUT for part in ("-p", f"no:{name}")] + ["-ra"]
     files = [str(path) for path in sorted(directory.glob("test_*.py"))]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.Popen(
