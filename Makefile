@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 3 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
+WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
 .PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock audit sbom clean

@@ -75,6 +75,7 @@ class Scene:
     """A GPU host as files, in which all is well."""
 
     root: Path
+    volumes: Path  # driver volumes, of which it has copies
     answer: Inventory | Exception = field(default_factory=nvml)
     env: dict[str, str] = field(default_factory=dict)
     volume: Path = field(init=False)
@@ -93,7 +94,9 @@ class Scene:
         self.file("proc/sys/user/max_user_namespaces", "0\n")
         self.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
         self.file("etc/ld.so.cache", "glibc-ld.so.cache1.1\0libcuda.so.1\0/usr/lib/libcuda.so.1\0")
-        self.volume = driver_volume(self.root / "var/lib/mesos/volumes", "535.183.01")
+        store = self.root / "var/lib/mesos/volumes"
+        shutil.copytree(self.volumes, store, symlinks=True)
+        (self.volume,) = store.joinpath("builds").iterdir()
         if os.geteuid() == 0:
             for node in NODES:
                 self.node(*node)
@@ -131,9 +134,17 @@ class Scene:
         return findings[0]
 
 
+@pytest.fixture(scope="module")
+def volumes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one volume, which takes longer to build than all else of a scene."""
+    store = tmp_path_factory.mktemp("volumes") / "store"
+    driver_volume(store, "535.183.01")
+    return store
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "root")
+def scene(tmp_path: Path, volumes: Path) -> Scene:
+    return Scene(tmp_path / "root", volumes)
 
 
 @root_only
