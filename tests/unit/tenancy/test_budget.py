@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.engine import events as ev
@@ -409,3 +409,77 @@ def test_the_worked_example_of_the_documentation_is_right() -> None:
     for task in (first, second):
         each.status(task, "TASK_FINISHED")
     assert rows["03:00"] == f"{used_hours(each):g} | {10 - used_hours(each):g}"
+
+
+_ACTS = st.lists(
+    st.tuples(st.sampled_from(["start", "end", "wait", "wait", "restart", "apply"]), st.integers(1, 24)),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
+@example(
+    [
+        ("start", 2),
+        ("start", 3),
+        ("wait", 20),
+        ("restart", 1),
+        ("wait", 20),
+        ("apply", 1),
+        ("end", 1),
+        ("wait", 9),
+    ]
+)
+@given(_ACTS)
+def test_what_budgets_have_used_is_the_integral_of_what_was_held(acts: list[tuple[str, int]]) -> None:
+    queues = {
+        "ml": QueueSpec(budget=budget(100)),
+        "ml/a": QueueSpec(user_budgets={"*": budget(10)}),
+        "ml/b": QueueSpec(),
+    }
+    each = world(queues)
+    running: dict[str, tuple[int, str, str]] = {}  # by task: GPUs, queue, user
+    integral: dict[tuple[str, str, int], int] = {}  # by budget and day: thousandths times milliseconds
+    for number, (act, chance) in enumerate(acts):
+        if act == "wait":
+            _held_for(integral, running, each.now, chance * 3500)
+            goes_on(each, chance * 3500)
+        elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
+            gpus, queue, user = (
+                min(1 + chance % 3, free),
+                f"ml/{'ab'[chance % 2]}",
+                ("ann", "bob")[chance // 2 % 2],
+            )
+            running[starts(each, f"j{number}", gpus, queue, user=user)] = gpus, queue, user
+        elif act == "end" and running:
+            task = sorted(running)[chance % len(running)]
+            del running[task]
+            each.status(task, "TASK_FINISHED")
+        elif act == "restart":
+            each.state = State.restored(each.now, saved_of(each.state))
+            each.register()
+            each.report("a1", *CARDS)
+        elif act == "apply":
+            other = {**queues, "ml/b": QueueSpec(weight=chance)}
+            each.feed(ev.QueuesChanged(QueueDocument(queues=other), each.state.queues.version))
+    told = {
+        (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
+        for s in all_periods(each.state, each.now)
+    }
+    assert {key: used for key, used in told.items() if used} == integral
+
+
+def _held_for(
+    integral: dict[tuple[str, str, int], int],
+    running: Mapping[str, tuple[int, str, str]],
+    now: float,
+    seconds: int,
+) -> None:
+    """Add what is held for so long to each day, second by second of its borders."""
+    since, until = int(now) - MIDNIGHT, int(now) - MIDNIGHT + seconds
+    for day in range(since // (24 * HOUR), until // (24 * HOUR) + 1):
+        inside = min(until, (day + 1) * 24 * HOUR) - max(since, day * 24 * HOUR)
+        for gpus, queue, user in running.values() if inside > 0 else ():
+            for key in (("ml", "*"), *((("ml/a", user),) if queue == "ml/a" else ())):
+                integral[*key, day] = integral.get((*key, day), 0) + gpus * inside * 1000 * MS
