@@ -13,10 +13,11 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.policy.apps.ports import enough
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.room.preemption import plan
+from mesos_gpu.policy.room.preemption import grounds, plan
 
 _MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node
 
@@ -58,10 +59,19 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)
-        chosen = plan(request, job.spec.tasks, _nodes(turn, backlog, job, lower), lower)
-        if chosen:
-            _make_room(turn, job, chosen)
+        request, nodes = replace(request, ports=job.spec.ports), _nodes(turn, backlog, job, lower)
+        chosen = plan(request, job.spec.tasks, nodes, lower)
+        if chosen and grounds(request, job.spec.tasks, nodes, chosen):
+            if not just_launched(turn, chosen):
+                _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
+
+
+def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
+    """Whether one of those is launched by this very match: no launch is followed by its end at once. The next match
+    plans anew, for it or for another one."""
+    jobs = (turn.state.jobs[victim.job_id] for victim in chosen)
+    return any(task.launched_at >= turn.now for job in jobs for task in turn.state.round_of(job))
 
 
 def _may_fit_soon(turn: Turn, job: Job) -> bool:
@@ -120,7 +130,21 @@ def _nodes(
     """Nodes that could serve a job when victims there have ended, with what these hold."""
     nodes, gone = turn.state.nodes.values(), ending(turn.state) - victims.keys()
     open_to = (node for node in nodes if backlog.serves(job, node) and backlog.new_enough(job, node))
-    return [_capacity(backlog, node, victims, gone, backlog.kept_by_others(job, node)) for node in open_to]
+    able = (
+        replace(
+            _capacity(backlog, node, victims, gone, backlog.kept_by_others(job, node)),
+            ports=backlog.ports_for(job, node),
+        )
+        for node in open_to
+    )
+    return [node for node in able if may_have_ports(job, node)]
+
+
+def may_have_ports(job: Job, node: NodeCapacity) -> bool:
+    """Whether the ports that a job asks for by number are free on a node when all victims there have ended."""
+    if node.ports is None or job.spec.tasks > 1:
+        return True
+    return enough(job.spec.ports, (*node.ports, *(port for held in node.allocations for port in held.ports)))
 
 
 def _capacity(

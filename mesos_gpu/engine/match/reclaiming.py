@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final
 
-from mesos_gpu.engine.match.preemption import ending, may_be_ended
+from mesos_gpu.engine.match.preemption import ending, just_launched, may_be_ended, may_have_ports
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -106,8 +106,10 @@ class Planner:
         if not victims:
             return None
         nodes = self._nodes(job, request, victims)
+        request = replace(request, ports=job.spec.ports)
         chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
-        return Plan(chosen, grounds(request, job.spec.tasks, nodes, chosen)) if chosen else None
+        room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
+        return Plan(chosen, room_on) if chosen and room_on else None
 
     def places(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim]
@@ -136,7 +138,10 @@ class Planner:
             kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
             if backlog.new_enough(job, node):
                 capacity = self._with(capacity, held)
-                nodes.append(capacity.keeping(kept) if kept else capacity)
+                if (ports := backlog.ports_for(job, node)) is not None:
+                    capacity = replace(capacity, ports=ports)
+                if may_have_ports(job, capacity):
+                    nodes.append(capacity.keeping(kept) if kept else capacity)
         return nodes
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
@@ -240,7 +245,7 @@ class _Plans:
         way = self._planner.find(job, request)
         if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
             way = with_moves(turn, backlog, rule, self._planner, job)
-        if way is None or not rule.has_waited(job, way.chosen):
+        if way is None or not rule.has_waited(job, way.chosen) or just_launched(turn, way.chosen):
             return True
         self._make_room(job, way)
         self._tried.discard(key)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
@@ -11,7 +11,7 @@ from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import Standing, Waits
+from mesos_gpu.engine.queue.line import HOPELESS, Hopeless, Standing, Waits, nodes_now
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -22,11 +22,13 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
+from mesos_gpu.policy.apps.ports import without
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -43,6 +45,7 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
+_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
 
@@ -249,9 +252,19 @@ class Backlog:
         reservations = self.reservations_for(job, request)
         if not reservations:
             self._hopeless.add(key)
+            if starves and (self.alone(job, request) is None or self.beyond_limit(job)):
+                self._give_way(job)
             return
         served.add(queue)
         self._keep(reservations)
+
+    def _give_way(self, job: Job) -> None:
+        """No node could ever serve who starves: for some time the next of his leaf does in his place."""
+        if not self._reading:
+            notes: dict[JobId, Hopeless] = self._state.books.notes.setdefault(HOPELESS, {})
+            for job_id in [job_id for job_id, note in notes.items() if note.until <= self._now]:
+                del notes[job_id]
+            notes[job.id] = Hopeless(nodes_now(self._state), self._now + _LOOK_AGAIN_S)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         on = self._on_each()
@@ -466,6 +479,16 @@ class Backlog:
         """What of the node is kept for other jobs."""
         return [r for r in self._kept_on(node.id) if r.job_id != job.id]
 
+    def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:
+        """The ports of a node that nothing holds; None: the job needs none, or no offer says which they are."""
+        state = self._state
+        if job.spec.tasks == 1 and not job.spec.ports:
+            return None
+        offers = [offer for offer in state.offers.values() if offer.agent_id == node.id]
+        taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
+        held = [PortRange(port, port) for port in taken]
+        return without(held, [each for offer in offers for each in offer.ports]) if offers else None
+
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""
         capacity = self._nodes.get(node.id)
@@ -553,6 +576,7 @@ class Backlog:
             lasts_s=lasts_s,
             learnt=learnt,
             counted_milli=self._state.counted_milli(task, job),
+            ports=tuple([PortRange(port, port) for port in task.ports]),
         )
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:

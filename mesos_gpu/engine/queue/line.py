@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
@@ -11,6 +11,7 @@ from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
@@ -18,6 +19,21 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
+
+HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
+
+
+class Hopeless(NamedTuple):
+    """No node could serve a job: how many there were, with how many GPUs, and until when that need not be asked anew."""
+
+    nodes: tuple[int, int]
+    until: float
+
+
+def nodes_now(state: State) -> tuple[int, int]:
+    """How many nodes there are, and GPUs on them."""
+    nodes = [node for node in state.nodes.values() if node.lost_at is None]
+    return len(nodes), sum(len(node.gpus) for node in nodes)
 
 
 class Standing(Protocol):
@@ -132,11 +148,17 @@ class Waits:
             since = self._starves_since(path, entries[i].job)
             if since is None:
                 break
-            if self._held_back(entries[i].job) is None:
+            if self._held_back(entries[i].job) is None and not self._fits_nowhere(entries[i].job):
                 self.heads.add(entries[i].job.id)
                 head = entries[i]._replace(rank=Rank.STARVING, since=int(since * 1000))
                 return [*entries[:first], head, *entries[first:i], *entries[i + 1 :]]
         return entries
+
+    def _fits_nowhere(self, job: Job) -> bool:
+        """Whether no node could serve it a moment ago, whatever ended there."""
+        known: Mapping[JobId, Hopeless] = self._state.books.notes.get(HOPELESS, {})
+        note = known.get(job.id)
+        return note is not None and note.until > self._now and note.nodes == nodes_now(self._state)
 
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:

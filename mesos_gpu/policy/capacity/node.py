@@ -35,6 +35,7 @@ class Allocation:
     learnt: str = ""  # where `lasts_s` comes from, in words; "": it is the job's time limit
     share: Share | None = None  # what it holds of each of `gpus`; None: all of it
     counted_milli: int = 0  # of GPUs in any health, as limits count: thousandths of cost
+    ports: tuple[PortRange, ...] = ()  # each of one port
 
 
 def by_end(allocations: Iterable[Allocation]) -> list[Allocation]:
@@ -141,6 +142,9 @@ class NodeCapacity:
             free=self.free + back,
             gpus=(*self.gpus, *(gpu for held in ended if held.share is None for gpu in held.gpus)),
             parts=parts,
+            ports=None
+            if self.ports is None
+            else (*self.ports, *(port for held in ended for port in held.ports)),
             allocations=tuple(held for held in self.allocations if id(held) not in gone),
             given_back=self.given_back - back,
         )

@@ -11,6 +11,7 @@ from itertools import chain, combinations, filterfalse
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.nodes.offer import count_ports
 from mesos_gpu.policy.capacity.fit import room_for
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -89,7 +90,7 @@ class _Ground:
     Attributes:
         node: It.
         model: Of the GPUs; None: it is of no account.
-        free: GPUs that will do, then all amounts: what is free.
+        free: GPUs that will do, then all amounts, then ports: what is free.
         need: The same, of a task.
         items: By victim.
     """
@@ -138,13 +139,23 @@ def _ground(
     gifts: dict[JobId, tuple[int, ...]] = {}
     for each in held:
         assert each.job_id is not None, "a victim is a job"
-        given = (len(want.suited(each.gpus, model)) if want.count else 0, *each.resources.milli)
+        cards_given = len(want.suited(each.gpus, model)) if want.count else 0
+        given = (cards_given, *each.resources.milli, count_ports(each.ports))
         before = gifts.get(each.job_id)
         if before is not None:
             given = tuple([a + b for a, b in zip(before, given, strict=True)])
         gifts[each.job_id] = given
     items = tuple([Item(victims[job_id], given) for job_id, given in gifts.items()])
-    return _Ground(node, model, (cards, *node.free.milli), (want.count, *request.resources.milli), items)
+    ports = 0 if node.ports is None else _ports_of(request)
+    free = (cards, *node.free.milli, count_ports(node.ports or ()))
+    return _Ground(node, model, free, (want.count, *request.resources.milli, ports), items)
+
+
+def _ports_of(request: Request) -> int:
+    """How many ports each task takes of its host."""
+    if request.tasks > 1:
+        return 1
+    return len([wish for wish in request.ports if wish.host_port is not None])
 
 
 def _is_plain(request: Request, node: NodeCapacity) -> bool:

@@ -10,8 +10,9 @@ from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.tenancy import MinRuntime, Reclaim, Stop
-from mesos_gpu.testing.builders import every, saved_of
+from mesos_gpu.testing.builders import every, offer, saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
 
@@ -386,3 +387,17 @@ def test_who_may_not_start_any_more_has_notices_called_off(world: Tenants) -> No
     assert task.notice is not None
     assert not task.notice.stands
     assert world.job("owner").room_made_at is None
+
+
+def test_nobody_is_stopped_in_vain_for_a_job_that_lacks_ports(world: Tenants) -> None:
+    """What chaos found: plans counted GPUs, and the ports of the node were all taken."""
+    world.agents(1, 2)
+    world.document(dev=queue(2), lent=queue())
+    port = PortWish(None, 0, 31000)
+    world.runs("web", "dev", 0, ports=(port,))
+    world.runs("lent", "lent", 2)
+    world.offers(offer("rest", "a0", cpus=16))
+    world.submit("served", queue="dev", gpus=2, ports=(port,))
+    assert not world.passes(30)
+    world.submit("plain", queue="dev", gpus=2)
+    assert world.passes(30) == {"lent"}

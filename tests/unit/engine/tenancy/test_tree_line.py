@@ -4,8 +4,10 @@ import pytest
 
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import JobClass, QueueSpec
 from mesos_gpu.testing.builders import World
+from tests.unit.engine.tenancy.lending import Tenants, queue
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 
 
@@ -142,3 +144,45 @@ def test_what_is_granted_is_charged_by_its_model() -> None:
         world.status(f"t{i}.1", "TASK_FINISHED", agent="n1")
     again(world, "n2", 2)
     assert running(world) == {"h"}
+
+
+def test_who_fits_on_no_node_does_not_starve_the_next_of_his_queue() -> None:
+    """What chaos found: the first of a queue is kept room when it starves, but this one no node could serve."""
+    world = Tenants()
+    world.register()
+    world.agents(1, 2)
+    world.document(a=queue(starve_after_s=30.0), busy=queue(weight=9, starve_after_s=30.0))
+    for name in ("s0", "s1"):
+        world.runs(name, "busy", 1)
+    world.submit("huge", queue="a", gpus=3)
+    world.submit("pair", queue="a", gpus=2)
+    for i in range(2, 6):
+        world.submit(f"s{i}", queue="busy", gpus=1)
+    world.passes(40)
+    for name in ("s0", "s1"):
+        world.ends(name)
+        world.passes(2)
+    world.starts()
+    assert world.job("pair").state is JobState.RUNNING
+
+
+def test_who_waits_for_a_place_that_is_kept_for_another_one_is_still_the_first_of_his_queue() -> None:
+    world = Tenants()
+    world.register()
+    world.agents(1, 2)
+    world.document(a=queue(starve_after_s=30.0), b=queue(starve_after_s=30.0))
+    for name in ("s0", "s1"):
+        world.runs(name, "a", 1)
+    world.submit("pair", queue="b", gpus=2)
+    world.passes(2)
+    world.submit("first", queue="a", gpus=1)
+    world.passes(40)
+    world.submit("second", queue="a", gpus=1, priority=-9)
+    world.passes(40)
+    world.ends("s0")
+    world.passes(2)
+    assert world.job("second").state is JobState.PENDING
+    world.ends("s1")
+    world.passes(2)
+    world.starts()
+    assert world.job("pair").state is JobState.RUNNING
