@@ -10,6 +10,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     NOUNS,
@@ -28,7 +29,7 @@ from mesos_gpu.model.saves import (
 )
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import DAY_MS, Closed, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, BudgetUse, Closed, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Row, rows
 
 
@@ -44,6 +45,8 @@ class MemoryStore:
     deployments: dict[str, Deployment]
     queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
+    past_uses: dict[tuple[str, str], PastUse]
+    budget_uses: dict[tuple[str, str, int], BudgetUse]
 
     def __init__(self, saved: Saved | None = None) -> None:
         """With what an earlier run left; None: nothing."""

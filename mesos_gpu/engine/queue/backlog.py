@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any
 
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
@@ -11,7 +11,7 @@ from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import HOPELESS, Hopeless, Standing, Waits, nodes_now
+from mesos_gpu.engine.queue.line import Standing, Waits, note_hopeless
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -45,7 +45,6 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
-_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
 
@@ -252,19 +251,12 @@ class Backlog:
         reservations = self.reservations_for(job, request)
         if not reservations:
             self._hopeless.add(key)
-            if starves and (self.alone(job, request) is None or self.beyond_limit(job)):
-                self._give_way(job)
+            lost = starves and (self.alone(job, request) is None or self.beyond_limit(job))
+            if lost and not self._reading:
+                note_hopeless(self._state, job, self._now)
             return
         served.add(queue)
         self._keep(reservations)
-
-    def _give_way(self, job: Job) -> None:
-        """No node could ever serve who starves: for some time the next of his leaf does in his place."""
-        if not self._reading:
-            notes: dict[JobId, Hopeless] = self._state.books.notes.setdefault(HOPELESS, {})
-            for job_id in [job_id for job_id, note in notes.items() if note.until <= self._now]:
-                del notes[job_id]
-            notes[job.id] = Hopeless(nodes_now(self._state), self._now + _LOOK_AGAIN_S)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         on = self._on_each()

@@ -11,7 +11,6 @@ from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.units import WHOLE
@@ -20,11 +19,12 @@ from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
 
+_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
 HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
-    """No node could serve a job: how many there were, with how many GPUs, and until when that need not be asked anew."""
+    """No node could serve a job: how many there were, with how many GPUs, and until when that is not asked anew."""
 
     nodes: tuple[int, int]
     until: float
@@ -34,6 +34,14 @@ def nodes_now(state: State) -> tuple[int, int]:
     """How many nodes there are, and GPUs on them."""
     nodes = [node for node in state.nodes.values() if node.lost_at is None]
     return len(nodes), sum(len(node.gpus) for node in nodes)
+
+
+def note_hopeless(state: State, job: Job, now: float) -> None:
+    """No node could ever serve who starves: for some time the next of his leaf is kept room in his place."""
+    notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
+    for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
+        del notes[job_id]
+    notes[job.id] = Hopeless(nodes_now(state), now + _LOOK_AGAIN_S)
 
 
 class Standing(Protocol):

@@ -75,6 +75,7 @@ class Account:
         self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
         self.ready: set[TaskId] = set()
         self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
+        self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
         self.seats_change = False  # by the batch in hand
 
     @property

@@ -1,5 +1,6 @@
 """A quiet time: nothing breaks any more, and all must come to an end."""
 
+from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import events as ev
@@ -9,9 +10,10 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.simulate.chaos import queues, tenancy
+from mesos_gpu.simulate.chaos import queues
 from mesos_gpu.simulate.chaos.apps import check
-from mesos_gpu.simulate.chaos.rollouts import aims_of, instances_of
+from mesos_gpu.simulate.chaos.rules import limits, tree
+from mesos_gpu.simulate.chaos.rules.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import PORTS, Agent, Facts
 from mesos_gpu.simulate.chaos.world import CPUS, MEM_MIB, World
@@ -47,13 +49,12 @@ def could_run(world: World, job: Job) -> bool:
     needs, spec = world.mesos.facts[job.id].needs, job.spec
     if spec.gpu_milli_in_all > WHOLE * world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
-    if not tenancy.may_start(world.witness, job):
-        return False
-    agents = [agent for agent in world.mesos.agents.values() if _suits(agent, job, needs)]
-    return any(
-        sum(_slots(agent, spec, model) for agent in agents) >= spec.tasks
-        for model in spec.gpu_model or (None,)
-    )
+    for pool in limits.pools_open(world.witness, job):
+        agents = [agent for agent in tree.agents_in(world.witness, pool) if _suits(agent, job, needs)]
+        for model in spec.gpu_model or (None,):
+            if sum(_slots(agent, spec, model) for agent in agents) >= spec.tasks:
+                return True
+    return False
 
 
 def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
@@ -237,6 +238,5 @@ def _kill_jobs(world: World) -> None:
 def _submit_small(world: World) -> None:
     job_id = world.new_id("s")
     world.mesos.facts[job_id] = Facts()
-    world.inbox.append(
-        ev.JobSubmitted(job_id, JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9))
-    )
+    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9)
+    world.inbox.append(ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.queues.version))))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.complete import see_complete
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import AppCatalog
@@ -21,10 +22,10 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.simulate.chaos import gangs, rollouts, shares, tenancy
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
+from mesos_gpu.simulate.chaos.rules import books, gangs, limits, rollouts, shares, stops
 from mesos_gpu.simulate.chaos.violation import Violation
-from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts
+from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.reservations import owner_of
 
@@ -34,6 +35,11 @@ _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
 
 class Witness(Account):
     """Takes in what the scheduler is told, and judges what it does."""
+
+    def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
+        """Nothing was said yet."""
+        super().__init__(mesos, settings)
+        self.books = books.Books()
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -128,7 +134,7 @@ class Witness(Account):
 
     # --- what it does
 
-    def judge(self, steps: Iterable[tuple[ev.Event, Iterable[fx.Effect]]], now: float) -> None:
+    def judge(self, steps: Sequence[tuple[ev.Event, Iterable[fx.Effect]]], now: float) -> None:
         """Check the effects of the batch just heard, in their order, and commit the saves.
 
         Raises:
@@ -141,13 +147,15 @@ class Witness(Account):
                 rollouts.judge(self, before, now)
         rollouts.locked_once(self.disk)
         gangs.whole(self, self.launched)
-        tenancy.room_is_made(self, self.takers, now)
+        stops.room_is_made(self, self.takers, now)
+        stops.freed_is_kept(self, self.launched, now)
         self.takers.clear()
         if self.seats_change:
-            tenancy.seated(self)
+            limits.seated(self)
             self.seats_change = False
         self.launched.clear()
         self.dropped.clear()
+        books.follow(self, self.books, (effect for _, effects in steps for effect in effects), now)
         for key, times in self.unacknowledged.items():
             raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
 
@@ -198,7 +206,7 @@ class Witness(Account):
             self.user_killed.add(job.id)
 
     def _task(self, task: Task, now: float) -> None:
-        if (taker := tenancy.stopped(self, task, now)) is not None:
+        if (taker := stops.stopped(self, task, now)) is not None:
             self.takers.add(taker)
         if not task.evicted or task.id in self.evicted:
             return
@@ -240,7 +248,7 @@ class Witness(Account):
                 self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
                 self._quota(task, task.job_id, now)
-                tenancy.limited(self, task, task.job_id, now)
+                limits.limited(self, task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)
@@ -437,6 +445,7 @@ class Witness(Account):
         for problem in state.problems():
             raise Violation("the state is sound", problem)
         shares.counted(self)
+        books.paid(self)
         saved = self.disk.tasks
         tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (

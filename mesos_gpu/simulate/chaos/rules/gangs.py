@@ -5,8 +5,8 @@ from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.simulate.chaos import tenancy
 from mesos_gpu.simulate.chaos.account import Account
+from mesos_gpu.simulate.chaos.rules import stops
 from mesos_gpu.simulate.chaos.violation import Violation
 
 
@@ -44,7 +44,7 @@ def all_placed(account: Account, task_id: TaskId) -> None:
 
 def justified(account: Account, task: Task, job: Job, now: float) -> bool:
     """Whether the task was ended for another job, or because another member of its gang is gone."""
-    if tenancy.ends(account, task, job, now):
+    if stops.ends(account, task, job, now):
         return True
     others = [member for member in account.latest(job.id) if member != task.id]
     words = [account.words[member] for member in others]

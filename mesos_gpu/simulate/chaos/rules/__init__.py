@@ -1,0 +1,1 @@
+"""What must hold, judged by what was truly delivered and truly happened."""

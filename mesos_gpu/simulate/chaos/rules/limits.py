@@ -1,0 +1,110 @@
+"""What must hold of a tree's limits and seats, and which jobs it lets start one day."""
+
+from collections import Counter
+
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import OnEmpty
+from mesos_gpu.simulate.chaos.account import Account
+from mesos_gpu.simulate.chaos.rules import tree
+from mesos_gpu.simulate.chaos.violation import Violation
+
+_PLENTY = 10**9  # thousandths of cost times seconds: more than is used in an episode
+
+
+def pools_open(account: Account, job: Job) -> list[str]:
+    """The pools in which the document lets a job start one day, whatever others do."""
+    document = account.queues
+    if not document.version or not job.spec.gpu_milli_in_all:
+        return tree.pools_for(document, job.spec)
+    if not (_class_lets(account, job) and _budgets_let(account, job)):
+        return []
+    return [pool for pool in tree.pools_for(document, job.spec) if _lets_in(account, job, pool)]
+
+
+def _class_lets(account: Account, job: Job) -> bool:
+    name, document = job.spec.job_class, account.queues
+    known = tree.class_of(document, name)
+    if name is None or known is None:
+        return name is None
+    return not known.queues or any(job.spec.queue.startswith(each.rstrip("*")) for each in known.queues)
+
+
+def _budgets_let(account: Account, job: Job) -> bool:
+    for budget in tree.budgets_for(account.queues, job):
+        strict = budget.safe or budget.on_empty in (OnEmpty.NO_START, OnEmpty.STOP)
+        borrows = budget.on_empty is OnEmpty.BORROW and not job.spec.preemptible
+        if (strict or borrows) and (budget.safe or budget.milli_s < _PLENTY):
+            return False
+    return True
+
+
+def _lets_in(account: Account, job: Job, pool: str) -> bool:
+    document, cost = account.queues, tree.dearest(account, job.spec, pool)
+    specs = tree.specs_of(document, job.spec.queue)
+    if not cost or any(cost > limit for spec in specs if (limit := tree.most(spec, pool)) is not None):
+        return False
+    for each in tree.limits_for(document, job):
+        if each.max_running == 0 or (each.max_gpus is not None and cost > each.max_gpus * WHOLE):
+            return False
+    shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
+    tops = sum(tree.owed(spec, pool) for path, spec in document.queues.items() if "/" not in path)
+    sure = not shapes and tops <= tree.capacity(account, pool)  # else guarantees are scaled, or in pieces
+    return job.spec.preemptible or (sure and bool(specs) and cost <= tree.owed(specs[0], pool))
+
+
+def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
+    """Check that no queue at or above a job's, and no user, holds more than it may, with what this task is to have."""
+    document = account.queues
+    if not document.version or not task.gpus:
+        return
+    job, pool = account.disk.jobs[job_id], tree.pool_where(account, task)
+    if pool not in tree.pools_for(document, job.spec):
+        raise Violation("a class's jobs are in its pools", f"{task.id} is in pool {pool}", task.id)
+    for path in tree.lineage(job.spec.queue):
+        limit = tree.most(document.queues[path], pool) if path in document.queues else None
+        if limit is not None and (held := tree.held(account, path, pool, now)) > limit:
+            words = f"{path} may hold {limit} thousandths of pool {pool}, and holds {held} with {task.id}"
+            raise Violation("no queue is over its limit at any level", words, task.id)
+    _user_limited(account, job, task, now)
+
+
+def _user_limited(account: Account, job: Job, task: Task, now: float) -> None:
+    """Check the limits of a user in all queues together."""
+    user = job.owner or job.spec.user or ""
+    limits = account.queues.users.get(user) or account.queues.users.get("*")
+    if limits is None:
+        return
+    tasks = [
+        each
+        for path in account.queues.queues
+        if "/" not in path
+        for each in tree.holding(account, path, now)
+        if each.job_id is not None and _user(account.disk.jobs[each.job_id]) == user
+    ]
+    jobs, cost = len({each.job_id for each in tasks}), sum(tree.cost_of(account, each) for each in tasks)
+    most, most_milli = limits.max_running, limits.max_gpus
+    if (most is not None and jobs > most) or (most_milli is not None and cost > most_milli * WHOLE):
+        words = f"user {user or '?'} has {jobs} jobs that hold {cost} thousandths with {task.id}: {limits}"
+        raise Violation("no user is over his limits", words, task.id)
+
+
+def _user(job: Job) -> str:
+    return job.owner or job.spec.user or ""
+
+
+def seated(account: Account) -> None:
+    """Check that seats are no more than what is guaranteed, at each queue that gives some."""
+    document, taken = account.queues, Counter[tuple[str, str]]()
+    for job in account.disk.jobs.values():
+        if job.seat is not None:
+            taken[job.seat.queue, job.seat.pool] += job.seat.milli * job.spec.tasks
+    for (path, pool), milli in taken.items():
+        spec = document.queues.get(path)
+        children = (each for name, each in document.queues.items() if name.rpartition("/")[0] == path)
+        own = tree.owed(spec, pool) - sum(tree.owed(each, pool) for each in children) if spec else 0
+        if milli > own:
+            words = f"of {path}, which has {own} thousandths of pool {pool} to give, {milli} are taken"
+            raise Violation("seats are what is guaranteed", words)

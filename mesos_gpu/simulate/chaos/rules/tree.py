@@ -1,0 +1,166 @@
+"""What a document of queues says of the nodes that there are, worked out apart from the engine."""
+
+from collections.abc import Iterator
+
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import (
+    DEFAULT_POOL,
+    EVERYBODY,
+    Budget,
+    JobClass,
+    Limits,
+    MinRuntime,
+    QueueDocument,
+    QueueSpec,
+)
+from mesos_gpu.simulate.chaos.account import Account
+from mesos_gpu.simulate.chaos.rules import shares
+from mesos_gpu.simulate.chaos.virtual import Agent
+
+_COST = 1  # of a model that the document does not name
+
+
+def lineage(queue: str) -> Iterator[str]:
+    """A queue and all above it, itself first."""
+    while queue:
+        yield queue
+        queue = queue.rpartition("/")[0]
+
+
+def specs_of(document: QueueDocument, queue: str) -> list[QueueSpec]:
+    """A queue and all above it, as they are written."""
+    return [document.queues[path] for path in lineage(queue) if path in document.queues]
+
+
+def most(spec: QueueSpec, pool: str) -> int | None:
+    """Thousandths of cost that a queue may hold of a pool; None: as much as there is."""
+    limits = [spec.limit_gpus[pool]] if pool in spec.limit_gpus else []
+    if pool in spec.borrow_limit_gpus:
+        limits.append(owed(spec, pool) + spec.borrow_limit_gpus[pool])
+    return min(limits, default=None)
+
+
+def owed(spec: QueueSpec, pool: str) -> int:
+    """Thousandths of cost that a queue is guaranteed of a pool."""
+    guarantee = spec.guarantee_gpus.get(pool)
+    return guarantee.milli if guarantee else 0
+
+
+def inherited(document: QueueDocument, queue: str, name: str) -> object:
+    """What a queue has of a field, or the nearest above it that says something of it; None: none does."""
+    values = (getattr(spec, name) for spec in specs_of(document, queue))
+    return next((value for value in values if value is not None), None)
+
+
+def fenced(document: QueueDocument, queue: str, other: str) -> bool:
+    """Whether one of two queues is within a fence that the other is outside of."""
+    fences = {path for path, spec in document.queues.items() if spec.fence}
+    return bool(fences & (set(lineage(queue)) ^ set(lineage(other))))
+
+
+def runtime(document: QueueDocument, queue: str, other: str) -> MinRuntime:
+    """How long jobs of another queue are spared by one: as the queue says below which the two meet, on the other's
+    side; of jobs of the queue itself, as that says."""
+    theirs = list(lineage(other))
+    mine = set(lineage(queue))
+    child = next((path for path in reversed(theirs) if path not in mine), other)
+    value = inherited(document, child, "min_runtime_s")
+    return value if isinstance(value, MinRuntime) else MinRuntime()
+
+
+def class_of(document: QueueDocument, name: str | None) -> JobClass | None:
+    """The class of that name."""
+    return next((each for each in document.classes if each.name == name), None)
+
+
+def budgets_for(document: QueueDocument, job: Job) -> list[Budget]:
+    """List the budgets that a job's use is charged to."""
+    user = job.owner or job.spec.user or ""
+    paying: list[Budget | None] = []
+    for spec in specs_of(document, job.spec.queue):
+        own = spec.user_budgets.get(user) or spec.user_budgets.get(EVERYBODY)
+        paying += [spec.budget, own if user else None]
+    return [budget for budget in paying if budget is not None]
+
+
+def limits_for(document: QueueDocument, job: Job) -> list[Limits]:
+    """The limits of users and queues that hold for a job."""
+    user = job.owner or job.spec.user or ""
+    users = [document.users, *(spec.users for spec in specs_of(document, job.spec.queue))]
+    of_user = [each.get(user) or each.get(EVERYBODY) for each in users]
+    return [*(each for each in of_user if each), *(s.limits for s in specs_of(document, job.spec.queue))]
+
+
+# --- pools
+
+
+def pool_of(document: QueueDocument, agent: Agent) -> str:
+    """The first pool, by name, of which an agent is."""
+    models = {gpu.model for gpu in agent.gpus}
+    able = (pool.name for pool in document.pools if models <= set(pool.models) and models)
+    return min(able, default=DEFAULT_POOL)
+
+
+def pools_for(document: QueueDocument, spec: JobSpec) -> list[str]:
+    """The pools that a job may use, as its class says."""
+    known = class_of(document, spec.job_class)
+    every = [DEFAULT_POOL, *(pool.name for pool in document.pools)]
+    return [pool for pool in every if known is None or not known.pools or pool in known.pools]
+
+
+def agents_in(account: Account, pool: str) -> list[Agent]:
+    """The agents of a pool."""
+    return [agent for agent in account.mesos.agents.values() if pool_of(account.queues, agent) == pool]
+
+
+def capacity(account: Account, pool: str) -> int:
+    """Thousandths of cost of all GPUs of a pool."""
+    costs = account.queues.gpu_cost
+    gpus = (gpu for agent in agents_in(account, pool) for gpu in agent.gpus)
+    return sum(WHOLE * costs.get(gpu.model, _COST) for gpu in gpus)
+
+
+# --- costs
+
+
+def dearest(account: Account, spec: JobSpec, pool: str) -> int:
+    """Thousandths of cost that a job takes at most in a pool, by the models that it may get there; 0: none."""
+    costs = account.queues.gpu_cost
+    there = {gpu.model for agent in agents_in(account, pool) for gpu in agent.gpus}
+    able = there & set(spec.gpu_model) if spec.gpu_model else there
+    return spec.gpu_milli_in_all * max((costs.get(model, _COST) for model in able), default=0)
+
+
+def cost_of(account: Account, task: Task) -> int:
+    """Thousandths of cost that a task is charged: of the GPUs that it has, not of those that it asked for."""
+    assert task.job_id is not None, "monitors are charged to nobody"
+    milli = shares.counted_milli(account, task, account.disk.jobs[task.job_id].spec)
+    costs = account.queues.gpu_cost
+    there = [agent for agent in account.mesos.agents.values() if agent.hostname == task.hostname]
+    models = [gpu.model for agent in there for gpu in agent.gpus if gpu.id in task.gpus]
+    return milli * max((costs.get(model, _COST) for model in models), default=1)
+
+
+def pool_where(account: Account, task: Task) -> str:
+    """The pool where a task is."""
+    there = (agent for agent in account.mesos.agents.values() if agent.hostname == task.hostname)
+    return next((pool_of(account.queues, agent) for agent in there), DEFAULT_POOL)
+
+
+def holding(account: Account, path: str, now: float) -> list[Task]:
+    """The tasks of a queue and of those below it that hold something as far as anybody knows."""
+    return [
+        account.disk.tasks[task_id]
+        for job_id in account.launches
+        if job_id in account.disk.jobs and path in lineage(account.disk.jobs[job_id].spec.queue)
+        for task_id in account.latest(job_id)
+        if not account.words[task_id].ended and not account.given_up(task_id, now)
+    ]
+
+
+def held(account: Account, path: str, pool: str, now: float) -> int:
+    """Thousandths of cost that a queue holds of a pool."""
+    tasks = holding(account, path, now)
+    return sum(cost_of(account, task) for task in tasks if pool_where(account, task) == pool)
