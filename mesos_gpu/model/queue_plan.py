@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.why import RoomToCome
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,24 @@ class PlannedQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedReclaim:
+    """Room that would be made for a job that waits."""
+
+    taker: JobId
+    queue: str  # of that
+    room: RoomToCome
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePlan:
     """What a change would do.
 
     Attributes:
         queues: All queues, by path and pool.
         borrowers: Running jobs that would no longer be within a guarantee.
+        reclaims: Who would be stopped for whom, if those for whom no room is left gave back what they hold at once.
     """
 
     queues: tuple[PlannedQueue, ...]
     borrowers: tuple[JobId, ...]
+    reclaims: tuple[PlannedReclaim, ...] = ()

@@ -1,12 +1,14 @@
 """What others may read of the engine's state. Nothing is decided here: what takes thought is asked of the engine."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.shares import path_share, queue_shares
+from mesos_gpu.engine.explain.trial import reclaims_of
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
@@ -151,7 +153,8 @@ class StateView:
 
     def plan_queues(self, document: QueueDocument) -> QueuePlan:
         """What a tree of queues would change, were it the next."""
-        return planned(self._state, document, self._now)
+        asked = self._state, self._settings, document, self._now
+        return replace(planned(self._state, document, self._now), reclaims=reclaims_of(*asked))
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

@@ -205,11 +205,29 @@ class PlannedQueue(TypedDict):
     gives_back_gpus: float
 
 
+class QueueGiver(TypedDict):
+    """Jobs of a queue that would be stopped."""
+
+    queue: str
+    jobs: list[str]
+    gpus: float
+
+
+class PlannedReclaim(TypedDict):
+    """Who would be stopped for a job that waits, and when, if those for whom no room is left gave back at once."""
+
+    job_id: str
+    queue: str
+    at: float
+    givers: list[QueueGiver]
+
+
 class QueueChanges(TypedDict):
     """What a change would do. `borrowers`: running jobs that would no longer be within a guarantee."""
 
     queues: list[PlannedQueue]
     borrowers: list[str]
+    reclaims: list[PlannedReclaim]
 
 
 class QueuesPlan(TypedDict):
@@ -217,6 +235,7 @@ class QueuesPlan(TypedDict):
 
     queues: list[PlannedQueue]
     borrowers: list[str]
+    reclaims: list[PlannedReclaim]
     warnings: list[str]
 
 

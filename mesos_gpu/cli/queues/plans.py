@@ -66,6 +66,17 @@ def show(plan: Mapping[str, Any]) -> None:
         named = ", ".join(borrowers[:_MOST_NAMED])
         count = counted(len(borrowers), "running job")
         output.line(f"{count} would no longer be within a guarantee: {named}{more}")
+    for each in plan["reclaims"][:_MOST_NAMED]:
+        givers = "; ".join(_giver(giver) for giver in each["givers"])
+        when = output.expected(each["at"])
+        output.line(f"For job {each['job_id']} of queue {each['queue']} would be stopped, {when}: {givers}")
+    if len(plan["reclaims"]) > _MOST_NAMED:
+        output.line(f"and others for {counted(len(plan['reclaims']) - _MOST_NAMED, 'more job')}")
+
+
+def _giver(giver: Mapping[str, Any]) -> str:
+    more = " …" if len(giver["jobs"]) > _MOST_NAMED else ""
+    return f"{', '.join(giver['jobs'][:_MOST_NAMED])}{more} of queue {giver['queue']}, {counted(giver['gpus'], 'GPU')}"
 
 
 def _change(before: float | None, after: float | None) -> str | None:

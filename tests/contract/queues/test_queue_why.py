@@ -1,5 +1,6 @@
 """Why a queue's jobs wait, over REST and at the command line: how many for what, and no more than one may see."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +136,23 @@ def printed(path: str) -> str:
     """What the command says, with one id for all jobs, and without the estimate: that is another each second."""
     text = re.sub("true-[0-9a-f]{8}", "true-00000000", done("queue", "why", path))
     return text.partition("Estimated start: ")[0]
+
+
+def test_a_dry_run_names_the_jobs_that_would_be_stopped(example: ShareRig, tmp_path: Path) -> None:
+    smaller = {**QUEUES, "prod": {"guarantee_gpus": 2}}
+    assert example.call(ROOT, "PUT", "/v1/queues", json={"version": 1, "queues": smaller}).ok
+    owed = submit(example, "prod", 4)
+    wait_until("it waits", lambda: why(example, "prod")["waits"])
+    wanted = {**smaller, "prod": {"guarantee_gpus": [{"nodes": 1, "gpus": 4}]}}
+    plan = example.call(ROOT, "POST", "/v1/plan/queues", json={"queues": wanted}).json()
+    (reclaim,) = plan["reclaims"]
+    assert (reclaim["job_id"], reclaim["queue"], len(reclaim["givers"])) == (owed, "prod", 1)
+    assert reclaim["givers"][0]["gpus"] == 2
+    file = tmp_path / "queues.json"
+    file.write_text(json.dumps({"version": 2, "queues": wanted}))
+    told = done("queue", "apply", str(file), "--dry-run")
+    (job,) = reclaim["givers"][0]["jobs"]
+    assert re.search(
+        rf"For job {owed} of queue prod would be stopped, (now|in \d+s): {job} of queue dev/", told
+    ), told
+    assert why(example, "prod")["pools"][0]["guarantee_gpus"] == 2, "nothing is changed"

@@ -2,13 +2,29 @@
 
 from typing import Any
 
-from mesos_gpu.model.queue_plan import PlannedQueue, QueuePlan
+from mesos_gpu.model.queue_plan import PlannedQueue, PlannedReclaim, QueuePlan
 from mesos_gpu.model.shares.units import number_of
 
 
 def shown(plan: QueuePlan) -> dict[str, Any]:
     """A plan as an answer."""
-    return {"queues": [_queue(each) for each in plan.queues], "borrowers": list(plan.borrowers)}
+    return {
+        "queues": [_queue(each) for each in plan.queues],
+        "borrowers": list(plan.borrowers),
+        "reclaims": [_reclaim(each) for each in plan.reclaims],
+    }
+
+
+def _reclaim(each: PlannedReclaim) -> dict[str, Any]:
+    return {
+        "job_id": each.taker,
+        "queue": each.queue,
+        "at": each.room.at,
+        "givers": [
+            {"queue": giver.queue, "jobs": list(giver.jobs), "gpus": number_of(giver.gpus_milli)}
+            for giver in each.room.givers
+        ],
+    }
 
 
 def _queue(each: PlannedQueue) -> dict[str, Any]:

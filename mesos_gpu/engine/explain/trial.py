@@ -1,0 +1,61 @@
+"""Who would be stopped for whom under another tree of queues: it is tried on a copy of the state."""
+
+from collections import deque
+from copy import copy
+from dataclasses import fields, replace
+from itertools import islice
+from typing import Any, Final
+
+from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.forecast import Forecast, offered_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.seats import seat
+from mesos_gpu.engine.tenancy.shares import standing_of
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.queue_plan import PlannedReclaim
+from mesos_gpu.model.tenancy import QueueDocument
+
+_MOST_LOOKED_AT: Final = 1000  # jobs of the line: it is done on the engine's thread
+
+
+def reclaims_of(
+    state: State, settings: Settings, document: QueueDocument, now: float
+) -> tuple[PlannedReclaim, ...]:
+    """Room that would be made for jobs that wait, if a document were the next version and those for whom it leaves no
+    room gave back what they hold at once.
+
+    Args:
+        state: The engine's; it stays as it is.
+        settings: The operator's.
+        document: The next version.
+        now: Seconds since the epoch.
+    """
+    trial = _copied(state)
+    trial.put(replace(document, version=state.queues.version + 1, at=now, reclaim_at=now))
+    for job in state.jobs.values():
+        if job.spared_until > now:
+            trial.put(replace(job, spared_until=now))
+    standing = standing_of(trial, settings, now)
+    backlog = Backlog(trial, settings, now, offered_of(trial), reading=True, standing=standing)
+    seating = seat(Turn(trial, settings, now), backlog.may_be_seated)
+    trial.seats_given = seating.given if seating is not None else {}
+    coming = Coming(trial, settings, now)
+    forecast = Forecast(trial, settings, now, standing, coming)
+    rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]
+    return tuple(PlannedReclaim(job.id, job.spec.queue, room) for job, room in rooms if room is not None)
+
+
+def _copied(state: State) -> State:
+    """A state whose own containers are copies, and which works out anew what follows from the rest."""
+    made = copy(state)
+    fresh = State(state.started_at)
+    for field in fields(State):
+        value = getattr(fresh if field.metadata.get("derived") else state, field.name)
+        setattr(made, field.name, _shallow(value))
+    return made
+
+
+def _shallow(value: Any) -> Any:
+    return copy(value) if isinstance(value, dict | list | set | deque) else value
