@@ -43,10 +43,12 @@ def list_(app: App, as_json: bool) -> None:
 @api_command
 def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
     """Show a budget with its numbers."""
-    _print(
-        next((each for each in _budgets(app) if (each["queue"], each["user"]) == (queue, user)), None),
-        as_json,
-    )
+    budgets = _budgets(app)
+    standing = next((each for each in budgets if (each["queue"], each["user"]) == (queue, user)), None)
+    if standing is None:
+        whose = f"user {user} in queue {queue}" if user else f"queue {queue}"
+        raise NotFound(f"{whose} has no budget", remedy="see which there are with: mesos-gpu budget list")
+    _print(standing, as_json)
 
 
 @budget.command()
@@ -84,9 +86,7 @@ def _grant(app: App, queue: str, user: str | None, gpu_hours: float, as_json: bo
     _print(app.client().call("POST", "/v1/budgets/grants", BudgetStanding, body=body), as_json)
 
 
-def _print(standing: "BudgetStanding | None", as_json: bool) -> None:
-    if standing is None:
-        raise NotFound("there is no such budget", remedy="see which there are with: mesos-gpu budget list")
+def _print(standing: "BudgetStanding", as_json: bool) -> None:
     if as_json:
         output.document(standing)
         return

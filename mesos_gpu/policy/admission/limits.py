@@ -144,7 +144,7 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
             why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
             yield Fault("/timeout_s", why)
     if _needs_seat(tree, queue, spec) and not _is_owed(tree, queue):
-        yield Fault("/preemptible", f"is false, and {_owed_nothing(queue, spec)}")
+        yield Fault("/preemptible", f"it is not preemptible, and {_owed_nothing(queue, spec)}")
     known = class_of(tree, spec.job_class)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
     if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:

@@ -129,7 +129,8 @@ def test_the_command_line_lists_shows_grants_and_sets_aside(rig: Open) -> None:
     assert json.loads(good("budget", "grant", "ml", "2.5", "--json"))["left_hours"] == 12.5
     assert "granted       -7.5" in good("budget", "set-aside", "ml", "10")
     assert "left          2.5" in good("budget", "show", "ml")
-    assert call("budget", "show", "none").exit_code == 66
+    missing = call("budget", "show", "none")
+    assert (missing.exit_code, missing.stderr.splitlines()[0]) == (66, "Error: queue none has no budget")
 
 
 def test_a_report_of_budgets_has_a_row_for_each_period(rig: Open) -> None:

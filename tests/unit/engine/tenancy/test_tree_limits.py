@@ -205,7 +205,7 @@ def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed(
     lends_s: float, timeout_s: float | None, or_else: str
 ) -> None:
     world = tree_world({"dev": QueueSpec(borrow_for_s=lends_s), "prod": QueueSpec(guarantee_gpus=owed(1))})
-    said = [("/preemptible", f"is false, and {NEVER}{or_else}")]
+    said = [("/preemptible", f"it is not preemptible, and {NEVER}{or_else}")]
     assert refusal(world, queue="dev", gpus=1, timeout_s=timeout_s) == said
 
 
