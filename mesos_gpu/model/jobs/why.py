@@ -36,11 +36,13 @@ class Stage(Enum):
     LIMIT = "limit"  # of its queue
     HOLD = "hold"  # its queue, or one above it, starts nothing
     CLASS = "class"  # its class is not for its queue any more
-    POOL = "pool"  # none that it may use has room in its limits
+    POOL = "pool"  # not for it, or none that it may use has room in its limits
     QUEUE_LIMIT = "queue-limit"  # of its queue or one above it
     USER_LIMIT = "user-limit"  # of its user
     BUDGET = "budget"  # one that it is charged to is used up
-    GUARANTEE = "guarantee"  # it may not borrow, and what its queue is guaranteed is in use
+    GUARANTEE = (
+        "guarantee"  # room is made there; or it may not borrow, and what its queue is guaranteed is in use
+    )
 
 
 #: What keeps it waiting though there be room.
