@@ -71,6 +71,7 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
 def test_a_bug_of_queues_is_found_and_told_shortly(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
@@ -82,7 +83,7 @@ def test_a_bug_of_queues_is_found_and_told_shortly(
 
 def test_the_engine_holds_with_trees_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.QUEUES,))
-    result = chaos.run(3000, 21)
+    result = chaos.run(1500, 6)
     assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
     for name in ("QueuesChanged", "GiveNotice", "JobSubmitted"):
         assert result.counts[name], f"{name} never came to pass"
