@@ -1,7 +1,8 @@
-"""`mesos-gpu bench queues`: one match, and one answer to why a job waits, through a tree of 500 leaves."""
+"""`mesos-gpu bench queues`: matches, reclaim, and one answer to why a job waits, through a tree of 500 leaves."""
 
+import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import thread_time
@@ -18,9 +19,13 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.engine.tenancy.shares import Shares, standing_of
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
 from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
     EVERYBODY,
@@ -30,20 +35,27 @@ from mesos_gpu.model.tenancy import (
     QueueDocument,
     QueueSpec,
 )
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
+from mesos_gpu.policy.room.knapsack import Victim, worth
+from mesos_gpu.policy.room.preemption import plan
+from mesos_gpu.wire.mesos import report
 
 if TYPE_CHECKING:
     from mesos_gpu.testing.builders import World
 
 _CLUSTERS: Final = ((100, 4), (1_250, 8))  # nodes, and GPUs of each
 _FAN: Final = (5, 5, 4, 5)  # queues below each, of four levels
-_ROUNDS: Final = 7
+_ROUNDS: Final = 5
+_RUNNING: Final = JobSpec("runs", command="true", cpus=0.1, timeout_s=36_000.0, preemptible=True)
 
 
 @click.command()
 @click.option("--jobs", default=10_000, show_default=True, type=click.IntRange(1), help="That wait.")
 @json_option
 def queues(jobs: int, as_json: bool) -> None:
-    """Match 10,000 jobs of 500 leaves on full clusters, with that tree and without; processor time in ms.
+    """Match 10,000 jobs of 500 leaves on full clusters, with that tree and without, and plan who makes room for those
+    that are guaranteed it; processor time in ms.
 
     Then the time of 400 grants, and of their ends, with a tree, with budgets and without either.
     """
@@ -54,6 +66,10 @@ def queues(jobs: int, as_json: bool) -> None:
             name = f"{nodes}x{gpus}_{'tree' if tree else 'line'}"
             for figure, ms in _measured(nodes, gpus, jobs, tree=tree).items():
                 result[f"{name}_{figure}_ms"] = round(ms, 1 if ms > 10 else 2)
+        output.note(f"{nodes:,} nodes of {gpus} GPUs, reclaim")
+        for figure, ms in {**_reclaims(nodes, gpus, jobs), **_plans(nodes, gpus)}.items():
+            unit = "" if figure == "plans" else "_ms"
+            result[f"{nodes}x{gpus}_reclaim_{figure}{unit}"] = round(ms, 1 if ms > 10 else 2)
     output.note("launches and ends, by what is on record of them")
     result |= {name: round(ms, 1) for name, ms in _grants().items()}
     if as_json:
@@ -63,41 +79,145 @@ def queues(jobs: int, as_json: bool) -> None:
 
 
 def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, float]:
-    from mesos_gpu.testing.builders import gpu, offer
-
-    world = _world()
-    document = _document()
-    leaves = [path for path in document.queues if path.count("/") == len(_FAN) - 1]
+    cluster, document = _Cluster(), _document(nodes * gpus)
     if tree:
-        world.feed(ev.QueuesChanged(document, 0))
-    for i in range(nodes):
-        world.node(f"n{i}", *(gpu(f"n{i}-{k}") for k in range(gpus)), cpus=200)
-        world.submit(f"on{i}", gpus=gpus, cpus=0.1, queue=leaves[i % len(leaves)], timeout_s=1000.0 + i % 7)
-    for i in range(jobs):
-        wanted = JobSpec(
-            f"j{i}",
-            command="true",
-            gpus=1 + i % 4,
-            cpus=0.5 + i % 7,
-            priority=i % 5,
-            queue=leaves[i * 7 % len(leaves)],
-            timeout_s=(None, 30.0, 5000.0)[i % 3],
-            preemptible=bool(i % 2),
-        )
-        step(world.state, ev.JobSubmitted(JobId(f"j{i}"), wanted), world.now, world.settings)
-    for i in range(nodes):
-        held = replace(offer(f"p{i}", f"n{i}", cpus=50), received_at=world.now)
-        step(world.state, ev.OffersArrived((held,)), world.now, world.settings)
+        cluster.step(ev.QueuesChanged(document, 0))
+    leaves = _leaves(document)
+    cluster.fill(nodes, gpus, [replace(_RUNNING, queue=leaf) for leaf in leaves])
+    cluster.submit(jobs, leaves)
+    state, settings = cluster.state, cluster.settings
+    last = state.queue[-1][1]
+    before = thread_time()
+    cluster.match()  # the first one makes what later ones keep
+    first_ms = (thread_time() - before) * 1000
+    match_ms = _ms(cluster.match)
+    why_ms = _ms(lambda: why_of(state, settings, cluster.now, state.jobs[last]))
+    shares = _shares_ms(state, settings, cluster.now) if tree else {}
+    return {"first_match": first_ms, "match": match_ms, "why": why_ms, **shares}
 
-    def match() -> None:
-        world.now += 1.1
-        step(world.state, ev.Match(), world.now, world.settings)
 
-    last = world.state.queue[-1][1]
-    match()  # the first one makes what later ones keep
-    why_ms = _ms(lambda: why_of(world.state, world.settings, world.now, world.state.jobs[last]))
-    shares = _shares_ms(world.state, world.settings, world.now) if tree else {}
-    return {"match": _ms(match), "why": why_ms, **shares}
+def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
+    """Let others want what they are guaranteed when one queue has borrowed all: the match that plans for all of them, a
+    match while these plans are under way, and as a baseline one before them."""
+    cluster, document = _Cluster(), _document(nodes * gpus)
+    leaves = _leaves(document)
+    owed = {DEFAULT_POOL: Guarantee(nodes * gpus * 100)}  # half of all, of five top queues together
+    queues = {
+        path: replace(spec, guarantee_gpus={} if "/" in path else owed, limit_gpus={})
+        for path, spec in document.queues.items()
+    }
+    queues["borrower"] = QueueSpec(notice_s=3600.0)
+    cluster.step(ev.QueuesChanged(QueueDocument(queues=queues), 0))
+    cluster.fill(nodes, gpus, [replace(_RUNNING, queue="borrower", timeout_s=None)])
+    cluster.submit(jobs, leaves)
+    cluster.match()
+    before_ms = _ms(cluster.match)
+    cluster.now += cluster.settings.preempt_after_s
+    planning_ms = _ms(cluster.match, rounds=1)
+    return {
+        "plans": sum(job.room_made_at is not None for job in cluster.state.jobs.values()),
+        "match_before_plans": before_ms,
+        "match_that_plans": planning_ms,
+        "match_with_plans": _ms(cluster.match),
+    }
+
+
+def _plans(nodes: int, gpus: int) -> dict[str, float]:
+    """Choose whom to end on nodes that are full of jobs of one GPU; as a baseline the cheapest choice on each node."""
+    chance = random.Random(0)
+    victims: dict[JobId, Victim] = {}
+    there = []
+    for n in range(nodes):
+        cards = [Gpu(GpuId(f"g{n}-{i}"), "T4", 16384, i, "", 0) for i in range(gpus)]
+        held = [
+            Allocation(JobId(f"j{n}-{i}"), Resources(cpus=4, gpus=1), (card,)) for i, card in enumerate(cards)
+        ]
+        there.append(NodeCapacity(AgentId(f"n{n}"), f"n{n}", Resources(cpus=8), allocations=tuple(held)))
+        for each in held:
+            assert each.job_id is not None
+            victims[each.job_id] = Victim(each.job_id, 0, chance.randrange(1_000_000))
+    request = Request(Resources(cpus=4, gpus=gpus // 2), GpuRequest(gpus // 2))
+    gang = replace(request, tasks=4)
+
+    def each_alone() -> None:
+        min(worth(chosen) for node in there if (chosen := plan(request, 1, [node], victims)))
+
+    return {
+        "choice": _ms(lambda: plan(request, 1, there, victims)),
+        "choice_for_gang": _ms(lambda: plan(gang, 4, there, victims)),
+        "choice_on_each_node": _ms(each_alone, rounds=1),
+    }
+
+
+class _Cluster:
+    """The engine, and nodes in memory that it has all jobs started on."""
+
+    def __init__(self) -> None:
+        """No node is there yet."""
+        self.settings = Settings("executor", "monitor", report_stale_s=1e9, preempt_after_s=60.0)
+        self.state, self.now = State(started_at=1000.0), 1000.0
+        self.step(ev.Registered("fw-1", "http://master:5050"))
+
+    def step(self, event: ev.Event) -> list[fx.Effect]:
+        """Let something happen."""
+        return step(self.state, event, self.now, self.settings)
+
+    def match(self) -> list[fx.Effect]:
+        """Match, when the next one is due."""
+        self.now += self.settings.match_interval_s + 0.1
+        return self.step(ev.Match())
+
+    def fill(self, nodes: int, gpus: int, specs: Sequence[JobSpec]) -> None:
+        """Have as many nodes come, and a job run on all GPUs of each."""
+        self._offer("first", nodes, cpus=200, gpus=gpus)
+        for task in self._launched():
+            cards = [
+                Gpu(GpuId(f"{task.agent_id}-{i}"), "T4", 16384, i, "", 0, health=Health.OK)
+                for i in range(gpus)
+            ]
+            self._runs(task, report.encode(Inventory(tuple(cards), "simulated", None)))
+        self._offer("second", nodes, cpus=199, gpus=gpus)
+        for i in range(nodes):
+            spec = replace(specs[i % len(specs)], name=f"on{i}", gpus=gpus)
+            self.step(ev.JobSubmitted(JobId(f"on{i}"), spec))
+        for task in self._launched():
+            self.now += 1.0
+            self._runs(task)
+        self._offer("third", nodes, cpus=50, gpus=0)
+        assert len(self.state.live) == 2 * nodes, "a job runs on each node, beside its monitor"
+
+    def submit(self, jobs: int, leaves: Sequence[str]) -> None:
+        """Have jobs of many kinds come to all queues."""
+        for i in range(jobs):
+            wanted = JobSpec(
+                f"j{i}",
+                command="true",
+                gpus=1 + i % 4,
+                cpus=0.5 + i % 7,
+                priority=i % 5,
+                queue=leaves[i * 7 % len(leaves)],
+                timeout_s=(None, 30.0, 5000.0)[i % 3],
+                preemptible=bool(i % 2),
+            )
+            self.step(ev.JobSubmitted(JobId(f"j{i}"), wanted))
+
+    def _offer(self, name: str, nodes: int, *, cpus: float, gpus: int) -> None:
+        amounts = {"cpus": cpus, "mem": 65536.0, "gpus": float(gpus)}
+        scalars = tuple(Scalar(name, amount, '{"role":"*"}') for name, amount in amounts.items() if amount)
+        offers = [
+            Offer(
+                OfferId(f"{name}-{i}"), AgentId(f"n{i}"), f"n{i}", f"http://n{i}:5051", scalars, {}, self.now
+            )
+            for i in range(nodes)
+        ]
+        self.step(ev.OffersArrived(tuple(offers)))
+
+    def _launched(self) -> list[Task]:
+        launches = [effect for effect in self.match() if isinstance(effect, fx.Launch)]
+        return [item.task for launch in launches for item in launch.tasks]
+
+    def _runs(self, task: Task, data: bytes = b"") -> None:
+        self.step(ev.StatusArrived(Status(task.id, "TASK_RUNNING", task.agent_id, uuid="u", data=data)))
 
 
 def _world() -> "World":
@@ -183,18 +303,23 @@ def _shares_ms(state: State, settings: Settings, now: float) -> dict[str, float]
     }
 
 
-def _document() -> QueueDocument:
+def _document(gpus: int) -> QueueDocument:
+    """Queues of a cluster of so many GPUs: those at the top are guaranteed some, those below may hold half of all."""
     queues: dict[str, QueueSpec] = {}
     level = [""]
     for depth, fan in enumerate(_FAN):
         level = [f"{path}/q{i}".lstrip("/") for path in level for i in range(fan)]
         owed = {DEFAULT_POOL: Guarantee(40_000)} if depth == 0 else {}
-        limit = {DEFAULT_POOL: 200_000} if depth == 1 else {}
+        limit = {DEFAULT_POOL: gpus * 500} if depth == 1 else {}
         queues |= {
             path: QueueSpec(guarantee_gpus=owed, limit_gpus=limit, weight=1 + i % 5)
             for i, path in enumerate(level)
         }
     return QueueDocument(queues=queues)
+
+
+def _leaves(document: QueueDocument) -> list[str]:
+    return [path for path in document.queues if path.count("/") == len(_FAN) - 1]
 
 
 def _once(done: Callable[[], object]) -> float:
@@ -204,9 +329,9 @@ def _once(done: Callable[[], object]) -> float:
     return 1000 * (thread_time() - began)
 
 
-def _ms(done: Callable[[], object]) -> float:
+def _ms(done: Callable[[], object], rounds: int = _ROUNDS) -> float:
     took_ms = []
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         before = thread_time()
         done()
         took_ms.append((thread_time() - before) * 1000)

@@ -69,8 +69,8 @@ class Barriers:
         """Jobs of one kind wait for the same."""
         spec = job.spec
         return (
-            spec.queue, job.charged_to, spec.gpu_milli_in_all, spec.gpu_model, spec.job_class, spec.preemptible,
-            spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
+            spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,
+            spec.job_class, spec.preemptible, spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
         )  # fmt: skip
 
     def _wait_of_rules(self, job: Job) -> Wait | None:

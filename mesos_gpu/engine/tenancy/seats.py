@@ -259,11 +259,12 @@ def _asks(
     asks: list[Ask] = []
     for rank, _, job in ranked:
         spec = job.spec
-        kind = spec.gpu_model, spec.counted_milli, spec.tasks
+        milli = spec.counted_milli
+        kind = spec.gpu_model, milli, spec.tasks
         so_far = taken.get(kind, 0)
         if so_far > free or not may_start(job):
             continue
-        taken[kind] = so_far + max(spec.gpu_milli_in_all, 1)
+        taken[kind] = so_far + max(milli * spec.tasks, 1)
         asks.append(Ask(job.id, ground.wants(job), spec.tasks, rank))
     return asks
 

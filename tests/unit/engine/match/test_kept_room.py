@@ -1,6 +1,7 @@
 """What is kept for jobs that wait is counted up during a match, and is what it would be if it were counted anew."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -43,16 +44,40 @@ def test_reservations_follow_what_is_blocked_taken_and_undone(seed: int) -> None
     seen = set()
     for job in chance.sample(jobs, len(jobs)):
         backlog.block(job)
-        with ledger.checkpoint() as trial:
-            agent, other = AgentId(f"a{chance.randrange(_NODES)}"), chance.choice(jobs)
-            ledger.take(Take(agent, other, request_of(other, world.settings)))
-            assert backlog.reservations_for(job, request_of(job, world.settings)) == _anew(
-                world, backlog, job
-            )
-            if chance.random() < 0.5:
-                trial.keep()
+        if chance.random() < 0.3:
+            with ledger.checkpoint() as trial:
+                agent, other = AgentId(f"a{chance.randrange(_NODES)}"), chance.choice(jobs)
+                ledger.take(Take(agent, other, request_of(other, world.settings)))
+                kept_beside = backlog.reservations_for(job, request_of(job, world.settings))
+                assert kept_beside == _anew(world, backlog, job)
+                if chance.random() < 0.5:
+                    trial.keep()
         wanted = chance.choice(jobs)
         request = request_of(wanted, world.settings)
         assert backlog.reservations_for(wanted, request) == _anew(world, backlog, wanted)
         seen |= {kept.agent_id for kept in backlog.reservations}
     assert len(seen) > 1, "nothing was kept"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gpus": 3},
+        {"gpu_model": ("T4", "A100")},
+        {"gpu_memory_mib": 2},
+        {"compute_capability": "8.0"},
+        {"cpus": 2.0},
+        {"mem_mib": 77},
+        {"tasks": 2},
+        {"min_driver": "550.1"},
+        {"gpu_milli": 500},
+    ],
+)
+def test_jobs_that_ask_for_something_else_are_not_taken_for_one_kind(other: dict[str, object]) -> None:
+    world = World()
+    plain = request_of(world.submit("plain", gpus=2), world.settings)
+    assert request_of(world.submit("alike", gpus=2, priority=5), world.settings) == plain
+    asked = request_of(world.submit("other", **{"gpus": 2, **other}), world.settings)
+    assert asked != plain
+    bare = replace(world.settings, executor=NOTHING)
+    assert plain.resources == request_of(world.job("plain"), bare).resources + world.settings.executor
