@@ -185,6 +185,8 @@ def with_moves(turn: Turn, backlog: Backlog, rule: Reclaim, planner: Planner, jo
         job: One that waits.
     """
     state, settings = turn.state, turn.settings
+    if job.spec.gpus <= 1 and job.spec.tasks == 1:
+        return None  # no GPU lies in pieces
     movable = {
         job_id: victim
         for job_id, victim in rule.neighbours_of(job).items()
