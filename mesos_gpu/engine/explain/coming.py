@@ -5,7 +5,8 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.reclaiming import Plan, Planner, begins_at, stoppable, with_moves
+from mesos_gpu.engine.match.planner import Plan, Planner
+from mesos_gpu.engine.match.reclaiming import begins_at, stoppable, with_moves
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings

@@ -4,12 +4,12 @@ A step saves all of a plan before it tells anybody: when room was made for the j
 Until the job runs it stands first in the line, and what it waits for is kept for it.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.match.preemption import ending, just_launched, may_be_ended, may_have_ports
+from mesos_gpu.engine.match.planner import Elsewhere, Plan, Planner
+from mesos_gpu.engine.match.preemption import just_launched, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -17,19 +17,14 @@ from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
-from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.room.preemption import grounds, plan
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
 _MOVED_AGAIN_S: Final = 3600.0  # from one move of a job to the next
 _MOST_MOVED: Final = 4  # at once
-_NOBODY: Final[Mapping[JobId, Victim]] = {}
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
@@ -66,110 +61,11 @@ def begins_at(state: State, settings: Settings, job: Job) -> float:
     return max(job.submitted_at, job.not_before, state.registered_at) + settings.preempt_after_s
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Room that can be made for a job.
-
-    Attributes:
-        chosen: Who ends.
-        room_on: The nodes on which its tasks have room then.
-    """
-
-    chosen: tuple[Victim, ...]
-    room_on: tuple[AgentId, ...]
-
-
-class Planner:
-    """Looks for room that can be made for jobs, by the rule and as nodes are at that moment. It changes nothing."""
-
-    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
-        """Count on no node yet."""
-        self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
-        self.closed = set[AgentId]()  # nodes that other plans count on
-        self._capacities: dict[AgentId, NodeCapacity] = {}
-        self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
-
-    def find(self, job: Job, request: Request, movable: Mapping[JobId, Victim] = _NOBODY) -> Plan | None:
-        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already.
-
-        Args:
-            job: One that waits.
-            request: What each of its tasks takes.
-            movable: Who may be stopped beside those whom the rule allows.
-        """
-        victims, allowed = self._rule.victims_of(job), self._rule.together(job)
-        if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
-            jobs = self._turn.state.jobs
-            victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
-            allowed = partial(self._seats, job)
-        victims |= movable
-        if not victims:
-            return None
-        nodes = self._nodes(job, request, victims)
-        request = replace(request, ports=job.spec.ports)
-        chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
-        room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
-        return Plan(chosen, room_on) if chosen and room_on else None
-
-    def places(
-        self, job: Job, request: Request, victims: Mapping[JobId, Victim]
-    ) -> tuple[AgentId, ...] | None:
-        """The nodes where a job that runs elsewhere would have room when some of those had ended; None: nowhere."""
-        nodes = self._nodes(job, request, victims)
-        chosen = plan(request, job.spec.tasks, nodes, victims)
-        return None if chosen is None else grounds(request, job.spec.tasks, nodes, chosen)
-
-    def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
-        """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
-        ended = {victim.job_id for victim in chosen}
-        return self._seating.would_seat(job, ended) and self._backlog.has_room_without(job, ended)
-
-    def _nodes(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
-        """Nodes that could serve a job when victims there have ended, with what these hold."""
-        backlog, rule, yields = self._backlog, self._rule, self._rule.yields_to(job)
-        nodes = []
-        for node in self._turn.state.nodes.values():
-            if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
-                continue
-            capacity = self._capacity(node)
-            held = tuple([each for each in capacity.allocations if each.job_id in victims])
-            if len(capacity.gpus) + sum(len(each.gpus) for each in held) < request.gpu.count:
-                continue
-            kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
-            if backlog.new_enough(job, node):
-                capacity = self._with(capacity, held)
-                if (ports := backlog.ports_for(job, node)) is not None:
-                    capacity = replace(capacity, ports=ports)
-                if may_have_ports(job, capacity):
-                    nodes.append(capacity.keeping(kept) if kept else capacity)
-        return nodes
-
-    def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
-        """The node with some of its allocations: most jobs of a match may have the same ones ended."""
-        known = self._chosen.get(capacity.agent_id)
-        if known is None or known.allocations != held:
-            known = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
-        return known
-
-    def _capacity(self, node: Node) -> NodeCapacity:
-        """The node when all that is told to end has ended; what that frees for a job that waits is kept for it."""
-        known = self._capacities.get(node.id)
-        if known is None:
-            known = self._backlog.capacity(node)
-            known = known.without([each for each in known.allocations if each.job_id in self._ending])
-            self._capacities[node.id] = known
-        return known
-
-    @cached_property
-    def _ending(self) -> frozenset[JobId]:
-        state = self._turn.state
-        for_others = (
-            state.tasks[task_id] for task_id in state.live if state.tasks[task_id].preempted_for is not None
-        )
-        jobs = {job.id for task in for_others if (job := state.current(task)) is not None}
-        return ending(state) | {
-            job_id for job_id in jobs if state.jobs[job_id].state is not JobState.UNREACHABLE
-        }
+def going(turn: Turn) -> list[Job]:
+    """Jobs that end, and for which a place elsewhere is kept."""
+    jobs = {turn.state.tasks[task_id].job_id: None for task_id in turn.state.live}
+    known = (turn.state.jobs.get(job_id) for job_id in jobs if job_id is not None)
+    return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 
 def with_moves(turn: Turn, backlog: Backlog, rule: Reclaim, planner: Planner, job: Job) -> Plan | None:
@@ -227,6 +123,7 @@ class _Plans:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
         self._planner = Planner(turn, backlog, rule, seating)
+        self._elsewhere = Elsewhere(turn, backlog, rule, seating, self._planner)
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
 
     def make(self, job: Job) -> bool:
@@ -247,7 +144,10 @@ class _Plans:
         way = self._planner.find(job, request)
         if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
             way = with_moves(turn, backlog, rule, self._planner, job)
-        if way is None or not rule.has_waited(job, way.chosen) or just_launched(turn, way.chosen):
+        if way is not None and not rule.has_waited(job, way.chosen):
+            return True
+        way = way or self._elsewhere.find(job, request)
+        if way is None or just_launched(turn, way.chosen):
             return True
         self._make_room(job, way)
         self._tried.discard(key)
@@ -274,8 +174,16 @@ class _Plans:
         message = f"room is made for it by {names}"
         job = turn.put_job(replace(job, room_made_at=turn.now, room_on=room_on, message=message))
         for victim in chosen:
-            other = turn.state.jobs[victim.job_id]
-            reason = NoticeReason.RECLAIM if rule.reclaims(job, victim) else NoticeReason.PREEMPTION
-            notices.give(turn, other, reason, rule.why(job, victim), by=job.id)
-        self._planner.closed |= set(room_on)
+            other, taker = (
+                turn.state.jobs[victim.job_id],
+                turn.state.jobs[way.taker.get(victim.job_id, job.id)],
+            )
+            reason = NoticeReason.RECLAIM if rule.reclaims(taker, victim) else NoticeReason.PREEMPTION
+            why = rule.why(taker, victim)
+            if victim.job_id in way.to:
+                to = way.to[victim.job_id]
+                other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
+                why = rule.why_elsewhere(job, victim, turn.state.nodes[to].hostname)
+            notices.give(turn, other, reason, why, by=taker.id)
+        self._planner.closed |= {*room_on, *way.to.values()}
         rule.planned(chosen)

@@ -256,7 +256,10 @@ class Backlog:
                 note_hopeless(self._state, job, self._now)
             return
         served.add(queue)
-        self._keep(reservations)
+        borrows = self._waits is not None and job.spec.gpus and self._waits.seat_for(job) is None
+        # For who borrows nothing is idle of which nobody knows how long, before it starves.
+        if starves or not borrows or all(each.at < ENDLESS for each in reservations):
+            self._keep(reservations)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         on = self._on_each()

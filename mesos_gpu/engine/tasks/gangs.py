@@ -99,10 +99,10 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
     """
     members = turn.state.round_of(job)
     state = shown(members, kill_requested=job.kill_requested)
-    if state is JobState.RUNNING:
+    if state is JobState.RUNNING and not any(map(_gives_way, members)):
         job = replace(
             job, room_made_at=None, room_on=()
-        )  # until then what was freed for it is kept, though its launch be lost
+        )  # until then what was freed for it is kept, though its launch be lost; who ends has room elsewhere
     if len(members) == 1:
         message = task.evicted or status.message or state.value
         return turn.put_job(replace(job, state=state, started_at=task.started_at, message=message))

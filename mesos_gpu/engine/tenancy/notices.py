@@ -9,11 +9,12 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import notices
 from mesos_gpu.engine.tasks.evictions import end_tasks, named, running
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
@@ -115,7 +116,7 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
         notice = replace(task.notice, number=task.notice.number + 1, recalled_at=turn.now)
         notices.tell(turn, replace(task, preempted_for=None), notice)
     notices.happened(turn, EventKind.RECALL, job, turn.state.tasks[members[0].id].notice)
-    turn.put_job(replace(job, message=f"it goes on: {why}"))
+    turn.put_job(replace(job, message=f"it goes on: {why}", room_made_at=None, room_on=()))
     return True
 
 
@@ -123,6 +124,14 @@ def stands(turn: Turn, job: Job) -> Notice | None:
     """The notice that a job has, and that was not called off; None: there is none."""
     latest = (task.notice for task in turn.state.round_of(job) if not task.ended)
     return next((notice for notice in latest if notice is not None and notice.stands), None)
+
+
+def goes_elsewhere(state: State, job: Job) -> bool:
+    """Whether a job that runs was told to end, and a place elsewhere is kept for it."""
+    if not job.room_on or job.state is JobState.PENDING or job.kill_requested:
+        return False
+    tasks = (task for task in state.round_of(job) if not task.ended)
+    return any(task.evicted or (task.notice is not None and task.notice.stands) for task in tasks)
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:

@@ -36,7 +36,7 @@ def _needless(turn: Turn, taker: JobId) -> str:
         return ""  # nobody knows what became of it
     if job.state.ended:
         return f"job {taker}, which it was to make room for, has ended"
-    if job.state is not JobState.PENDING:
+    if job.state is not JobState.PENDING and not notices.goes_elsewhere(turn.state, job):
         return f"job {taker}, which it was to make room for, was started without its end"
     if job.room_made_at is None:
         return f"job {taker}, which it was to make room for, may not start now"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Final
 
 from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
@@ -26,6 +27,8 @@ from mesos_gpu.policy.room.balance import Side, stays_below
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 from mesos_gpu.policy.tenancy.tree import Queue, lineage, meeting
+
+LEAST_RUN_S: Final = 3600.0  # a job runs so long before it goes elsewhere for another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,45 @@ class Reclaim:
         able = [each for each in self._find(job) if each.job.seat is None and each.job.id in self._running]
         return {each.job.id: each.victim for each in able}
 
+    def takes_from(self, job: Job) -> dict[JobId, Victim]:
+        """All that may be stopped for a job that runs, and is to start again elsewhere."""
+        return {each.job.id: each.victim for each in self._find(job) if each.job.id in self._running}
+
+    def movable(self, job: Job, *, seated: bool) -> dict[JobId, Victim]:
+        """Who may go elsewhere for a job that waits: of one task and smaller than it, not across a fence, not more
+        often than each `LEAST_RUN_S`, and as its queue's `reclaim` says.
+
+        Args:
+            job: It.
+            seated: Those who have a seat, as it has; False: those who borrow, as it would.
+        """
+        queue = self._tree.queues[leaf_of(self._tree, job)]
+        victims: dict[JobId, Victim] = {}
+        for path, jobs in self._leaves.items():
+            owner = self._tree.queues[path]
+            if queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, owner):
+                continue
+            least_s = max(LEAST_RUN_S, self._protected_s(queue, owner, seated=True))
+            for other in jobs:
+                if (other.seat is not None) is seated and self._may_move(job, other, queue, least_s):
+                    victims[other.id] = self._runner(other).victim
+        return victims
+
+    def _may_move(self, job: Job, other: Job, queue: Queue, least_s: float) -> bool:
+        spec, lower = other.spec, queue.resolved.reclaim is Whose.LOWER
+        if not spec.gpus or spec.tasks != 1 or spec.is_share or spec.ports or other.id not in self._running:
+            return False
+        if spec.counted_milli >= job.spec.counted_milli or other.started_at is None:
+            return False
+        if (lower and other.priority >= job.priority) or (
+            spec.queue == job.spec.queue and other.priority > job.priority
+        ):
+            return False
+        until = max(other.started_at + least_s, other.spared_until)
+        if other.seat is not None and until > self._turn.now:
+            self.note(until)
+        return until <= self._turn.now
+
     def _gives(self, job: Job, each: Runner, protected_s: float, *, seated: bool) -> bool:
         lower = self._tree.queues[leaf_of(self._tree, job)].resolved.reclaim is Whose.LOWER
         if lower and each.victim.priority >= job.priority:
@@ -298,8 +340,8 @@ class Reclaim:
         for task_id in state.live:
             task = state.tasks[task_id]
             job = state.current(task)
-            if job is not None and task.preempted_for is not None:
-                givers[job.id] = job
+            if job is not None and task.preempted_for is not None and job.room_made_at is None:
+                givers[job.id] = job  # who goes elsewhere holds there what he holds
         for job in givers.values():
             pool, milli = self._seating.ground.granted(job)
             self._come(sums, job, pool, -milli * job.spec.tasks)
@@ -390,11 +432,19 @@ class Reclaim:
         same = runner.leaf == leaf_of(self._tree, job)
         return same and runner.job.seat is not None and not self._is_before(job, runner.job)
 
+    def why_elsewhere(self, job: Job, victim: Victim, hostname: str) -> str:
+        """What a job is told that goes elsewhere, so that another has room on one node."""
+        hours = self._lost_h(victim)
+        return f"goes to {hostname}, so that job {job.id} has room on one node; it loses {hours:.3g} GPU-h of work"
+
+    def _lost_h(self, victim: Victim) -> float:
+        runner = self._runners[victim.job_id]
+        return lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
+
     def why(self, job: Job, victim: Victim) -> str:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
         runner = self._runners[victim.job_id]
-        hours = lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
-        seat = self._seating.seat_for(job)
+        hours, seat = self._lost_h(victim), self._seating.seat_for(job)
         if self._moves(job, runner):
             rule = "of its own queue, which needs GPUs that lie together; it has room elsewhere"
         elif not self.reclaims(job, victim):

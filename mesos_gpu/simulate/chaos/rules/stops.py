@@ -38,7 +38,7 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         return job.priority < other.priority
     if job.seat is not None and job.spec.queue == other.spec.queue and _needs_room_together(other):
         return True  # it moves for one of its own queue
-    if job.seat is not None:
+    if job.seat is not None and not (job.room_on and job.room_made_at is not None):  # it goes elsewhere
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
     if tree.fenced(document, job.spec.queue, other.spec.queue):
@@ -64,7 +64,8 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
     least = tree.runtime(account.queues, other.spec.queue, job.spec.queue)
-    least_s = least.rebalance_s if borrows(account, other) else least.reclaim_s
+    goes = bool(job.room_on) and job.room_made_at is not None  # elsewhere, at once
+    least_s = least.rebalance_s if borrows(account, other) and not goes else least.reclaim_s
     ran_s = 0.0 if job.started_at is None else now - job.started_at
     if ran_s < least_s - _CLOCKS_S:
         words = f"{job.id} is stopped for {other.id} after {ran_s:g} s, and is spared for {least_s:g} s"

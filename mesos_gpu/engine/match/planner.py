@@ -1,0 +1,277 @@
+"""Room that can be made for a job in a tree of queues: who ends for it, and who goes elsewhere. Nothing is changed.
+
+A job that goes elsewhere has a place at once, and waits for nobody. Who has a seat gets room that way as the last
+resort: seated jobs of a node leave it if each has a place, be it where borrowers make room for it. Who borrows gets it
+if that loses little, and borrowers of one node fit into what is free on others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Final
+
+from mesos_gpu.engine.match.preemption import ending, may_have_ports
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.tenancy.seats import Seating
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room.candidates import chosen as place_on
+from mesos_gpu.policy.room.knapsack import Victim
+from mesos_gpu.policy.room.preemption import grounds, plan
+
+MOST_LOST_S: Final = 600  # for who borrows: what moves cost, times the GPUs that he asks for
+_NOBODY: Final[Mapping[JobId, Victim]] = {}
+_MOST_NODES: Final = 16  # that are looked at for moves, those first that lack least
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Room that can be made for a job.
+
+    Attributes:
+        chosen: Who ends.
+        room_on: The nodes on which its tasks have room then.
+        to: Where those of them start again at once that go elsewhere; the others wait.
+        taker: For whom each of them ends; who is not in it ends for the job.
+    """
+
+    chosen: tuple[Victim, ...]
+    room_on: tuple[AgentId, ...]
+    to: Mapping[JobId, AgentId] = field(default_factory=dict)
+    taker: Mapping[JobId, JobId] = field(default_factory=dict)
+
+
+class Planner:
+    """Looks for room that can be made for jobs, by the rule and as nodes are at that moment. It changes nothing."""
+
+    def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
+        """Count on no node yet."""
+        self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
+        self.closed = set[AgentId]()  # nodes that other plans count on
+        self._capacities: dict[AgentId, NodeCapacity] = {}
+        self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
+
+    def find(self, job: Job, request: Request, movable: Mapping[JobId, Victim] = _NOBODY) -> Plan | None:
+        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already.
+
+        Args:
+            job: One that waits.
+            request: What each of its tasks takes.
+            movable: Who may be stopped beside those whom the rule allows.
+        """
+        victims, allowed = self._rule.victims_of(job), self._rule.together(job)
+        if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
+            jobs = self._turn.state.jobs
+            victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
+            allowed = partial(self._seats, job)
+        victims |= movable
+        if not victims:
+            return None
+        nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
+        request = replace(request, ports=job.spec.ports)
+        chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
+        room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
+        return Plan(chosen, room_on) if chosen and room_on else None
+
+    def places(
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim]
+    ) -> tuple[AgentId, ...] | None:
+        """The nodes where a job that runs elsewhere would have room when some of those had ended; None: nowhere."""
+        nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
+        chosen = plan(request, job.spec.tasks, nodes, victims)
+        return None if chosen is None else grounds(request, job.spec.tasks, nodes, chosen)
+
+    def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
+        """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
+        ended = {victim.job_id for victim in chosen}
+        return self._seating.would_seat(job, ended) and self._backlog.has_room_without(job, ended)
+
+    def nodes(
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim], yields: Callable[[JobId], bool]
+    ) -> list[NodeCapacity]:
+        """Nodes that could serve a job when victims there have ended, with what these hold.
+
+        Args:
+            job: It.
+            request: What each of its tasks takes.
+            victims: Who may be stopped for it.
+            yields: Whether what is kept for another job is not kept from this one.
+        """
+        backlog, rule = self._backlog, self._rule
+        nodes = []
+        for node in self._turn.state.nodes.values():
+            if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+                continue
+            capacity = self._capacity(node)
+            held = tuple([each for each in capacity.allocations if each.job_id in victims])
+            if len(capacity.gpus) + sum(len(each.gpus) for each in held) < request.gpu.count:
+                continue
+            kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
+            if backlog.new_enough(job, node):
+                capacity = self._with(capacity, held)
+                if (ports := backlog.ports_for(job, node)) is not None:
+                    capacity = replace(capacity, ports=ports)
+                if may_have_ports(job, capacity):
+                    nodes.append(capacity.keeping(kept) if kept else capacity)
+        return nodes
+
+    def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
+        """The node with some of its allocations: most jobs of a match may have the same ones ended."""
+        known = self._chosen.get(capacity.agent_id)
+        if known is None or known.allocations != held:
+            known = self._chosen[capacity.agent_id] = replace(capacity, allocations=held)
+        return known
+
+    def _capacity(self, node: Node) -> NodeCapacity:
+        """The node when all that is told to end has ended; what that frees for a job that waits is kept for it."""
+        known = self._capacities.get(node.id)
+        if known is None:
+            known = self._backlog.capacity(node)
+            known = known.without([each for each in known.allocations if each.job_id in self._ending])
+            self._capacities[node.id] = known
+        return known
+
+    @cached_property
+    def _ending(self) -> frozenset[JobId]:
+        state = self._turn.state
+        for_others = (
+            state.tasks[task_id] for task_id in state.live if state.tasks[task_id].preempted_for is not None
+        )
+        jobs = {job.id for task in for_others if (job := state.current(task)) is not None}
+        return ending(state) | {
+            job_id for job_id in jobs if state.jobs[job_id].state is not JobState.UNREACHABLE
+        }
+
+
+@dataclass
+class _Homes:
+    """Where those go that leave one node for a job, as far as that is known."""
+
+    job: Job
+    source: AgentId
+    to: dict[JobId, AgentId] = field(default_factory=dict)
+    left: dict[AgentId, NodeCapacity] = field(default_factory=dict)  # after those before
+    stopped: dict[JobId, tuple[Victim, ...]] = field(
+        default_factory=dict
+    )  # for each that goes, who makes room
+    cleared: set[AgentId] = field(default_factory=set)  # where somebody makes room
+
+
+class Elsewhere:
+    """Looks for moves that make room for a job. It changes nothing."""
+
+    def __init__(
+        self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating, planner: Planner
+    ) -> None:
+        """Look at no job yet.
+
+        Args:
+            turn: The step.
+            backlog: Of the match.
+            rule: Who may be stopped, and who may go elsewhere.
+            seating: Who has a seat.
+            planner: Of the match: the nodes that its plans count on are left alone.
+        """
+        self._turn, self._backlog, self._rule = turn, backlog, rule
+        self._seating, self._planner = seating, planner
+
+    def find(self, job: Job, request: Request) -> Plan | None:
+        """The cheapest moves that make room for a job of one task, which asks for whole GPUs; None: there are none."""
+        if job.spec.tasks != 1 or job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
+            return None
+        seated = self._seating.seat_for(job) is not None
+        movable = self._rule.movable(job, seated=seated)
+        if not movable:
+            return None
+        stopped = self._rule.victims_of(job) if seated else {}
+        victims = {**stopped, **movable}
+        bound = None if seated else MOST_LOST_S * job.spec.counted_milli
+        ways = self._ways(job, request, victims, bound)
+        for node, chosen in sorted(ways, key=lambda way: (_cost(way[1]), way[0].agent_id)):
+            going = [self._turn.state.jobs[v.job_id] for v in chosen if v.job_id in movable]
+            homes = self._homes(job, node.agent_id, going, may_stop=seated)
+            if homes is not None:
+                return _plan_of(chosen, homes)
+        return None
+
+    def _ways(
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim], bound: int | None
+    ) -> Iterator[tuple[NodeCapacity, tuple[Victim, ...]]]:
+        """Nodes, and who leaves each of them at the least cost."""
+        nodes = self._nodes(job, request, victims)
+        nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
+        for node in nodes[:_MOST_NODES]:
+            chosen = plan(request, 1, [node], victims)
+            if chosen and (bound is None or _cost(chosen) <= bound):
+                yield node, chosen
+
+    def _homes(self, job: Job, source: AgentId, going: Sequence[Job], *, may_stop: bool) -> _Homes | None:
+        """A place for each that leaves a node, the largest first; None: not all of them have one."""
+        homes = _Homes(job, source)
+        for each in sorted(going, key=lambda each: (-each.spec.counted_milli, each.id)):
+            if not (self._fits(each, homes) or (may_stop and self._takes(each, homes))):
+                return None
+        return homes
+
+    def _fits(self, job: Job, homes: _Homes) -> bool:
+        """Let it go where it fits, and leaves least."""
+        request = request_of(job, self._turn.settings)
+        places = [
+            (len(node.gpus), node.agent_id, node, place)
+            for node in self._open_to(job, request, homes, {})
+            if (place := place_on(request, node)) is not None
+        ]
+        if not places:
+            return False
+        _, agent_id, node, place = min(places, key=lambda each: each[:2])
+        homes.to[job.id] = agent_id
+        homes.left[agent_id] = node.minus(request.resources, place.gpus, place.share)
+        return True
+
+    def _takes(self, job: Job, homes: _Homes) -> bool:
+        """Let it go where borrowers make room for it."""
+        request, victims = request_of(job, self._turn.settings), self._rule.takes_from(job)
+        nodes = [
+            node for node in self._open_to(job, request, homes, victims) if node.agent_id not in homes.left
+        ]
+        chosen = plan(request, 1, nodes, victims) if victims else None
+        if not chosen:
+            return False
+        there = grounds(request, 1, nodes, chosen)
+        homes.to[job.id], homes.stopped[job.id] = there[0], chosen
+        homes.cleared |= set(there)
+        return True
+
+    def _open_to(
+        self, job: Job, request: Request, homes: _Homes, victims: Mapping[JobId, Victim]
+    ) -> list[NodeCapacity]:
+        """The nodes to which a job may go that leaves one, as those before it leave them."""
+        shut = {homes.source} | homes.cleared
+        nodes = self._nodes(job, request, victims, homes.job.id)
+        return [homes.left.get(node.agent_id, node) for node in nodes if node.agent_id not in shut]
+
+    def _nodes(
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim], served: JobId | None = None
+    ) -> list[NodeCapacity]:
+        """Nodes without what is kept for others: only who has a seat takes that of borrowers. `served`: who needs what
+        is kept for it no more."""
+        seated, yields = self._seating.seat_for(job) is not None, self._rule.yields_to(job)
+        return self._planner.nodes(
+            job, request, victims, lambda other: other == served or (seated and yields(other))
+        )
+
+
+def _cost(chosen: Sequence[Victim]) -> int:
+    return sum(victim.cost for victim in chosen)
+
+
+def _plan_of(chosen: tuple[Victim, ...], homes: _Homes) -> Plan:
+    ends = {victim.job_id: homes.job.id for victim in chosen}
+    ends |= {victim.job_id: job_id for job_id, victims in homes.stopped.items() for victim in victims}
+    every = (*chosen, *(victim for victims in homes.stopped.values() for victim in victims))
+    return Plan(every, (homes.source,), homes.to, ends)

@@ -1,0 +1,158 @@
+"""Jobs go elsewhere so that another has room on one node: at once, seldom, and for little lost work."""
+
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.testing.builders import saved_of
+from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def world() -> Tenants:
+    world = Tenants()
+    world.register()
+    return world
+
+
+def host_of(world: Tenants, name: str) -> AgentId:
+    return world.state.tasks[world.job(name).task_id or ""].agent_id  # type: ignore[index]
+
+
+def in_pieces(world: Tenants, after_s: float = HOUR, **dev: Any) -> None:
+    """Two nodes of 4 GPUs of which 2 are free each, beside borrowers of queue dev; `after_s` later."""
+    world.agents(2, 4)
+    world.document(dev=queue(**dev), ops=queue())
+    for name, gpus in (("a", 2), ("b", 2), ("c", 2), ("d", 2)):
+        world.runs(name, "dev", gpus)
+    ends = {host_of(world, name): name for name in "abcd"}
+    assert len(ends) == 2
+    world.now += after_s
+    for name in ends.values():
+        world.ends(name)
+    for name in "abcd":
+        if world.job(name).state is JobState.RUNNING:
+            world.feed(ev.CheckpointTold(JobId(name)))
+
+
+def test_who_borrows_goes_where_it_fits_if_that_loses_little(world: Tenants) -> None:
+    in_pieces(world)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    (moved,) = world.passes(5)
+    there = host_of(world, moved)
+    assert world.obeys() == {moved}
+    world.starts()
+    assert world.job("large").state is world.job(moved).state is JobState.RUNNING
+    assert host_of(world, "large") == there != host_of(world, moved)
+    assert world.job(moved).room_made_at is None
+    assert not world.passes(60), "that was all"
+
+
+def test_nobody_goes_elsewhere_for_a_borrower_who_has_run_for_less_than_an_hour(world: Tenants) -> None:
+    in_pieces(world, HOUR - 60)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(20)
+
+
+def test_nobody_goes_elsewhere_for_a_borrower_who_loses_much(world: Tenants) -> None:
+    in_pieces(world)
+    world.now += HOUR  # since the checkpoint
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(20)
+
+
+def test_nobody_goes_elsewhere_across_a_fence(world: Tenants) -> None:
+    in_pieces(world, fence=True)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(20)
+
+
+def test_the_place_is_kept_as_long_as_who_goes_there_has_notice(world: Tenants) -> None:
+    in_pieces(world, notice_s=30.0)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(5)
+    (told,) = (t.job_id for t in world.state.tasks.values() if t.notice and t.notice.stands and not t.ended)
+    assert "so that job large has room on one node" in world.job(str(told)).message
+    world.submit("greedy", queue="ops", gpus=2, preemptible=True)
+    assert world.passes(40) == {told}
+    world.obeys()
+    world.starts()
+    assert world.job("large").state is world.job(str(told)).state is JobState.RUNNING
+    assert world.job("greedy").state is JobState.PENDING, "it would have had either place"
+
+
+def test_who_needs_no_room_any_more_lets_the_others_stay(world: Tenants) -> None:
+    in_pieces(world, notice_s=30.0)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(5)
+    world.feed(ev.KillRequested(JobId("large")))
+    assert not world.passes(60)
+    assert all(not world.job(name).room_on for name in "abcd" if world.job(name).state is JobState.RUNNING)
+    world.submit("small", queue="ops", gpus=2, preemptible=True)
+    world.passes(5)
+    assert world.job("small").state is JobState.STARTING
+
+
+def test_a_restart_keeps_the_place_of_who_goes_elsewhere(world: Tenants) -> None:
+    in_pieces(world, notice_s=30.0)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    world.passes(5)
+    (moved,) = (job for job in world.state.jobs.values() if job.room_on and job.state is JobState.RUNNING)
+    saved = saved_of(world.state)
+    assert {job.id: job.room_on for job in saved.jobs if job.id == moved.id} == {moved.id: moved.room_on}
+
+
+def test_who_has_a_seat_gets_a_node_though_seated_jobs_stand_in_pieces(world: Tenants) -> None:
+    """Both nodes have a small job with a seat, and the rest is borrowed: nobody could be stopped for a whole node."""
+    world.agents(2, 4)
+    world.document(small=queue(shapes(1, 4)), large=queue(shapes(1, 4)), dev=queue())
+    world.runs("dev0", "dev", 3)
+    world.runs("dev1", "dev", 3)
+    for name in ("s0", "s1"):
+        world.runs(name, "small", 1)
+    assert host_of(world, "s0") != host_of(world, "s1")
+    world.now += HOUR
+    world.submit("whole", queue="large", gpus=4)
+    stopped = world.passes(5)
+    assert len(stopped & {"s0", "s1"}) == 1, stopped
+    assert stopped >= {"dev0", "dev1"}, "one makes room for whole, the other for who goes elsewhere"
+    world.obeys()
+    world.starts()
+    states = {name: world.job(name).state for name in ("whole", "s0", "s1")}
+    assert set(states.values()) == {JobState.RUNNING}, states
+    assert not world.passes(60)
+
+
+def test_who_has_a_seat_stays_where_no_place_is_for_it(world: Tenants) -> None:
+    world.agents(2, 4)
+    world.document(small=queue(shapes(1, 4)), large=queue(shapes(1, 4)), dev=queue())
+    world.runs("keeps", "small", 3, preemptible=False)
+    world.runs("s0", "small", 1)
+    world.runs("dev0", "dev", 3)
+    world.runs("s1", "dev", 1)
+    world.now += HOUR
+    world.submit("whole", queue="large", gpus=4)
+    world.passes(5)
+    world.obeys()
+    world.starts()
+    assert world.job("keeps").state is JobState.RUNNING
+    assert world.job("s0").state is JobState.RUNNING
+
+
+def test_nothing_is_kept_for_a_borrower_of_whom_nobody_knows_when_it_starts(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(starve_after_s=1000.0), ops=queue())
+    world.runs("long", "dev", 3)
+    world.submit("large", queue="dev", gpus=4, preemptible=True)
+    world.passes(5)
+    world.runs("small", "ops", 1)
+    world.ends("small")
+    world.passes(1100)
+    world.submit("late", queue="ops", gpus=1, preemptible=True)
+    world.passes(5)
+    assert world.job("late").state is JobState.PENDING, "large starves: what it needs is kept"
