@@ -24,8 +24,9 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.saves import SaveQueues
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget
-from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed
+from mesos_gpu.model.usage import NEVER_MS, BudgetUse, Closed, Span
 from mesos_gpu.policy.accounts.budget import (
+    MOST_PERIODS,
     Key,
     Standing,
     budgets_of,
@@ -36,8 +37,6 @@ from mesos_gpu.policy.accounts.budget import (
     user_of,
 )
 from mesos_gpu.policy.tenancy.tree import Tree
-
-MOST_PERIODS = 14  # of a budget that are kept: a year of months, and what refunds of the last may still go to
 
 
 def keep(turn: Turn, changes: Sequence[Change]) -> None:
@@ -52,11 +51,14 @@ def keep(turn: Turn, changes: Sequence[Change]) -> None:
         if changed:
             _drop_gone(turn, {})
         return
-    for change in changes:
-        if change.closed is not None:
-            _charge(turn, tree, change.closed)
-    if book_of(turn.state).meters is None:
-        look(turn, tree)
+    records = [change.closed for change in changes if change.closed is not None]
+    for record in records:
+        _charge(turn, tree, record)
+    book = book_of(turn.state)
+    if book.meters is not None and book.meters.due_ms <= now_ms(turn):
+        book.meters = None
+    if book.meters is None:
+        look(turn, tree, records)
     else:
         _count(turn, tree, changes)
 
@@ -88,15 +90,21 @@ def on_tick(turn: Turn) -> None:
         look(turn, tree)
 
 
-def look(turn: Turn, tree: Tree) -> None:
-    """Open the periods that have begun, tell what was reached, and say when to look again."""
+def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:
+    """Open the periods that have begun, tell what was reached, and say when to look again.
+
+    Args:
+        turn: The step.
+        tree: The queues.
+        records: Of spans that ended in this step: what of them was after a border is paid by the period after it.
+    """
     keys = dict(budgets_of(tree))
     for span in turn.state.spans.values():
         keys |= dict(paid_by(tree, span.queue, user_of(span)))
     for queue, user, _ in list(turn.state.budget_uses):
         if (queue, user) not in keys:
             keys |= {key: budget for key, budget in paid_by(tree, queue, user) if key == (queue, user)}
-    begun = [_open(turn, tree, key, budget) for key, budget in keys.items()]
+    begun = [_open(turn, tree, key, budget, records) for key, budget in keys.items()]
     if any(begun):
         book_of(turn.state).meters = None  # what began before a period counts from its begin
         turn.state.unmatched = True
@@ -146,30 +154,33 @@ def _drop(turn: Turn, use: BudgetUse) -> None:
 
 
 def _charge(turn: Turn, tree: Tree, record: Closed) -> None:
-    """Let each period pay its part of a record."""
+    """Let each period that was opened pay its part of a record."""
     for key, _ in paid_by(tree, record.span.queue, user_of(record.span)):
         for use in uses_of(turn.state, key):
             if amount := charge_of(record, use):
                 _put(turn, replace(use, used=use.used + amount))
 
 
-def _open(turn: Turn, tree: Tree, key: Key, budget: Budget) -> bool:
-    """Open the period that begins now; whether one does."""
+def _open(turn: Turn, tree: Tree, key: Key, budget: Budget, records: Sequence[Closed] = ()) -> bool:
+    """Open the periods that have begun since it was looked at last; whether any has."""
     last = latest_of(turn.state, key)
-    left = 0
-    if last is not None:
-        spans = paying(turn.state, tree, key)
-        left = total_of(budget, last) - last.used - used_in(last, spans, now_ms(turn))
-    new = opened(key, budget, last, left, now_ms(turn))
-    if new is None:
-        return False
-    if last is not None and last.terms != new.terms:
-        for use in uses_of(turn.state, key):
-            _drop(turn, use)
-    _put(turn, new)
+    spans = paying(turn.state, tree, key) if last is not None and last.ends_ms <= now_ms(turn) else []
+    begun = False
+    while (new := opened(key, budget, last, _left_of(budget, last, spans), now_ms(turn))) is not None:
+        if last is not None and last.terms != new.terms:
+            for use in uses_of(turn.state, key):
+                _drop(turn, use)
+        mine = (r for r in records if key in dict(paid_by(tree, r.span.queue, user_of(r.span))))
+        last, begun = replace(new, used=sum(charge_of(record, new) for record in mine)), True
+        _put(turn, last)
     for use in uses_of(turn.state, key)[:-MOST_PERIODS]:
         _drop(turn, use)
-    return True
+    return begun
+
+
+def _left_of(budget: Budget, use: BudgetUse | None, spans: Sequence[Span]) -> int:
+    """What was left of a period when it ended."""
+    return total_of(budget, use) - use.used - used_in(use, spans, use.ends_ms) if use is not None else 0
 
 
 def _drop_gone(turn: Turn, keys: dict[Key, Budget]) -> None:

@@ -17,6 +17,9 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 Key = tuple[str, str]  # a queue and a user
 WHOLE: Final = 100  # percent
+MOST_PERIODS: Final = (
+    14  # that are kept of a budget: a year of months, and what refunds of the last may still go to
+)
 
 
 @dataclass(slots=True)
@@ -158,7 +161,10 @@ def period_of(budget: Budget, now_ms: int) -> periods.Span:
 
 
 def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: int) -> BudgetUse | None:
-    """The period that begins now; None: the last one goes on. A clock that was set back opens none.
+    """The period that follows the last one, if that is over; None: it goes on. A clock that was set back opens none.
+
+    Periods follow each other without a gap, also while no scheduler runs: call it until it returns None. Of more than
+    are kept only the latest are opened.
 
     Args:
         key: Whose budget.
@@ -176,6 +182,8 @@ def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: 
         begins_ms = max(now_ms, span.begins * MS)
         index = span.index if last is None else max(span.index, last.index + 1)
         return BudgetUse(*key, index, begins_ms, span.ends * MS, terms)
+    oldest_ms = now_ms - MOST_PERIODS * (span.ends - span.begins) * MS
+    span = period_of(budget, max(known.ends_ms, oldest_ms))
     carried = max(0, left) * budget.carry_over_percent // WHOLE
     index = max(known.index + 1, span.index)
     return BudgetUse(

@@ -24,7 +24,7 @@ from mesos_gpu.model.saves import SaveBudgetUse
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget, JobClass, OnEmpty, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import MS, BudgetUse, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.accounts.budget import Standing, charge_of, opened, period_of, total_of
+from mesos_gpu.policy.accounts.budget import MOST_PERIODS, Standing, charge_of, opened, period_of, total_of
 from mesos_gpu.testing.builders import World, every, gpu, saved_of
 
 HOUR = 3600
@@ -412,13 +412,16 @@ def test_the_worked_example_of_the_documentation_is_right() -> None:
 
 
 _ACTS = st.lists(
-    st.tuples(st.sampled_from(["start", "end", "wait", "wait", "restart", "apply"]), st.integers(1, 24)),
+    st.tuples(
+        st.sampled_from(["start", "end", "wait", "wait", "away", "restart", "apply"]), st.integers(1, 24)
+    ),
     max_size=25,
 )
 
 
 @settings(max_examples=40, deadline=None)
 @example([("start", 1), ("wait", 1), ("wait", 24), ("end", 1)])
+@example([("start", 1), ("wait", 1), ("away", 9)])
 @example(
     [
         ("start", 2),
@@ -445,6 +448,14 @@ def test_what_budgets_have_used_is_the_integral_of_what_was_held(acts: list[tupl
         if act == "wait":
             _held_for(integral, running, each.now, chance * 3500)
             goes_on(each, chance * 3500)
+        elif act == "away":
+            _held_for(integral, running, each.now, chance * 9 * HOUR)
+            each.now += chance * 9 * HOUR
+            if running:
+                task = sorted(running)[chance % len(running)]
+                del running[task]
+                each.status(task, "TASK_FINISHED")  # nothing was looked at since
+            goes_on(each, 0)
         elif act == "start" and (free := 4 - sum(gpus for gpus, _, _ in running.values())):
             gpus, queue, user = (
                 min(1 + chance % 3, free),
@@ -467,7 +478,9 @@ def test_what_budgets_have_used_is_the_integral_of_what_was_held(acts: list[tupl
         (s.use.queue, s.use.user, (s.use.begins_ms // MS - MIDNIGHT) // (24 * HOUR)): s.used
         for s in all_periods(each.state, each.now)
     }
-    assert {key: used for key, used in told.items() if used} == integral
+    oldest = (int(each.now) - MIDNIGHT) // (24 * HOUR) - MOST_PERIODS + 1
+    kept = {key: used for key, used in integral.items() if key[2] >= oldest}
+    assert {key: used for key, used in told.items() if used and key[2] >= oldest} == kept
 
 
 def _held_for(
