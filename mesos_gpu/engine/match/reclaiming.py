@@ -122,6 +122,7 @@ class _Plans:
     def __init__(self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating) -> None:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
+        self._queues = set[str]()  # of whose jobs some were tried
         self._planner = Planner(turn, backlog, rule, seating)
         self._elsewhere = Elsewhere(turn, backlog, rule, seating, self._planner)
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
@@ -129,17 +130,17 @@ class _Plans:
     def make(self, job: Job) -> bool:
         """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
         turn, backlog, rule = self._turn, self._backlog, self._rule
-        request = request_of(job, turn.settings)
-        key = request, rule.kind(job)
-        if key in self._tried or self._waits(job) or backlog.neighbours.parts(job):
+        if job.spec.queue in self._queues and self._key(job) in self._tried:
             return True
-        if not backlog.may_be_seated(job):
+        if self._waits(job) or backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
             return True
         if self._planner.closed and backlog.is_limited(job):
             return True  # what was planned before counts against its limit only once it is kept
         if len(self._tried) >= _MOST_TRIED:
             return False
+        request, _ = key = self._key(job)
         self._tried.add(key)
+        self._queues.add(job.spec.queue)
         protected = len(rule.moments)
         way = self._planner.find(job, request)
         if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
@@ -152,6 +153,10 @@ class _Plans:
         self._make_room(job, way)
         self._tried.discard(key)
         return True
+
+    def _key(self, job: Job) -> tuple[Request, Hashable]:
+        """Jobs with one key get the same room from the same jobs."""
+        return request_of(job, self._turn.settings), self._rule.kind(job)
 
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
