@@ -4,6 +4,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.leaves import ruled_as
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
@@ -67,11 +68,7 @@ class Barriers:
 
     def _kind(self, job: Job) -> Hashable:
         """Jobs of one kind wait for the same."""
-        spec = job.spec
-        return (
-            spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,
-            spec.job_class, spec.preemptible, spec.timeout_s, spec.kill_grace_s, job.id in self._state.seats_given,
-        )  # fmt: skip
+        return ruled_as(job), job.id in self._state.seats_given
 
     def _wait_of_rules(self, job: Job) -> Wait | None:
         seated = job.id in self._state.seats_given

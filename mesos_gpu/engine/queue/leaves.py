@@ -4,9 +4,10 @@ A leaf is put in order anew when one of its jobs has changed, when waiting has m
 users have other places.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
@@ -23,6 +24,37 @@ def leaf_of(tree: Tree, job: Job) -> str:
     return tree.leaf_of(job.spec.queue) or DEFAULT_QUEUE
 
 
+def rank_in_leaf(job: Job, now: float, step_s: float) -> tuple[int, ...]:
+    """Where a job stands in its leaf whoever its user is, running or waiting: the lowest is first."""
+    priority = effective_priority(job.priority, now - in_line_since(job), step_s)
+    return job.room_made_at is None, -priority, job.sequence
+
+
+def ruled_as(job: Job) -> Hashable:
+    """What limits, and the rules of queues and classes, see of a job: those of one kind wait for the same."""
+    spec = job.spec
+    return (
+        spec.queue, job.charged_to, spec.gpus, spec.gpu_milli, spec.gpu_compute_pct, spec.tasks, spec.gpu_model,
+        spec.job_class, spec.preemptible, spec.timeout_s, spec.kill_grace_s,
+    )  # fmt: skip
+
+
+class Ranked(NamedTuple):
+    """A waiting job that asks for GPUs.
+
+    Attributes:
+        rank: Of `rank_in_leaf`.
+        job: It.
+        milli: What each of its tasks counts as, thousandths of GPUs.
+        kind: Jobs of its leaf that have the same number are alike for limits and rules.
+    """
+
+    rank: tuple[int, ...]
+    job: Job
+    milli: int
+    kind: int
+
+
 @dataclass(slots=True)
 class Leaf:
     """The jobs that wait in a leaf.
@@ -35,6 +67,8 @@ class Leaf:
         step_s: So long a job waits that gains one of priority.
         entries: What the line sees of them while nobody has a seat or starves; None: it was not asked for.
         room_made: Whether others were ended for any of them.
+        ranked: Those that ask for GPUs by `rank_in_leaf`; None: it was not asked for.
+        ranked_in: From when and until when they stand so, and for which `step_s`.
     """
 
     members: dict[JobId, int] = field(default_factory=dict)
@@ -44,6 +78,33 @@ class Leaf:
     step_s: float = inf
     entries: list[Entry[Job]] | None = None
     room_made: bool = False
+    ranked: list[Ranked] | None = None
+    ranked_in: tuple[float, float, float] = inf, -inf, inf
+
+    def by_rank(self, state: State, now: float, step_s: float) -> list[Ranked]:
+        """The jobs that ask for GPUs, whoever their users are: first those that others were ended for, then by
+        effective priority, then first come, first served."""
+        since, until, known_step_s = self.ranked_in
+        if self.ranked is not None and since <= now < until and step_s == known_step_s:
+            return self.ranked
+        kinds: dict[Hashable, int] = {}
+        jobs = [job for job_id in self.members if (job := state.jobs[job_id]).spec.gpus]
+        self.ranked = [
+            Ranked(
+                rank_in_leaf(job, now, step_s),
+                job,
+                job.spec.counted_milli,
+                kinds.setdefault(ruled_as(job), len(kinds)),
+            )
+            for job in jobs
+        ]
+        self.ranked.sort(key=lambda each: each.rank)
+        self.ranked_in = now, min((_worth_more_at(job, now, step_s) for job in jobs), default=inf), step_s
+        return self.ranked
+
+    def forget(self) -> None:
+        """Put its jobs in order anew when somebody asks: one of them has changed."""
+        self.jobs = self.ranked = None
 
     def put_in_order(self, state: State, now: float, step_s: float, places: Places) -> list[Job]:
         """The jobs in their order: by their users' places, then effective priority, then first come, first served."""
@@ -87,14 +148,14 @@ class Leaves:
         if old is not None:
             leaf = self.by_path[old]
             del leaf.members[job_id]
-            leaf.jobs = None
+            leaf.forget()
             if not leaf.members:
                 del self.by_path[old]
         if job is not None and waits:
             path = self.of_job[job_id] = leaf_of(self.tree, job)
             leaf = self.by_path.setdefault(path, Leaf())
             leaf.members[job_id] = job.sequence
-            leaf.jobs = None
+            leaf.forget()
 
     def __iter__(self) -> Iterator[tuple[str, Leaf]]:
         return iter(self.by_path.items())

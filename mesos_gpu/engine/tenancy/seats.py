@@ -1,13 +1,13 @@
 """Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.sparing import spared
@@ -17,7 +17,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
@@ -150,7 +150,8 @@ def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seati
 
     Args:
         turn: The step.
-        may_start: Whether a job that waits may have a seat: it has none if a limit keeps it waiting.
+        may_start: Whether a job that waits may have a seat: it has none if a limit keeps it waiting. It is asked of one
+            of those that are alike for limits and rules.
 
     Returns:
         None: There is no tree, and nobody has a seat.
@@ -218,16 +219,16 @@ def _lines(
             lines.setdefault(leaf, []).append(
                 Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
             )
-    waiting: dict[str, list[Job]] = {}
-    for _, job_id in state.queue:
-        job = state.jobs[job_id]
-        leaf = leaf_of(ground.tree, job)
-        ready = job.spec.gpus and _is_due(job, turn.now)
-        if ready and leaf in open_ and not budgets.must_borrow(job):
-            waiting.setdefault(leaf, []).append(job)
-    for leaf, jobs in waiting.items():
+    pays = ground.tree.has_budgets
+    for leaf, jobs in leaves_of(state, ground.tree):
+        if leaf not in open_:
+            continue
+        ranked = _ranked(turn, attained, jobs)
+        due = [each for each in ranked if _is_due(each.job, turn.now)]
+        if pays:
+            due = [each for each in due if not budgets.must_borrow(each.job)]
         free = sum(room.left(path) for path in lineage(leaf))
-        asks = _asks(turn, attained, ground, jobs, free, may_start)
+        asks = _asks(ground, due, free, may_start)
         if asks:
             lines.setdefault(leaf, []).extend(asks)
     for leaf, line in lines.items():
@@ -245,27 +246,36 @@ def _is_due(job: Job, now: float) -> bool:
     return job.not_before <= now or job.room_made_at is not None
 
 
-def _asks(
-    turn: Turn,
-    attained: Attained,
-    ground: Ground,
-    jobs: Sequence[Job],
-    free: int,
-    may_start: Callable[[Job], bool],
-) -> list[Ask]:
+def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
+    """The jobs of a leaf that ask for GPUs, in its order."""
+    ranked = leaf.by_rank(turn.state, turn.now, turn.settings.aging_step_s)
+    if not attained.any or not any(attained.orders(each.job) for each in ranked):
+        return ranked
+    anew = [each._replace(rank=_rank(turn, attained, each.job)) for each in ranked]
+    return sorted(anew, key=lambda each: each.rank)
+
+
+def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: Callable[[Job], bool]) -> list[Ask]:
     """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
-    ranked = sorted([(_rank(turn, attained, job), job.id, job) for job in jobs])
     taken: dict[Hashable, int] = {}
-    asks: list[Ask] = []
-    for rank, _, job in ranked:
-        spec = job.spec
-        milli = spec.counted_milli
-        kind = spec.gpu_model, milli, spec.tasks
+    wants: dict[Hashable, tuple[tuple[str, int], ...]] = {}
+    able: dict[Hashable, bool] = {}
+    given, asks = ground.state.seats_given, list[Ask]()
+    for rank, job, milli, ruled in ranked:
+        tasks = job.spec.tasks
+        kind = job.spec.gpu_model, milli, tasks
         so_far = taken.get(kind, 0)
-        if so_far > free or not may_start(job):
+        if so_far > free:
             continue
-        taken[kind] = so_far + max(milli * spec.tasks, 1)
-        asks.append(Ask(job.id, ground.wants(job), spec.tasks, rank))
+        alike = ruled, job.id in given
+        if alike not in able:
+            able[alike] = may_start(job)
+        if not able[alike]:
+            continue
+        taken[kind] = so_far + max(milli * tasks, 1)
+        if kind not in wants:
+            wants[kind] = ground.wants(job)
+        asks.append(Ask(job.id, wants[kind], tasks, rank))
     return asks
 
 
@@ -273,6 +283,4 @@ def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:
     """Where a job stands in its queue, running or waiting."""
     if attained.orders(job):
         return (job.room_made_at is None, *attained.rank(job), job.sequence)
-    waited_s = turn.now - in_line_since(job)
-    priority = effective_priority(job.priority, waited_s, turn.settings.aging_step_s)
-    return job.room_made_at is None, -priority, job.sequence
+    return rank_in_leaf(job, turn.now, turn.settings.aging_step_s)

@@ -1,0 +1,127 @@
+"""Who asks for a seat: what is kept of each leaf from match to match gives the lines that a look at every job gives."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine.queue.budgets import Budgets
+from mesos_gpu.engine.queue.las import Attained
+from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.tenancy import seats
+from mesos_gpu.engine.tenancy.seats import Ground
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tenancy import QueueSpec
+from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.tenancy.seats import Ask, Room
+from mesos_gpu.policy.tenancy.tree import lineage
+from mesos_gpu.simulate.chaos import run as chaos
+from tests.unit.engine.tenancy.worlds import apply, most, node, owed, tree_world
+
+Lines = dict[str, list[Ask]]
+LINES = seats._lines
+
+
+def plain(
+    turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
+) -> Lines:
+    """Every job of the queue, each leaf put in order, and `may_start` asked of each."""
+    state, tree, now = turn.state, ground.tree, turn.now
+    budgets, attained = Budgets(state, now), Attained(state, now)
+
+    def rank(job: Job) -> tuple[int, ...]:
+        if attained.orders(job):
+            return (job.room_made_at is None, *attained.rank(job), job.sequence)
+        priority = effective_priority(job.priority, now - in_line_since(job), turn.settings.aging_step_s)
+        return job.room_made_at is None, -priority, job.sequence
+
+    open_ = {
+        leaf.path
+        for leaf in tree.leaves()
+        if any(room.pools(path) and not room.is_full(path) for path in lineage(leaf.path))
+    }
+    lines: Lines = {}
+    for job in running:
+        leaf = leaf_of(tree, job)
+        if job.seat is None and leaf in open_ and not budgets.must_borrow(job):
+            lines.setdefault(leaf, []).append(Ask(job.id, (ground.granted(job),), job.spec.tasks, rank(job)))
+    waiting: dict[str, list[Job]] = {}
+    for _, job_id in state.queue:
+        job = state.jobs[job_id]
+        due = job.not_before <= now or job.room_made_at is not None
+        if job.spec.gpus and due and leaf_of(tree, job) in open_ and not budgets.must_borrow(job):
+            waiting.setdefault(leaf_of(tree, job), []).append(job)
+    for leaf, jobs in waiting.items():
+        free, taken = sum(room.left(path) for path in lineage(leaf)), dict[object, int]()
+        for job in sorted(jobs, key=rank):
+            kind = job.spec.gpu_model, job.spec.counted_milli, job.spec.tasks
+            if taken.get(kind, 0) <= free and may_start(job):
+                taken[kind] = taken.get(kind, 0) + max(job.spec.gpu_milli_in_all, 1)
+                lines.setdefault(leaf, []).append(Ask(job.id, ground.wants(job), job.spec.tasks, rank(job)))
+    for leaf, line in lines.items():
+        line.sort(key=lambda ask: ask.rank)
+        after_s = tree.queues[leaf].resolved.starve_after_s
+        waits = (i for i, ask in enumerate(line) if state.jobs[ask.job_id].state is JobState.PENDING)
+        first = next(waits, None)
+        if first is not None and now - in_line_since(state.jobs[line[first].job_id]) >= after_s:
+            line[first] = replace(line[first], starving=True)
+    return lines
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many lines were compared in each match."""
+    seen: list[int] = []
+
+    def lines(
+        turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
+    ) -> Lines:
+        wanted = plain(turn, ground, room, running, may_start)
+        asked = LINES(turn, ground, room, running, may_start)
+        assert asked == wanted, f"at {turn.now}"
+        seen.append(len(asked))
+        return asked
+
+    monkeypatch.setattr(seats, "_lines", lines)
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_random_day_of_a_tree(compared: list[int], seed: int) -> None:
+    chance = random.Random(seed)
+    queues = {
+        "lab": QueueSpec(guarantee_gpus=owed(4), limit_gpus=most(9)),
+        "lab/x": QueueSpec(starve_after_s=40.0),
+        "lab/y": QueueSpec(guarantee_gpus=owed(2)),
+        "dev": QueueSpec(guarantee_gpus=owed(3)),
+    }
+    world = tree_world(queues, settings=Settings("e", "m", report_stale_s=1e9, aging_step_s=7.0))
+    for i in range(3):
+        node(world, f"n{i}", 4)
+    for i in range(80):
+        name = f"j{i}"
+        world.submit(
+            name,
+            gpus=chance.randint(0, 4),
+            queue=chance.choice(("lab/x", "lab/y", "dev")),
+            priority=chance.randint(0, 3),
+            preemptible=chance.random() < 0.6,
+            timeout_s=chance.choice((None, 30.0, 600.0)),
+            user=chance.choice(("ann", "bob")),
+        )
+        if chance.random() < 0.3:
+            world.tick(chance.choice((1, 4, 12)))
+        if chance.random() < 0.1:
+            queues["dev"] = QueueSpec(guarantee_gpus=owed(chance.randint(0, 4)))
+            apply(world, queues)
+    assert sum(compared) > 100
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_chaos_with_queues(compared: list[int], seed: int) -> None:
+    acts = chaos._acts(random.Random(seed), 600, chaos.QUEUES)
+    chaos.replay(seed, acts)
+    assert sum(compared) > 20
