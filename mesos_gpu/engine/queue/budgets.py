@@ -20,6 +20,7 @@ from mesos_gpu.policy.accounts.budget import (
     budgets_of,
     may_not_start,
     must_borrow,
+    opened,
     paid_by,
     terms_of,
     total_of,
@@ -173,10 +174,16 @@ class Budgets:
             return
         for key, budget in paid_by(self._tree, job.spec.queue, job.charged_to):
             if key not in self._known:
-                self._known[key] = standing_of(self._state, self._tree, key, budget, self._now_ms)
+                known = standing_of(self._state, self._tree, key, budget, self._now_ms)
+                self._known[key] = known or self._unpaid(key, budget)
             standing = self._known[key]
             if standing is not None:
                 yield standing
+
+    def _unpaid(self, key: Key, budget: Budget) -> Standing | None:
+        """How a budget stands of a user who has not paid yet: its period is opened when he does."""
+        use = opened(key, budget, latest_of(self._state, key), 0, self._now_ms)
+        return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 
     def _unsafe(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> str:
         """Whether more might be used than there is, by the time limits of all that run; "": surely not."""

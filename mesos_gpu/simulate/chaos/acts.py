@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.simulate.chaos import apps, queues
+from mesos_gpu.simulate.chaos import apps, queues, terms
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
 from mesos_gpu.simulate.chaos.settle import go_on, settle
@@ -168,9 +168,23 @@ def _submit_share(world: World, a: int, b: int) -> None:
 def _submit_to_queue(world: World, a: int, b: int) -> None:
     """A job in the tree of queues, mostly one that may be stopped for others, and whole GPUs."""
     job_id = _new_job(world)
+    if job_id is not None:
+        _hand_in(world, _in_queue(job_id, a, b), None)
+
+
+def _submit_in_class(world: World, a: int, b: int) -> None:
+    """Such a job of a user, who is proved or not, and mostly of a class."""
+    job_id = _new_job(world)
     if job_id is None:
         return
-    spec = JobSpec(
+    name = (None, *(each.name for each in terms.CLASSES))[b // 8 % (len(terms.CLASSES) + 1)]
+    user = terms.USERS[a // 256 % len(terms.USERS)]
+    spec = replace(_in_queue(job_id, a, b // 32), job_class=name, user=user)
+    _hand_in(world, spec, None, user if a // 512 % 3 else "")
+
+
+def _in_queue(job_id: JobId, a: int, b: int) -> JobSpec:
+    return JobSpec(
         name=job_id,
         command="true",
         cpus=0.1,
@@ -185,20 +199,20 @@ def _submit_to_queue(world: World, a: int, b: int) -> None:
         notice_s=(None, None, 0.0, 10.0)[b // 80 % 4],
         max_attempts=1 + b // 320 % 3,
     )
-    _hand_in(world, spec, None)
 
 
-def _hand_in(world: World, spec: JobSpec, needs: str | None) -> None:
+def _hand_in(world: World, spec: JobSpec, needs: str | None, owner: str = "") -> None:
     job_id = JobId(spec.name)
     world.mesos.facts[job_id] = Facts(needs)
     world.say(f"{job_id} is submitted: {_asked(spec)}")
-    world.inbox.append(ev.JobSubmitted(job_id, spec))
+    world.inbox.append(ev.JobSubmitted(job_id, spec, owner))
 
 
 def _asked(spec: JobSpec) -> str:
     part = f"shares {spec.compute_milli} and {spec.gpu_memory_mib} MiB of " if spec.is_share else ""
     words = f"{spec.tasks} tasks of {part}{spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
     words += f", priority {spec.priority}" + (", preemptible" if spec.preemptible else "")
+    words += f", class {spec.job_class}" if spec.job_class else ""
     bonds = [str(constraint) for constraint in spec.constraints] + (
         [f"away from {spec.away}"] if spec.away else []
     )
@@ -505,6 +519,8 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "submit to queue": (0.0, _submit_to_queue),
     **queues.ACTS,
     **apps.ACTS,
+    **terms.ACTS,
+    "submit in class": (0.0, _submit_in_class),
 }
 
 

@@ -65,7 +65,7 @@ def _owed(gpus: int, nodes: int = 0) -> Mapping[str, Guarantee]:
     return {DEFAULT_POOL: Guarantee(gpus * WHOLE, shapes)}
 
 
-def _document(a: int, b: int) -> QueueDocument:
+def document_of(a: int, b: int) -> QueueDocument:
     """A tree of two levels: the same queues always, of which some are guaranteed more or less, limited, or stopped."""
     first, second = _Digits(a), _Digits(b >> 3)  # the last bits say whether the engine hears of it at once
     own, other, surplus = first.of(_OWED), first.of(_OWED), first.of((0, 0, 2))
@@ -101,7 +101,7 @@ def _document(a: int, b: int) -> QueueDocument:
 
 def _change(world: World, a: int, b: int) -> None:
     """Another tree; now and then by somebody who has not seen the latest."""
-    document = _document(a, b)
+    document = document_of(a, b)
     version = world.state.queues.version + (b % 7 == 6)
     words = "; ".join(f"{path}: {_short(spec)}" for path, spec in document.queues.items())
     world.say(f"an operator writes queues, after version {version}: {words}; cost {dict(document.gpu_cost)}")

@@ -63,6 +63,17 @@ _QUEUES: Final = {
 QUEUES: Final = tuple(
     0.0 if name in APPS else _QUEUES.get(name, weight) for name, (weight, _) in ACTS.items()
 )
+#: The same, with pools, classes and budgets, of which periods pass, and clocks that are set back.
+_TERMS: Final = {
+    "change queues": 0.1,
+    "change terms": 0.8,
+    "submit to queue": 2.0,
+    "submit in class": 6.0,
+    "clock steps": 0.4,
+    "set clock": 0.5,
+    "restart": 0.8,
+}
+TERMS: Final = tuple(_TERMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
 #: How often what happens, by chance one of them for each episode.
 MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, QUEUES)
 

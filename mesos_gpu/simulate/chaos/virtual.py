@@ -150,7 +150,7 @@ class VirtualMesos:
         self.connected = False
         self.suppressed = False
         self._serial = 0
-        self._offered_at: dict[OfferId, float] = {}
+        self.offered_at: dict[OfferId, float] = {}
         self.offered_ports: dict[OfferId, list[int]] = {}
         self.offered_kept: dict[OfferId, dict[str, float]] = {}  # of each offer, what is reserved
 
@@ -197,7 +197,7 @@ class VirtualMesos:
         offer_id = OfferId(f"o{self._serial}")
         amounts, agent.free = agent.free, dict.fromkeys(agent.free, 0.0)
         self.offers[offer_id] = (agent, amounts)
-        self._offered_at[offer_id] = self.now
+        self.offered_at[offer_id] = self.now
         self.offered_ports[offer_id], agent.ports = agent.ports, []
         ports = tuple(PortRange(port, port) for port in self.offered_ports[offer_id])
         self.offered_kept[offer_id], agent.kept = agent.kept, no_amounts()
@@ -215,7 +215,7 @@ class VirtualMesos:
     def take_back(self, offer_id: OfferId) -> None:
         """The offer is void; what it had is free again."""
         agent, amounts = self.offers.pop(offer_id)
-        del self._offered_at[offer_id]
+        del self.offered_at[offer_id]
         agent.ports = sorted([*agent.ports, *self.offered_ports.pop(offer_id)])
         _add(agent.free, amounts)
         _add(agent.kept, self.offered_kept.pop(offer_id))
@@ -227,7 +227,7 @@ class VirtualMesos:
 
     def rescind_old(self) -> None:
         """Rescind what nobody has answered for long."""
-        for offer_id, at in list(self._offered_at.items()):
+        for offer_id, at in list(self.offered_at.items()):
             if self.now - at < OFFER_TIMEOUT_S:
                 break
             self.rescind(offer_id)

@@ -23,7 +23,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
-from mesos_gpu.simulate.chaos.rules import books, gangs, limits, rollouts, shares, stops
+from mesos_gpu.simulate.chaos.rules import books, gangs, limits, past, rollouts, shares, stops
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
@@ -39,7 +39,7 @@ class Witness(Account):
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
         """Nothing was said yet."""
         super().__init__(mesos, settings)
-        self.books = books.Books()
+        self.books, self.uses = books.Books(), past.Uses()
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -134,7 +134,7 @@ class Witness(Account):
 
     # --- what it does
 
-    def judge(self, steps: Sequence[tuple[ev.Event, Iterable[fx.Effect]]], now: float) -> None:
+    def judge(self, steps: Sequence[tuple[ev.Event, Sequence[fx.Effect]]], now: float) -> None:
         """Check the effects of the batch just heard, in their order, and commit the saves.
 
         Raises:
@@ -149,17 +149,23 @@ class Witness(Account):
         gangs.whole(self, self.launched)
         stops.room_is_made(self, self.takers, now)
         stops.freed_is_kept(self, self.launched, now)
+        books.affordable(self, self.launched, now)
         self.takers.clear()
         if self.seats_change:
             limits.seated(self)
             self.seats_change = False
         self.launched.clear()
         self.dropped.clear()
-        books.follow(self, self.books, (effect for _, effects in steps for effect in effects), now)
+        every = [effect for _, effects in steps for effect in effects]
+        books.follow(self, self.books, every, now)
+        past.follow(self, self.uses, every, now)
         for key, times in self.unacknowledged.items():
             raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
 
-    def _take_in(self, effects: Iterable[fx.Effect], now: float) -> None:
+    def _take_in(self, effects: Sequence[fx.Effect], now: float) -> None:
+        self.disk.save(
+            effect for effect in effects if isinstance(effect, saves.SaveQueues)
+        )  # by it all follows
         for effect in effects:
             kind = type(effect)
             if kind is fx.Publish:
@@ -265,8 +271,9 @@ class Witness(Account):
             word = self.words[other]
             run = self.mesos.runs.get(other)
             cut = self.given_up(other, now)
-            members = [self.words[t].ended for t in earlier if launch_of(t) == launch_of(other)]
-            if not cut and all(ended == "TASK_FINISHED" for ended in members):
+            members = [t for t in earlier if launch_of(t) == launch_of(other)]
+            finished = all(self.words[t].ended == "TASK_FINISHED" for t in members)
+            if finished and not any(self.given_up(t, now) for t in members):
                 raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
             if cut or (word.ended and (run is None or not run.alive)):
                 continue
@@ -395,7 +402,8 @@ class Witness(Account):
         task = self.disk.tasks[given.task_id]
         saved = task.notice
         # One that is sent again may be recalled by the same step: its number is lower then.
-        if saved is None or (given.notice != saved and given.notice.number >= saved.number):
+        told = saved and replace(given.notice, why=saved.why, by=saved.by)  # a name may be veiled
+        if saved is None or (told != saved and given.notice.number >= saved.number):
             raise Violation(
                 "a notice is saved before it is sent", f"{given.notice}, not {task.notice}", task.id
             )
@@ -445,7 +453,7 @@ class Witness(Account):
         for problem in state.problems():
             raise Violation("the state is sound", problem)
         shares.counted(self)
-        books.paid(self)
+        books.paid(self, self.books)
         saved = self.disk.tasks
         tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (

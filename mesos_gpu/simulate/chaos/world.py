@@ -95,7 +95,7 @@ class World:
         """The scheduler has just started and is connected."""
         role, reserves = ROLES[shape % len(ROLES)]
         self.settings = replace(SETTINGS, role=role)
-        self.now = START
+        self.now, self.clock_off_s = START, 0.0  # by so much the clock of the scheduler's host is wrong
         self.mesos = VirtualMesos(_agents(random.Random(shape)), role=role, reserves=reserves)
         self.witness = Witness(self.mesos, self.settings)
         self.state = State(started_at=self.now)
@@ -228,6 +228,19 @@ class World:
         for agent in self.mesos.agents.values():
             if self.now >= agent.report_due:
                 self.mesos.report(agent)
+
+    def set_clock(self, by_s: float) -> None:
+        """Set the clock of the scheduler's host, without that time passes."""
+        self.now = self.mesos.now = round(self.now + by_s, 3)
+        self.clock_off_s += by_s
+        for agent in self.mesos.agents.values():
+            agent.hidden_until += by_s
+            agent.filtered_until += by_s
+            agent.report_due += by_s
+        for run in self.mesos.alive():
+            run.began_at = None if run.began_at is None else run.began_at + by_s
+        for offer_id in self.mesos.offered_at:
+            self.mesos.offered_at[offer_id] += by_s
 
     def _time_out(self, run: Run) -> None:
         limit_s = run.item.spec.timeout_s if run.item.spec else None

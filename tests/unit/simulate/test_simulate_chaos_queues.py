@@ -5,18 +5,23 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import pytest
 
-from mesos_gpu.engine.match import reclaiming
+from mesos_gpu.engine.match import planner
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.tenancy import budgets, notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tenancy import Budget
+from mesos_gpu.model.usage import MS, BudgetUse
+from mesos_gpu.policy.accounts.budget import Key, period_of, terms_of
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.knapsack import Victim
+from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found
 
 REAL_OVER_LIMIT = Backlog.over_limit
+REAL_BLOCK = Backlog.block
 
 
 def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
@@ -37,7 +42,7 @@ def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
                 gpus += held[victim.job_id]
         return tuple(chosen) if gpus >= request.gpu.count * tasks else None
 
-    patch.setattr(reclaiming, "plan", plan)
+    patch.setattr(planner, "plan", plan)
 
 
 def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -59,16 +64,69 @@ def _limits_above_do_not_hold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Backlog, "over_limit", over_limit)
 
 
+def _freed_room_is_given_away(patch: pytest.MonkeyPatch) -> None:
+    def block(backlog: Backlog, job: Job) -> None:
+        if job.room_made_at is None:
+            REAL_BLOCK(backlog, job)
+
+    patch.setattr(Backlog, "block", block)
+
+
+def _decay_is_sampled(patch: pytest.MonkeyPatch) -> None:
+    """Whole seconds are forgotten one after the other, and what is left of the last is lost."""
+
+    def at(usage: Usage, now: int, half_life_s: int) -> int:
+        seconds, left = max(0, now - usage.since) // MICRO, 0.5 ** (1 / half_life_s)
+        part = left**seconds
+        return int(usage.value * part + usage.rate * (1 - part) / (1 - left))
+
+    patch.setattr(Usage, "at", at)
+
+
+def _clocks_open_periods(patch: pytest.MonkeyPatch) -> None:
+    """The period that a time is in is opened, also when it has been there."""
+
+    def opened(key: Key, budget: Budget, last: BudgetUse | None, left: int, now_ms: int) -> BudgetUse | None:
+        span, terms = period_of(budget, now_ms), terms_of(budget)
+        if last is not None and last.terms == terms and last.begins_ms <= now_ms < last.ends_ms:
+            return None
+        index = span.index if last is None else last.index + 1
+        return BudgetUse(*key, index, span.begins * MS, span.ends * MS, terms)
+
+    patch.setattr(budgets, "opened", opened)
+
+
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "GPUs are counted, not looked for on nodes": (_gpus_are_counted, {"every stop helps somebody"}),
     "seats protect nobody": (_seats_protect_nobody, {"nobody within a guarantee is reclaimed"}),
     "notices are shorter than is owed": (_notices_are_short, {"every stop had its notice"}),
     "fences are open": (_fences_are_open, {"nothing is ended without a reason"}),
+    "freed room is given away": (
+        _freed_room_is_given_away,
+        {"what was freed is kept for whom it was freed"},
+    ),
     "limits of those above do not hold": (
         _limits_above_do_not_hold,
         {"no queue is over its limit at any level"},
     ),
 }
+
+
+#: Found with budgets, classes and pools, and clocks that are set.
+BUGS_OF_TERMS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    "decay by sampling": (_decay_is_sampled, {"past use follows from what was held"}),
+    "a period is opened twice": (_clocks_open_periods, {"no period of a budget is opened twice"}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bug", "rules"), BUGS_OF_TERMS.values(), ids=BUGS_OF_TERMS)
+def test_a_bug_of_budgets_and_past_use_is_found_and_told_shortly(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    monkeypatch.setattr(chaos, "MIXES", (chaos.TERMS,))
+    assert_found(rules, monkeypatch)
 
 
 @pytest.mark.long
@@ -86,4 +144,12 @@ def test_the_engine_holds_with_trees_of_queues(monkeypatch: pytest.MonkeyPatch) 
     result = chaos.run(1500, 6)
     assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
     for name in ("QueuesChanged", "GiveNotice", "JobSubmitted"):
+        assert result.counts[name], f"{name} never came to pass"
+
+
+def test_the_engine_holds_with_budgets_classes_and_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "MIXES", (chaos.TERMS,))
+    result = chaos.run(2500, 12)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+    for name in ("QueuesChanged", "JobSubmitted", "Launch"):
         assert result.counts[name], f"{name} never came to pass"

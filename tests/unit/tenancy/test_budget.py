@@ -238,6 +238,15 @@ def test_users_have_budgets_of_their_own() -> None:
     assert (used_hours(each, user="ann"), used_hours(each, user="bob")) == (1.0, 0.0)
 
 
+def test_a_user_s_first_job_is_held_to_his_budget_too() -> None:
+    mine = {"*": budget(0, on_empty=OnEmpty.NO_START)}
+    held = world({"ml": QueueSpec(user_budgets=mine)})
+    waits(held, "first", user="alice")
+    safe = world({"ml": QueueSpec(user_budgets={"*": budget(1, safe=True)})})
+    waits(safe, "long", user="alice", timeout_s=7200.0, kill_grace_s=0.0)
+    starts(safe, "short", user="alice", timeout_s=1800.0, kill_grace_s=0.0)
+
+
 def test_a_safe_budget_starts_only_what_surely_stays_inside() -> None:
     each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
     with pytest.raises(MesosGpuError) as refused:

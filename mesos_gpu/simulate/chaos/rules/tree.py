@@ -77,12 +77,21 @@ def class_of(document: QueueDocument, name: str | None) -> JobClass | None:
 
 def budgets_for(document: QueueDocument, job: Job) -> list[Budget]:
     """List the budgets that a job's use is charged to."""
+    return list(budgets_by_key(document, job).values())
+
+
+def budgets_by_key(document: QueueDocument, job: Job) -> dict[tuple[str, str], Budget]:
+    """The budgets that a job's use is charged to, by queue and user; "*": of all of the queue."""
     user = job.owner or job.spec.user or ""
-    paying: list[Budget | None] = []
-    for spec in specs_of(document, job.spec.queue):
+    paying: dict[tuple[str, str], Budget] = {}
+    for path in lineage(job.spec.queue):
+        spec = document.queues.get(path, QueueSpec())
         own = spec.user_budgets.get(user) or spec.user_budgets.get(EVERYBODY)
-        paying += [spec.budget, own if user else None]
-    return [budget for budget in paying if budget is not None]
+        if spec.budget is not None:
+            paying[path, EVERYBODY] = spec.budget
+        if own is not None and user:
+            paying[path, user] = own
+    return paying
 
 
 def limits_for(document: QueueDocument, job: Job) -> list[Limits]:
