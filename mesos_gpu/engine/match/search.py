@@ -53,6 +53,8 @@ class Search:
         # A thousand jobs can be refused by the most of each amount, without a look at each agent.
         if self._most is None:
             self._most = peak(map(_usable, self._nodes.values()))
+        if job.spec.gpus > self._most.gpus and not job.spec.is_share:
+            return None  # as below, and quicker: on a full cluster that is most of them
         if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
             return None
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
