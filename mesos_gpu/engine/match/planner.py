@@ -8,6 +8,7 @@ if that loses little, and borrowers of one node fit into what is free on others.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import inf
 from typing import Final
 
 from mesos_gpu.engine.match.preemption import ending, may_have_ports
@@ -25,7 +26,6 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.preemption import grounds, plan
 
 MOST_LOST_S: Final = 600  # for who borrows: what moves cost, times the GPUs that he asks for
-_NOBODY: Final[Mapping[JobId, Victim]] = {}
 _MOST_NODES: Final = 16  # that are looked at for moves, those first that lack least
 
 
@@ -56,20 +56,18 @@ class Planner:
         self._capacities: dict[AgentId, NodeCapacity] = {}
         self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
 
-    def find(self, job: Job, request: Request, movable: Mapping[JobId, Victim] = _NOBODY) -> Plan | None:
+    def find(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan; None: whoever may be stopped, there is none, or there is room already.
 
         Args:
             job: One that waits.
             request: What each of its tasks takes.
-            movable: Who may be stopped beside those whom the rule allows.
         """
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
         if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
             jobs = self._turn.state.jobs
             victims = {v.job_id: v for v in victims.values() if jobs[v.job_id].seat is not None}
             allowed = partial(self._seats, job)
-        victims |= movable
         if not victims:
             return None
         nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
@@ -77,14 +75,6 @@ class Planner:
         chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
         room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
         return Plan(chosen, room_on) if chosen and room_on else None
-
-    def places(
-        self, job: Job, request: Request, victims: Mapping[JobId, Victim]
-    ) -> tuple[AgentId, ...] | None:
-        """The nodes where a job that runs elsewhere would have room when some of those had ended; None: nowhere."""
-        nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
-        chosen = plan(request, job.spec.tasks, nodes, victims)
-        return None if chosen is None else grounds(request, job.spec.tasks, nodes, chosen)
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
@@ -150,20 +140,24 @@ class Planner:
 
 @dataclass
 class _Homes:
-    """Where those go that leave one node for a job, as far as that is known."""
+    """Where those go that leave nodes for a job, as far as that is known."""
 
     job: Job
-    source: AgentId
+    room_on: tuple[AgentId, ...]  # the nodes that they leave
     to: dict[JobId, AgentId] = field(default_factory=dict)
-    left: dict[AgentId, NodeCapacity] = field(default_factory=dict)  # after those before
+    left: dict[AgentId, NodeCapacity] = field(default_factory=dict)  # what is free where somebody goes to
     stopped: dict[JobId, tuple[Victim, ...]] = field(
         default_factory=dict
     )  # for each that goes, who makes room
-    cleared: set[AgentId] = field(default_factory=set)  # where somebody makes room
+
+    @property
+    def ended(self) -> dict[JobId, Victim]:
+        """All who make room for one that goes."""
+        return {victim.job_id: victim for victims in self.stopped.values() for victim in victims}
 
 
 class Elsewhere:
-    """Looks for moves that make room for a job. It changes nothing."""
+    """Looks for moves that make room for a job, or for a gang. It changes nothing."""
 
     def __init__(
         self, turn: Turn, backlog: Backlog, rule: Reclaim, seating: Seating, planner: Planner
@@ -181,8 +175,8 @@ class Elsewhere:
         self._seating, self._planner = seating, planner
 
     def find(self, job: Job, request: Request) -> Plan | None:
-        """The cheapest moves that make room for a job of one task, which asks for whole GPUs; None: there are none."""
-        if job.spec.tasks != 1 or job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
+        """The cheapest moves that make room for a job that asks for whole GPUs; None: there are none."""
+        if job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
             return None
         seated = self._seating.seat_for(job) is not None
         movable = self._rule.movable(job, seated=seated)
@@ -190,29 +184,36 @@ class Elsewhere:
             return None
         stopped = self._rule.victims_of(job) if seated else {}
         victims = {**stopped, **movable}
-        bound = None if seated else MOST_LOST_S * job.spec.counted_milli
-        ways = self._ways(job, request, victims, bound)
-        for node, chosen in sorted(ways, key=lambda way: (_cost(way[1]), way[0].agent_id)):
+        bound = inf if seated else MOST_LOST_S * job.spec.counted_milli * job.spec.tasks
+        ways = list(self._ways(job, request, victims))
+        if any(not chosen for _, chosen in ways):
+            return None  # there is room already
+        for room_on, chosen in sorted(ways, key=lambda way: (_cost(way[1]), way[0])):
+            if _cost(chosen) > bound:
+                break
             going = [self._turn.state.jobs[v.job_id] for v in chosen if v.job_id in movable]
-            homes = self._homes(job, node.agent_id, going, may_stop=seated)
+            homes = self._homes(job, room_on, going, may_stop=seated)
             if homes is not None:
                 return _plan_of(chosen, homes)
         return None
 
     def _ways(
-        self, job: Job, request: Request, victims: Mapping[JobId, Victim], bound: int | None
-    ) -> Iterator[tuple[NodeCapacity, tuple[Victim, ...]]]:
-        """Nodes, and who leaves each of them at the least cost."""
+        self, job: Job, request: Request, victims: Mapping[JobId, Victim]
+    ) -> Iterator[tuple[tuple[AgentId, ...], tuple[Victim, ...]]]:
+        """Nodes, and who leaves them at the least cost: each that lacks little for one task, and those for a gang."""
         nodes = self._nodes(job, request, victims)
         nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
-        for node in nodes[:_MOST_NODES]:
-            chosen = plan(request, 1, [node], victims)
-            if chosen and (bound is None or _cost(chosen) <= bound):
-                yield node, chosen
+        sets = [[node] for node in nodes[:_MOST_NODES]] if job.spec.tasks == 1 else [nodes]
+        for each in sets:
+            chosen = plan(request, job.spec.tasks, each, victims)
+            if chosen is not None:
+                yield grounds(request, job.spec.tasks, each, chosen), chosen
 
-    def _homes(self, job: Job, source: AgentId, going: Sequence[Job], *, may_stop: bool) -> _Homes | None:
-        """A place for each that leaves a node, the largest first; None: not all of them have one."""
-        homes = _Homes(job, source)
+    def _homes(
+        self, job: Job, room_on: tuple[AgentId, ...], going: Sequence[Job], *, may_stop: bool
+    ) -> _Homes | None:
+        """A place for each that leaves nodes, the largest first; None: not all of them have one."""
+        homes = _Homes(job, room_on)
         for each in sorted(going, key=lambda each: (-each.spec.counted_milli, each.id)):
             if not (self._fits(each, homes) or (may_stop and self._takes(each, homes))):
                 return None
@@ -222,38 +223,45 @@ class Elsewhere:
         """Let it go where it fits, and leaves least."""
         request = request_of(job, self._turn.settings)
         places = [
-            (len(node.gpus), node.agent_id, node, place)
-            for node in self._open_to(job, request, homes, {})
-            if (place := place_on(request, node)) is not None
+            (len(node.gpus), node.agent_id, node)
+            for node in self._open_to(job, request, homes, homes.ended)
+            if place_on(request, node) is not None
         ]
         if not places:
             return False
-        _, agent_id, node, place = min(places, key=lambda each: each[:2])
-        homes.to[job.id] = agent_id
-        homes.left[agent_id] = node.minus(request.resources, place.gpus, place.share)
+        self._go(job, request, min(places, key=lambda each: each[:2])[2], homes)
         return True
 
     def _takes(self, job: Job, homes: _Homes) -> bool:
         """Let it go where borrowers make room for it."""
         request, victims = request_of(job, self._turn.settings), self._rule.takes_from(job)
+        victims = {job_id: victim for job_id, victim in victims.items() if job_id not in homes.ended}
         nodes = [
             node for node in self._open_to(job, request, homes, victims) if node.agent_id not in homes.left
         ]
         chosen = plan(request, 1, nodes, victims) if victims else None
         if not chosen:
             return False
-        there = grounds(request, 1, nodes, chosen)
-        homes.to[job.id], homes.stopped[job.id] = there[0], chosen
-        homes.cleared |= set(there)
+        (there,) = grounds(request, 1, nodes, chosen)[:1]
+        node = next(node for node in nodes if node.agent_id == there)
+        ended = {victim.job_id for victim in chosen}
+        homes.stopped[job.id] = chosen
+        self._go(job, request, node.without([h for h in node.allocations if h.job_id in ended]), homes)
         return True
+
+    @staticmethod
+    def _go(job: Job, request: Request, node: NodeCapacity, homes: _Homes) -> None:
+        place = place_on(request, node)
+        assert place is not None, f"{job.id} has room on {node.agent_id}"
+        homes.to[job.id] = node.agent_id
+        homes.left[node.agent_id] = node.minus(request.resources, place.gpus, place.share)
 
     def _open_to(
         self, job: Job, request: Request, homes: _Homes, victims: Mapping[JobId, Victim]
     ) -> list[NodeCapacity]:
         """The nodes to which a job may go that leaves one, as those before it leave them."""
-        shut = {homes.source} | homes.cleared
         nodes = self._nodes(job, request, victims, homes.job.id)
-        return [homes.left.get(node.agent_id, node) for node in nodes if node.agent_id not in shut]
+        return [homes.left.get(node.agent_id, node) for node in nodes if node.agent_id not in homes.room_on]
 
     def _nodes(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim], served: JobId | None = None
@@ -274,4 +282,4 @@ def _plan_of(chosen: tuple[Victim, ...], homes: _Homes) -> Plan:
     ends = {victim.job_id: homes.job.id for victim in chosen}
     ends |= {victim.job_id: job_id for job_id, victims in homes.stopped.items() for victim in victims}
     every = (*chosen, *(victim for victims in homes.stopped.values() for victim in victims))
-    return Plan(every, (homes.source,), homes.to, ends)
+    return Plan(every, homes.room_on, homes.to, ends)

@@ -23,8 +23,6 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.request import Request
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
-_MOVED_AGAIN_S: Final = 3600.0  # from one move of a job to the next
-_MOST_MOVED: Final = 4  # at once
 
 
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
@@ -68,54 +66,6 @@ def going(turn: Turn) -> list[Job]:
     return [job for job in known if job is not None and notices.goes_elsewhere(turn.state, job)]
 
 
-def with_moves(turn: Turn, backlog: Backlog, rule: Reclaim, planner: Planner, job: Job) -> Plan | None:
-    """The cheapest plan in which jobs of its own queue move, too, that have seats and stand in pieces; None: there is
-    none. It is the last resort: a job moves only if it has another place, free or held by borrowers who may be stopped,
-    and not again within an hour. It has its seat beside the other job then, as the queue is guaranteed both.
-
-    Args:
-        turn: The step; it changes nothing.
-        backlog: Of the match.
-        rule: Who may be stopped.
-        planner: It has no plan without moves.
-        job: One that waits.
-    """
-    state, settings = turn.state, turn.settings
-    if job.spec.gpus <= 1 and job.spec.tasks == 1:
-        return None  # no GPU lies in pieces
-    movable = {
-        job_id: victim
-        for job_id, victim in rule.neighbours_of(job).items()
-        if not _moved_of_late(state, job_id, turn.now) and not backlog.neighbours.parts(state.jobs[job_id])
-    }
-    way = planner.find(job, request_of(job, settings), movable) if movable else None
-    movers = [each for each in way.chosen if each.job_id in movable] if way is not None else []
-    if way is None or len(movers) > _MOST_MOVED:
-        return None
-    ended = {victim.job_id for victim in way.chosen}
-    before = set(planner.closed)
-    try:
-        planner.closed |= set(way.room_on)
-        for mover in sorted(
-            movers, key=lambda each: (-state.jobs[each.job_id].spec.gpu_milli_in_all, each.job_id)
-        ):
-            other = state.jobs[mover.job_id]
-            left = {job_id: each for job_id, each in rule.borrowers_for(other).items() if job_id not in ended}
-            places = planner.places(other, request_of(other, settings), left)
-            if places is None:
-                return None
-            planner.closed |= set(places)
-    finally:
-        planner.closed = before
-    return way
-
-
-def _moved_of_late(state: State, job_id: JobId, now: float) -> bool:
-    """Whether it was ended for another one within the hour."""
-    made_room = (task for task in state.tasks_of(job_id) if task.preempted_for is not None)
-    return any(task.ended_at is None or task.ended_at > now - _MOVED_AGAIN_S for task in made_room)
-
-
 class _Plans:
     """The plans of one match."""
 
@@ -144,11 +94,8 @@ class _Plans:
         protected = len(rule.moments)
         way = self._planner.find(job, request)
         if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
-            way = with_moves(turn, backlog, rule, self._planner, job)
-        if way is not None and not rule.has_waited(job, way.chosen):
-            return True
-        way = way or self._elsewhere.find(job, request)
-        if way is None or just_launched(turn, way.chosen):
+            way = self._elsewhere.find(job, request)
+        if way is None or not rule.has_waited(job, way.chosen) or just_launched(turn, way.chosen):
             return True
         self._make_room(job, way)
         self._tried.discard(key)

@@ -171,6 +171,8 @@ class Waits:
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:
             pool, since = self.pool_of(job), int(job.room_made_at * 1000)
+            if any(task.preempted_for is not None for task in self._state.round_of(job)):
+                since += 1  # who goes elsewhere comes after whom it leaves its GPUs to, else it would take them again
             return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since)
         seat = self.seat_for(job)
         pool = self.pool_of(job) if seat is None else seat.pool

@@ -28,7 +28,7 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 from mesos_gpu.policy.tenancy.tree import Queue, lineage, meeting
 
-LEAST_RUN_S: Final = 3600.0  # a job runs so long before it goes elsewhere for another one
+MOVED_AGAIN_S: Final = 3600.0  # from one time that a job made room to when it goes elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,28 +187,13 @@ class Reclaim:
             victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
         return victims + below
 
-    def neighbours_of(self, job: Job) -> dict[JobId, Victim]:
-        """Jobs of its own leaf that have seats where it has one, and have run for as long as they may: who may move."""
-        seat, leaf = self._seating.given.get(job.id), leaf_of(self._tree, job)
-        if seat is None or self._attained.orders(job):
-            return {}
-        least_s = self._tree.queues[leaf].resolved.min_runtime_s.reclaim_s
-        seated = [self._runner(each) for each in self._leaves.get(leaf, ()) if each.seat is not None]
-        able = [each for each in seated if each.pool == seat.pool and not self._is_protected(each, least_s)]
-        return {each.job.id: each.victim for each in able if each.job.id in self._running}
-
-    def borrowers_for(self, job: Job) -> dict[JobId, Victim]:
-        """Borrowers who may be stopped for a job with a seat that runs, and is to run elsewhere."""
-        able = [each for each in self._find(job) if each.job.seat is None and each.job.id in self._running]
-        return {each.job.id: each.victim for each in able}
-
     def takes_from(self, job: Job) -> dict[JobId, Victim]:
         """All that may be stopped for a job that runs, and is to start again elsewhere."""
         return {each.job.id: each.victim for each in self._find(job) if each.job.id in self._running}
 
     def movable(self, job: Job, *, seated: bool) -> dict[JobId, Victim]:
-        """Who may go elsewhere for a job that waits: of one task and smaller than it, not across a fence, not more
-        often than each `LEAST_RUN_S`, and as its queue's `reclaim` says.
+        """Who may go elsewhere for a job that waits: of one task and smaller than it, not across a fence, not within
+        `MOVED_AGAIN_S` of having made room, and as its queue's `reclaim` says.
 
         Args:
             job: It.
@@ -220,7 +205,7 @@ class Reclaim:
             owner = self._tree.queues[path]
             if queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, owner):
                 continue
-            least_s = max(LEAST_RUN_S, self._protected_s(queue, owner, seated=True))
+            least_s = self._protected_s(queue, owner, seated=True)
             for other in jobs:
                 if (other.seat is not None) is seated and self._may_move(job, other, queue, least_s):
                     victims[other.id] = self._runner(other).victim
@@ -230,13 +215,15 @@ class Reclaim:
         spec, lower = other.spec, queue.resolved.reclaim is Whose.LOWER
         if not spec.gpus or spec.tasks != 1 or spec.is_share or spec.ports or other.id not in self._running:
             return False
-        if spec.counted_milli >= job.spec.counted_milli or other.started_at is None:
+        if spec.counted_milli >= job.spec.counted_milli * job.spec.tasks or other.started_at is None:
             return False
         if (lower and other.priority >= job.priority) or (
             spec.queue == job.spec.queue and other.priority > job.priority
         ):
             return False
-        until = max(other.started_at + least_s, other.spared_until)
+        made_room = (task for task in self._turn.state.tasks_of(other.id) if task.preempted_for is not None)
+        again_at = max((task.ended_at or inf for task in made_room), default=-inf) + MOVED_AGAIN_S
+        until = max(other.started_at + least_s, other.spared_until, again_at)
         if other.seat is not None and until > self._turn.now:
             self.note(until)
         return until <= self._turn.now
@@ -423,14 +410,7 @@ class Reclaim:
     def reclaims(self, job: Job, victim: Victim) -> bool:
         """Whether a job takes from another by what queues are owed, and not by its priority."""
         runner = self._runners[victim.job_id]
-        if self._moves(job, runner):
-            return False
         return runner.leaf != leaf_of(self._tree, job) or not self._is_before(job, runner.job)
-
-    def _moves(self, job: Job, runner: Runner) -> bool:
-        """Whether one of its own queue makes room to run elsewhere: it has a seat, and does not stand after it."""
-        same = runner.leaf == leaf_of(self._tree, job)
-        return same and runner.job.seat is not None and not self._is_before(job, runner.job)
 
     def why_elsewhere(self, job: Job, victim: Victim, hostname: str) -> str:
         """What a job is told that goes elsewhere, so that another has room on one node."""
@@ -445,9 +425,7 @@ class Reclaim:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
         runner = self._runners[victim.job_id]
         hours, seat = self._lost_h(victim), self._seating.seat_for(job)
-        if self._moves(job, runner):
-            rule = "of its own queue, which needs GPUs that lie together; it has room elsewhere"
-        elif not self.reclaims(job, victim):
+        if not self.reclaims(job, victim):
             rule = f"whose priority is {job.priority}, not {runner.job.priority}"
             if runner.job.priority >= job.priority:
                 rule = f"which has had less GPU time in queue {job.spec.queue}"

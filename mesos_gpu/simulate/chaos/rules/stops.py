@@ -36,8 +36,6 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         return True
     if not document.version:
         return job.priority < other.priority
-    if job.seat is not None and job.spec.queue == other.spec.queue and _needs_room_together(other):
-        return True  # it moves for one of its own queue
     if job.seat is not None and not (job.room_on and job.room_made_at is not None):  # it goes elsewhere
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
@@ -47,11 +45,6 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
     whose = tree.inherited(document, other.spec.queue, "reclaim") or Reclaim.ANY
     lower = job.priority < other.priority
     return whose is Reclaim.ANY or (whose is Reclaim.LOWER and lower)
-
-
-def _needs_room_together(job: Job) -> bool:
-    """Whether GPUs that are free in pieces may be of no use to a job."""
-    return job.spec.gpus > 1 or job.spec.tasks > 1
 
 
 def _las(account: Account, job: Job, other: Job, now: float) -> bool:

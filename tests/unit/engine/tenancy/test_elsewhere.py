@@ -53,10 +53,23 @@ def test_who_borrows_goes_where_it_fits_if_that_loses_little(world: Tenants) -> 
     assert not world.passes(60), "that was all"
 
 
-def test_nobody_goes_elsewhere_for_a_borrower_who_has_run_for_less_than_an_hour(world: Tenants) -> None:
-    in_pieces(world, HOUR - 60)
+def test_nobody_goes_elsewhere_again_within_an_hour(world: Tenants) -> None:
+    in_pieces(world)
     world.submit("large", queue="ops", gpus=4, preemptible=True)
-    assert not world.passes(20)
+    (moved,) = world.passes(5)
+    world.obeys()
+    world.starts()
+    (stays,) = (name for name in "abcd" if name != moved and world.job(name).state is JobState.RUNNING)
+    world.document(dev=queue(), ops=queue(), far=queue(fence=True))
+    world.ends("large")
+    world.runs("kept", "far", 2)
+    world.ends(stays)
+    world.feed(ev.CheckpointTold(JobId(moved)))
+    world.submit("again", queue="ops", gpus=4, preemptible=True)
+    assert not world.passes(60)
+    world.now += HOUR
+    world.feed(ev.CheckpointTold(JobId(moved)))
+    assert world.passes(60) == {moved}
 
 
 def test_nobody_goes_elsewhere_for_a_borrower_who_loses_much(world: Tenants) -> None:
@@ -156,3 +169,27 @@ def test_nothing_is_kept_for_a_borrower_of_whom_nobody_knows_when_it_starts(worl
     world.submit("late", queue="ops", gpus=1, preemptible=True)
     world.passes(5)
     assert world.job("late").state is JobState.PENDING, "large starves: what it needs is kept"
+
+
+def test_a_gang_with_a_seat_gets_its_nodes_and_who_goes_leaves_them_to_it(world: Tenants) -> None:
+    """Each node has a small job with a seat beside a borrower; they end one after the other."""
+    world.agents(3, 4)
+    world.document(small=queue(shapes(1, 4)), large=queue(shapes(2, 4)), dev=queue())
+    for i in range(3):
+        world.runs(f"dev{i}", "dev", 3)
+    for i in range(3):
+        world.runs(f"s{i}", "small", 1, cpus=0.1, mem_mib=32)
+    hosts = {host_of(world, f"s{i}") for i in range(3)}
+    assert len(hosts) == 3
+    world.submit("gang", queue="large", gpus=4, tasks=2)
+    told = world.passes(5)
+    assert len(told & {"s0", "s1", "s2"}) == 2, told
+    for name in sorted(told, reverse=True):
+        world.ends(name, "TASK_KILLED")
+        world.passes(1)
+    world.starts()
+    world.passes(1)
+    world.starts()
+    states = {name: world.job(name).state for name in ("gang", "s0", "s1", "s2")}
+    assert set(states.values()) == {JobState.RUNNING}, states
+    assert len({host_of(world, f"s{i}") for i in range(3)}) == 1

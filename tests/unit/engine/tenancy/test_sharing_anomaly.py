@@ -71,16 +71,17 @@ def test_who_moves_is_told_why(world: Tenants) -> None:
     ]
     (mover,) = [task for task in told if str(task.job_id).startswith("small")]
     assert mover.notice is not None
-    assert mover.notice.reason is NoticeReason.PREEMPTION
-    assert "of its own queue, which needs GPUs that lie together; it has room elsewhere" in mover.notice.why
+    assert mover.notice.reason is NoticeReason.RECLAIM
+    assert "so that job whole has room on one node" in mover.notice.why
+    assert mover.notice.why.startswith("goes to a")
 
 
 def test_with_a_number_it_waits_and_is_told_that_the_gpus_lie_in_pieces(world: Tenants) -> None:
-    """Others hold what they are guaranteed where it needs a node, and nobody of its own queue has another place."""
+    """Others hold what they are guaranteed where it needs a node, and may not be stopped."""
     world.agents(3, 4)
     world.document(team=queue(6), other=queue(6))
     for i in range(3):
-        world.runs(f"other{i}", "other", 2)
+        world.runs(f"other{i}", "other", 2, preemptible=False)
         world.runs(f"filler{i}", "team", 2)
     for i in range(3):
         world.ends(f"filler{i}")
