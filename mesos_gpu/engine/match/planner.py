@@ -179,7 +179,7 @@ class Elsewhere:
         if job.spec.is_share or job.spec.ports or self._backlog.over_limit(job):
             return None
         seated = self._seating.seat_for(job) is not None
-        movable = self._rule.movable(job, seated=seated)
+        movable = self._rule.movable(job, seated=seated) if seated or job.spec.tasks == 1 else None
         if not movable:
             return None
         stopped = self._rule.victims_of(job) if seated else {}

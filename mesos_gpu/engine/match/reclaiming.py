@@ -131,11 +131,12 @@ class _Plans:
                 turn.state.jobs[way.taker.get(victim.job_id, job.id)],
             )
             reason = NoticeReason.RECLAIM if rule.reclaims(taker, victim) else NoticeReason.PREEMPTION
-            why = rule.why(taker, victim)
-            if victim.job_id in way.to:
-                to = way.to[victim.job_id]
+            why, to = rule.why(taker, victim), way.to.get(victim.job_id)
+            if to is not None:
                 other = turn.put_job(replace(other, room_made_at=turn.now, room_on=(to,)))
                 why = rule.why_elsewhere(job, victim, turn.state.nodes[to].hostname)
+            elif other.room_made_at is not None:  # it has only just come there itself
+                other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)
         self._planner.closed |= {*room_on, *way.to.values()}
         rule.planned(chosen)
