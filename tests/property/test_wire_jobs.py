@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -89,7 +90,7 @@ def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
     view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
-    shown: Mapping[str, Any] = views.job(
-        view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1), ALL_SEEING, show_env=True
-    )
-    assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits()) == spec
+    job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
+    shown: Mapping[str, Any] = views.job(view, job, ALL_SEEING, show_env=True)
+    sent = decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits())
+    assert sent == replace(spec, priority=job.priority), "the priority is shown that it has"
