@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import Final
 
-from mesos_gpu.engine.match.planner import Elsewhere, Plan, Planner
+from mesos_gpu.engine.match.planner import Plan, Planner
 from mesos_gpu.engine.match.reclaiming import begins_at, stoppable
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
@@ -113,13 +113,9 @@ class Coming:
         return Seating(Ground(self._state, self._state.tree), self._state.seats_given)
 
     def _plan(self, backlog: Backlog, rule: Reclaim, job: Job, request: Request) -> Plan | None:
-        turn = Turn(self._state, self._settings, self._now)
-        planner = Planner(turn, backlog, rule, self._seating)
+        planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
         planner.closed |= self._closed
-        way = planner.find(job, request)
-        if way is None and not rule.moments:
-            way = Elsewhere(turn, backlog, rule, self._seating, planner).find(job, request)
-        return way
+        return planner.find(job, request)
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]

@@ -17,7 +17,7 @@ from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -57,12 +57,20 @@ class Planner:
         self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
 
     def find(self, job: Job, request: Request) -> Plan | None:
-        """The cheapest plan; None: whoever may be stopped, there is none, or there is room already.
+        """The cheapest plan; None: whoever may be stopped, or goes elsewhere, there is none, or there is room already.
 
         Args:
             job: One that waits.
             request: What each of its tasks takes.
         """
+        protected = len(self._rule.moments)
+        way = self._stopping(job, request)
+        if way is None and len(self._rule.moments) == protected:  # nobody is to be stopped later, either
+            way = Elsewhere(self._turn, self._backlog, self._rule, self._seating, self).find(job, request)
+        return way
+
+    def _stopping(self, job: Job, request: Request) -> Plan | None:
+        """The cheapest plan in which nobody goes elsewhere."""
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
         if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
             jobs = self._turn.state.jobs
@@ -128,14 +136,7 @@ class Planner:
 
     @cached_property
     def _ending(self) -> frozenset[JobId]:
-        state = self._turn.state
-        for_others = (
-            state.tasks[task_id] for task_id in state.live if state.tasks[task_id].preempted_for is not None
-        )
-        jobs = {job.id for task in for_others if (job := state.current(task)) is not None}
-        return ending(state) | {
-            job_id for job_id in jobs if state.jobs[job_id].state is not JobState.UNREACHABLE
-        }
+        return ending(self._turn.state, for_others=True)
 
 
 @dataclass

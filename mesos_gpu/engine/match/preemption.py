@@ -161,10 +161,15 @@ def _capacity(
     return replace(now.without(ends).keeping(kept), allocations=of_victims)
 
 
-def ending(state: State) -> frozenset[JobId]:
-    """Jobs that were told to end, and not to make room for another one."""
+def ending(state: State, *, for_others: bool = False) -> frozenset[JobId]:
+    """Jobs that were told to end, and not to make room for another one; with `for_others` those as well, from their
+    notice on."""
     tasks = (state.tasks[task_id] for task_id in state.live)
-    told = (task for task in tasks if task.kill_sent_at is not None and task.preempted_for is None)
+    told = (
+        task
+        for task in tasks
+        if (task.kill_sent_at is not None if task.preempted_for is None else for_others)
+    )
     jobs = (state.current(task) for task in told)
     return frozenset(job.id for job in jobs if job is not None and job.state is not JobState.UNREACHABLE)
 

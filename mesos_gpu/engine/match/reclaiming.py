@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.match.planner import Elsewhere, Plan, Planner
+from mesos_gpu.engine.match.planner import Plan, Planner
 from mesos_gpu.engine.match.preemption import just_launched, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
@@ -74,7 +74,6 @@ class _Plans:
         self._tried = set[tuple[Request, Hashable]]()
         self._queues = set[str]()  # of whose jobs some were tried
         self._planner = Planner(turn, backlog, rule, seating)
-        self._elsewhere = Elsewhere(turn, backlog, rule, seating, self._planner)
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
 
     def make(self, job: Job) -> bool:
@@ -91,10 +90,7 @@ class _Plans:
         request, _ = key = self._key(job)
         self._tried.add(key)
         self._queues.add(job.spec.queue)
-        protected = len(rule.moments)
         way = self._planner.find(job, request)
-        if way is None and len(rule.moments) == protected:  # nobody is to be stopped later, either
-            way = self._elsewhere.find(job, request)
         if way is None or not rule.has_waited(job, way.chosen) or just_launched(turn, way.chosen):
             return True
         self._make_room(job, way)
