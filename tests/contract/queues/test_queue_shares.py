@@ -1,82 +1,32 @@
 """Shares of queues over REST and at the command line: the worked example of docs/fair-shares.md."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from starlette.types import Scope
 
 from mesos_gpu.api.metrics import FAMILIES, MOST_QUEUES, OTHERS, bounded
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.shares import queue_shares
-from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
-from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.access.caller import NOBODY
 from mesos_gpu.model.queue_share import QueueShare
-from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
-from mesos_gpu.testing.builders import World, gpu, offer
-from mesos_gpu.wire.mesos import report
+from mesos_gpu.testing.builders import World, gpu
 from tests.conftest import wait_until
-from tests.contract.access.rig import CALLER, ROOT, AccessRig, by_header
+from tests.contract.access.rig import ROOT
 from tests.contract.access.test_access_cli import done, failed
 from tests.contract.cli.cli_rig import call
+from tests.contract.queues.share_rig import ShareRig
 from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "fair-shares.md"
-
-
-class ShareRig(AccessRig):
-    """Who calls is who a header names, and without one `caller`: the command line sends none."""
-
-    def __init__(self) -> None:
-        self.caller = ANYBODY
-        super().__init__()
-
-    async def identify(self, scope: Scope) -> Caller:
-        if any(name == CALLER.lower().encode() for name, _ in scope["headers"]):
-            return await by_header(scope)
-        return self.caller
-
-    def node(self, agent: str, names: list[str]) -> None:
-        """A node with such GPUs comes up."""
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=len(names)),)))
-        monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(60)
-        assert monitor is not None
-        data = report.encode(Inventory(tuple(map(gpu, names)), "simulated", "535"))
-        self.daemon.put(
-            ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId(agent), data=data, uuid="u"))
-        )
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(names)),)))
-
-    def submit(self, queue: str, gpus: int, cpus: float) -> None:
-        """A job for that queue."""
-        body = {
-            "command": "true",
-            "queue": queue,
-            "gpus": gpus,
-            "cpus": cpus,
-            "preemptible": queue != "production",
-        }
-        assert self.call(ROOT, "POST", "/v1/jobs", json=body).status_code == 201
 
 
 def blocks(kind: str) -> list[str]:
     """The fenced blocks of the page of one kind."""
     parts = PAGE.read_text().split("```")[1::2]
     return [part.removeprefix(kind + "\n") for part in parts if part.startswith(kind + "\n")]
-
-
-@pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShareRig]:
-    rig = ShareRig()
-    for name, value in (("URL", rig.server.url), ("HOME", str(tmp_path))):
-        monkeypatch.setenv(f"MESOS_GPU_{name}", value)
-    monkeypatch.setenv("NO_COLOR", "1")
-    yield rig
-    rig.close()
 
 
 @pytest.fixture

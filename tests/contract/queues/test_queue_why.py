@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tests.conftest import wait_until
 from tests.contract.access.rig import ROOT
 from tests.contract.access.test_access_cli import done, failed
 from tests.contract.cli.cli_rig import call
-from tests.contract.queues.test_queue_shares import ShareRig
+from tests.contract.queues.share_rig import ShareRig
 from tests.contract.queues.test_queues_api import ANN, BOSS, code_of
 
 QUEUES = {
@@ -46,16 +45,6 @@ true-00000000: waits for 1.01 cpus, 176 MiB, 4 GPUs, guaranteed by queue prod: 2
 reclaim of 2 GPUs from queue dev/LEAF (true-00000000) now.
 Place in the queue: 1, no job before it.
 """
-
-
-@pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShareRig]:
-    rig = ShareRig()
-    for name, value in (("URL", rig.server.url), ("HOME", str(tmp_path))):
-        monkeypatch.setenv(f"MESOS_GPU_{name}", value)
-    monkeypatch.setenv("NO_COLOR", "1")
-    yield rig
-    rig.close()
 
 
 @pytest.fixture
