@@ -21,6 +21,7 @@ from mesos_gpu.simulate.orders import Known, Order
 from mesos_gpu.simulate.trace import TraceJob
 
 _LEAST_PROGRESS: Final = 10  # a tenth
+UNFAIR_RHO: Final = 1.05
 
 NO_CARD: Final = -1
 Where = tuple[
@@ -387,6 +388,9 @@ class Figures:
     """What is compared. JCT: from a job's submission to its end. Makespan: from the first to the last of these.
 
     `gpu_utilisation_pct`: GPU time of progress in % of all GPU time in the makespan.
+    `worst_rho`, `unfair_pct`: the highest finish-time fairness (rho), and jobs of which it is above 1.05 in %. Rho is a
+    job's JCT by its duration times jobs per GPU, at least 1: what it takes on an equal part of the cluster if all
+    jobs of the trace are there all the time (Shockwave's static contention factor). Low for traces of a long time.
     """
 
     avg_jct_s: float
@@ -394,6 +398,8 @@ class Figures:
     p99_jct_s: float
     makespan_s: float
     gpu_utilisation_pct: float
+    worst_rho: float
+    unfair_pct: float
 
 
 def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Figures:
@@ -401,6 +407,8 @@ def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Fig
     times = sorted(outcome.ended_ms[job.job_id] - job.submitted_ms for job in jobs)
     makespan = max(outcome.ended_ms.values()) - min(job.submitted_ms for job in jobs)
     work = sum(job.milli * job.lasts_ms for job in jobs)
+    contention = max(1.0, len(jobs) / cluster.gpus)
+    rhos = [(outcome.ended_ms[job.job_id] - job.submitted_ms) / (job.lasts_ms * contention) for job in jobs]
 
     def percentile(share: float) -> float:
         return times[ceil(share * len(times)) - 1] / 1000
@@ -411,4 +419,6 @@ def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Fig
         p99_jct_s=percentile(0.99),
         makespan_s=makespan / 1000,
         gpu_utilisation_pct=100 * work / (cluster.gpus * WHOLE * makespan),
+        worst_rho=max(rhos),
+        unfair_pct=100 * sum(rho > UNFAIR_RHO for rho in rhos) / len(rhos),
     )

@@ -145,6 +145,14 @@ def test_figures_are_those_of_the_outcome() -> None:
         0.13,
     )
     assert measured.gpu_utilisation_pct == pytest.approx(100 * 320 / (4 * 130))
+    assert (measured.worst_rho, measured.unfair_pct) == (1.3, 50)  # four GPUs for two jobs: no contention
+
+
+def test_rho_is_of_an_equal_part_of_the_cluster() -> None:
+    jobs = [TraceJob(name, 1, 0, 100) for name in "abc"]
+    measured = figures(jobs, Cluster(1, 1), Outcome({"a": 100, "b": 200, "c": 330}, 0, 0, 0))
+    assert measured.worst_rho == pytest.approx(1.1)  # a third of a GPU: 300 ms each
+    assert measured.unfair_pct == pytest.approx(100 / 3)
 
 
 def test_only_srtf_and_srsf_know_durations() -> None:

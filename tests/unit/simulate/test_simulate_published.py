@@ -53,3 +53,17 @@ def test_no_gpu_time_out_of_nothing(trace: str) -> None:
         measured = _found(policy, trace)
         assert 0 < measured.gpu_utilisation_pct <= 100
         assert measured.avg_jct_s < measured.makespan_s
+
+
+def test_shockwaves_jobs_are_treated_fairer_than_by_who_knows_no_durations_either() -> None:
+    folder = DATA / "shockwave"
+    with (folder / "published.csv").open(newline="") as file:
+        published = {row["policy"]: row for row in csv.DictReader(file)}
+    jobs, cluster = read_jobs(folder / "jobs.csv"), Cluster(8, 4)
+    measured = figures(jobs, cluster, simulate(jobs, cluster, ORDERS["mesos-gpu"], Prices(30_000)))
+    for blind in ("max-min", "gandiva-fair"):
+        assert measured.unfair_pct < float(published[blind]["unfair_pct"])
+        assert measured.avg_jct_s < float(published[blind]["avg_jct_s"])
+    assert measured.unfair_pct > float(
+        published["shockwave"]["unfair_pct"]
+    )  # who forecasts durations does better
