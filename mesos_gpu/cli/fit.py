@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from rich.cells import cell_len
@@ -13,6 +14,7 @@ LEAST: Final = 12  # a column that may be cut keeps so many characters, or its h
 LONG: Final = (
     26  # a job's ID is not cut to fewer characters: an app's instance has as many, with eight digits
 )
+_PATH: Final = 20  # a path keeps so many characters while columns may still be left out
 _UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
 _GPU: Final = re.compile(r"(GPU-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
@@ -22,9 +24,9 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 class Fit:
     """What gives way where a table is too wide for its terminal; columns by their headers.
 
-    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then words longer than `LONG` in `names`,
-    then `leave` are left out one by one, those without any value before the others. The UUIDs in `ids` are always
-    shortened: the start of an ID is enough for every command.
+    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then words longer than `LONG` in `names`
+    and paths in `paths`, then `leave` are left out one by one, those without any value before the others. The UUIDs in
+    `ids` are always shortened: the start of an ID is enough for every command.
     """
 
     cut: Sequence[str] = ()  # empty: the last column
@@ -32,6 +34,7 @@ class Fit:
     ids: Sequence[str] = ()
     hosts: Sequence[str] = ()
     names: Sequence[str] = ()
+    paths: Sequence[str] = ()
     wrap: bool = False  # the last column is folded and not cut
 
 
@@ -66,11 +69,23 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
         kept = [_with(column, short_hosts) if column.header in how.hosts else column for column in kept]
     if _needed(kept, cut) > width:
         kept = [_with(column, short_names) if column.header in how.names else column for column in kept]
+        kept = _with_paths(kept, cut, width, how, _PATH)
     for header in _leaving(kept, how):
         if _needed(kept, cut) <= width:
             break
         kept = [column for column in kept if column.header != header]
-    return _spread(kept, cut, width)
+    return _spread(_with_paths(kept, cut, width, how, LEAST), cut, width)
+
+
+def _with_paths(columns: Sequence[Column], cut: set[str], width: int, how: Fit, least: int) -> list[Column]:
+    """With paths that are shortened to what the other columns leave of the width, or to `least`."""
+    too_wide = max(_needed(columns, cut) - width, 0)
+    return [
+        _with(column, partial(short_paths, most=max(column.natural - too_wide, least)))
+        if column.header in how.paths and too_wide
+        else column
+        for column in columns
+    ]
 
 
 def _with(column: Column, change: Callable[[Sequence[str]], list[str]]) -> Column:
@@ -122,6 +137,24 @@ def short_hosts(cells: Sequence[str]) -> list[str]:
 def short_names(cells: Sequence[str]) -> list[str]:
     """Long words are cut to a start, if that names no other word of the column."""
     return _shortened(cells, lambda word: word if len(word) <= LONG else word[: LONG - 1] + "…")
+
+
+def short_paths(cells: Sequence[str], most: int) -> list[str]:
+    """Paths of more than `most` characters lose their first names, then the middle of their last one.
+
+    What would name another path of the column as well stays whole: siblings differ at their ends.
+    """
+    return _shortened(cells, lambda path: _short_path(path, most))
+
+
+def _short_path(path: str, most: int) -> str:
+    if len(path) <= most:
+        return path
+    names = path.split("/")
+    ends = ("…/" + "/".join(names[i:]) for i in range(1, len(names)))
+    short = next((end for end in ends if len(end) <= most), names[-1])
+    half = (most - 1) // 2
+    return short if len(short) <= most else f"{short[: most - 1 - half]}…{short[-half:]}"
 
 
 def _first_of(words: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def list_queues(app: App, as_json: bool) -> None:
         headers,
         [row if len(pools) > 1 else (row[0], *row[2:]) for row in rows],
         empty="There is no tree of queues; write one: mesos-gpu queue apply",
-        fit=Fit(cut=("QUEUE",), leave=[each for each in _LEAVE if each in headers]),
+        fit=Fit(paths=("QUEUE",), leave=[each for each in _LEAVE if each in headers]),
     )
 
 

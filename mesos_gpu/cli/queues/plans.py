@@ -13,7 +13,7 @@ from mesos_gpu.cli.versioned.files import difference
 from mesos_gpu.cli.versioned.kept import Documents, Shown
 from mesos_gpu.model.words import counted
 
-_FIT: Final = Fit(cut=("QUEUE",), leave=("PENDING", "POOL", "HELD"))
+_FIT: Final = Fit(paths=("QUEUE",), leave=("PENDING", "POOL", "HELD"))
 _MOST_NAMED: Final = 10  # jobs
 
 

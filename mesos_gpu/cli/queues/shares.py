@@ -11,8 +11,8 @@ from mesos_gpu.cli.fit import Fit
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, UserShare
 
-_ALL: Final = Fit(leave=("USED_H", "LIMIT", "OVER", "POOL"))
-_STEPS: Final = Fit(leave=("LIMIT", "KEPT", "PENDING"))
+_ALL: Final = Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "OVER", "POOL"))
+_STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "KEPT", "PENDING"))
 
 
 @click.command()

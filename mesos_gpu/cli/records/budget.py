@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import BudgetStanding
 
 _HEADERS: Final = ("QUEUE", "USER", "HOURS", "USED", "LEFT", "USED%", "EMPTY", "ENDS")
-_FIT: Final = Fit(cut=("QUEUE", "USER"), leave=("HOURS", "ENDS"), names=("QUEUE",))
+_FIT: Final = Fit(cut=("USER",), leave=("HOURS", "ENDS"), paths=("QUEUE",))
+_NEGATIVE: Final = {"ignore_unknown_options": True}  # -5 is no option, but hours that are refused as such
+_HOURS: Final = NumberRange(0, 1e9, min_open=True)
 _user_option = click.option("--user", metavar="NAME", help="The budget of this user in it, not that of all.")
 
 
@@ -51,20 +53,20 @@ def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
     _print(standing, as_json)
 
 
-@budget.command()
+@budget.command(context_settings=_NEGATIVE)
 @click.argument("queue")
-@click.argument("gpu_hours", type=NumberRange(0, 1e9, min_open=True))
+@click.argument("gpu_hours", type=_HOURS)
 @_user_option
 @json_option
 @api_command
 def grant(app: App, queue: str, gpu_hours: float, user: str | None, as_json: bool) -> None:
-    """Give a budget GPU_HOURS more in its current period."""
+    """Give a budget GPU_HOURS more in its current period; `set-aside` takes hours out."""
     _grant(app, queue, user, gpu_hours, as_json)
 
 
-@budget.command("set-aside")
+@budget.command("set-aside", context_settings=_NEGATIVE)
 @click.argument("queue")
-@click.argument("gpu_hours", type=NumberRange(0, 1e9, min_open=True))
+@click.argument("gpu_hours", type=_HOURS)
 @_user_option
 @json_option
 @api_command

@@ -165,7 +165,7 @@ def budget_(app: App, as_json: bool, as_csv: bool, since: float | None, until: f
     else:
         heads = ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%", "LEFT")
         rows = [_period(each) for each in periods]
-        fit = Fit(cut=("QUEUE", "USER"), leave=(), names=("QUEUE", "USER"))
+        fit = Fit(cut=("USER",), leave=(), names=("USER",), paths=("QUEUE",))
         output.table(heads, rows, empty="No budget has a period then.", fit=fit)
 
 
@@ -209,8 +209,9 @@ def _show(
         (*((_day(row["period"]),) if by_time else ()), *(_of(row, name) for name in names), *cells(row))
         for row in rows
     ]
-    cut = tuple(name.upper() for name in answer["by"])
-    output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut))
+    groups = {name.upper() for name in answer["by"]}
+    cut, paths = tuple(groups - {"QUEUE"}) or ("FROM",), tuple(groups & {"QUEUE"})
+    output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut, paths=paths))
 
 
 def _csv(answer: "Usage") -> None:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,16 @@ from click.testing import CliRunner
 
 import mesos_gpu
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.fit import Column, Fit, fitted, short_gpus, short_hosts, short_ids, short_names
+from mesos_gpu.cli.fit import (
+    Column,
+    Fit,
+    fitted,
+    short_gpus,
+    short_hosts,
+    short_ids,
+    short_names,
+    short_paths,
+)
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
@@ -36,6 +46,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
     "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
 }
+NOW = time.time()
 LONGEST = "research/computer-vision/segmentation-of-street-scenes"
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
 COMMAND = "exec python3 -m http.server $PORT0 --bind 127.0.0.1 --directory /srv/models"
@@ -46,7 +57,7 @@ APP = {
 
 
 def fill(rest: FakeRest) -> None:
-    now = time.time() - 0.5
+    now = NOW - 0.5
     for i, uuid in enumerate(UUIDS):
         id = f"shop_web.instance-{uuid}._app"
         made = rest.add(command=COMMAND, gpus=1, cpus=0.1, mem_mib=64)
@@ -180,6 +191,9 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setenv("MESOS_GPU_URL", rest.url)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    monkeypatch.setattr(
+        output, "time", SimpleNamespace(time=lambda: NOW)
+    )  # ages are the same on a slow machine
     got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
@@ -251,6 +265,29 @@ def test_long_names_end_after_a_start_that_names_no_other() -> None:
     assert short_names([tables, "(free)", tables]) == [start, "(free)", start]
     near = "nightly-export-of-all-tables-bac88b86"
     assert short_names([tables, near]) == [tables, near]
+
+
+def test_paths_keep_their_ends_by_which_siblings_differ() -> None:
+    speech, streets = "research/vision/students-of-speech", "research/vision/students-of-streets"
+    assert short_paths([speech, streets, "research", "-"], 40) == [speech, streets, "research", "-"]
+    assert short_paths([speech, streets, "research"], 22) == [
+        "…/students-of-speech",
+        "…/students-of-streets",
+        "research",
+    ]
+    assert short_paths([speech, "research/nlp"], 12) == ["studen…peech", "research/nlp"]
+    assert short_paths(["a/team", "b/team", "c/other-people"], 5) == ["a/team", "b/team", "ot…le"]
+
+
+def test_siblings_are_told_apart_in_a_narrow_terminal(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    siblings = [f"research/computer-vision/segmentation-of-{what}-scenes" for what in ("street", "indoor")]
+    shares = [_queue_share(path, guarantee_gpus=1024, held_gpus=1020.25) for path in siblings]
+    rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
+    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": {}})
+    shown = [line.split()[0] for line in drawn(rest, monkeypatch, "queue list", 60).splitlines()[1:]]
+    assert len(set(shown)) == len(siblings)
 
 
 def test_what_a_share_uses_stays_beside_a_long_name(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:

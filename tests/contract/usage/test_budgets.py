@@ -66,6 +66,14 @@ def test_budgets_are_listed_and_granted(rig: Open) -> None:
     )
 
 
+def test_hours_below_0_are_refused_as_hours_and_not_as_an_option(rig: Open) -> None:
+    for command in ("grant", "set-aside"):
+        done = call("budget", command, "ml", "-5")
+        assert done.exit_code == 2
+        assert "'GPU_HOURS': -5.0 is not in the range" in done.stderr
+    assert json.loads(good("budget", "show", "ml", "--json"))["granted_hours"] == 0
+
+
 def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(rig: Open) -> None:
     rig.bind(
         {"names": ["ann"], "roles": ["user"], "queues": ["ml"]},
