@@ -276,7 +276,7 @@ def test_paths_keep_their_ends_by_which_siblings_differ() -> None:
         "research",
     ]
     assert short_paths([speech, "research/nlp"], 12) == ["studen…peech", "research/nlp"]
-    assert short_paths(["a/team", "b/team", "c/other-people"], 5) == ["a/team", "b/team", "ot…le"]
+    assert short_paths(["aa/team", "bb/team", "c/sales-desk"], 6) == ["aa/team", "bb/team", "sal…sk"]
 
 
 def test_siblings_are_told_apart_in_a_narrow_terminal(
