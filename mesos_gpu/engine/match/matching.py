@@ -32,7 +32,7 @@ def match(turn: Turn) -> None:
         cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
         standing = standing_of(turn.state, turn.settings, turn.now)
-        backlog = Backlog(turn.state, turn.settings, turn.now, remains.resources, standing=standing)
+        backlog = Backlog(turn.state, turn.settings, turn.now, remains.coming, standing=standing)
         seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, backlog, seating)

@@ -107,6 +107,10 @@ class Remains:
         agent = self._agents.get(agent_id)
         return NOTHING if agent is None else resources_of(agent.scalars)
 
+    def coming(self, agent_id: AgentId) -> Resources:
+        """What is free of an agent, and what was reserved for cards that are not shared now: that is given back."""
+        return NOTHING if agent_id not in self._agents else self.for_covers(agent_id)
+
     def for_covers(self, agent_id: AgentId) -> Resources:
         """What cover tasks may take of an agent."""
         agent = self._agents[agent_id]

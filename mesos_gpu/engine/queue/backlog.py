@@ -10,8 +10,9 @@ from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
 from mesos_gpu.engine.queue.las import Attained
-from mesos_gpu.engine.queue.line import Standing, Waits, note_hopeless
+from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -36,9 +37,9 @@ from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
     Limit,
     after_launch,
+    decisive,
     ends_by,
     leave_of_all,
-    outlasts,
     reserve,
     with_leave,
 )
@@ -101,14 +102,16 @@ class Backlog:
         self._queues: set[str] = set()  # those whose first blocked job is known
         self._starving: set[str] = set()  # those whose first job that starves is blocked
         self._hopeless: set[tuple[str, Hashable]] = set()
-        self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
+        self._ends: dict[Hashable, tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
         charges = charges_of(state, settings)
         self.held = None if charges is None else Held(state, charges)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
-        self._barriers = None if self.held is None else Barriers(state, self.held, now, standing)
+        self._barriers = (
+            None if self.held is None else Barriers(state, self.held, now, self.attained, standing)
+        )
         self._waits: Waits | None = None
         if self.held is not None and state.tree is not None:
             self._waits = Waits(
@@ -240,8 +243,6 @@ class Backlog:
         served = self._starving if starves else self._queues
         if queue in served or len(served) >= self._settings.most_reservations:
             return
-        if not self.attained.is_kept_for(job):
-            return
         if self.rule_against(job) is not None:
             return  # it waits for something else than room
         request = request_of(job, self._settings)
@@ -251,8 +252,7 @@ class Backlog:
         reservations = self.reservations_for(job, request)
         if not reservations:
             self._hopeless.add(key)
-            lost = starves and (self.alone(job, request) is None or self.beyond_limit(job))
-            if lost and not self._reading:
+            if not self._reading and self._is_lost(job, request, starves=starves):
                 note_hopeless(self._state, job, self._now)
             return
         served.add(queue)
@@ -260,6 +260,13 @@ class Backlog:
         # For who borrows nothing is idle of which nobody knows how long, before it starves.
         if starves or not borrows or all(each.at < ENDLESS for each in reservations):
             self._keep(reservations)
+
+    def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:
+        """Whether no node could serve who starves, or has a seat."""
+        if job.id in self._state.seats_given:
+            able = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
+            return is_hopeless(self._state, request, able)
+        return starves and (self.alone(job, request) is None or bool(self.beyond_limit(job)))
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         on = self._on_each()
@@ -302,7 +309,7 @@ class Backlog:
 
     def reservation(self, job: Job, request: Request) -> Reservation | None:
         """The reservation that the job would wait for longest; None: it could never start."""
-        return _decisive(self.reservations_for(job, request))
+        return decisive(self.reservations_for(job, request))
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
@@ -356,17 +363,16 @@ class Backlog:
 
     def alone(self, job: Job, request: Request) -> Reservation | None:
         """The node that it would get if nothing were kept for others, and no queue had a limit."""
-        return _decisive(self._reserve(job, request, beside=False))
+        return decisive(self._reserve(job, request, beside=False))
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
-        key = job.spec.timeout_s, job.spec.kill_grace_s
+        key = job.spec.timeout_s, job.spec.kill_grace_s, self.attained.passing(job)
         numbers = self._ends.get(key)
         if numbers is None:
-            ends_at = ends_by(job.spec, self._now)
-            numbers = self._ends[key] = tuple(
-                i for i, r in enumerate(self.reservations) if r.agent_id is not None and outlasts(ends_at, r)
-            )
+            ends_at, kept = ends_by(job.spec, self._now), enumerate(self.reservations)
+            in_way = [i for i, r in kept if r.agent_id is not None and self.attained.in_way(job, ends_at, r)]
+            numbers = self._ends[key] = tuple(in_way)
         return numbers
 
     def open_to(
@@ -402,7 +408,7 @@ class Backlog:
                 takes=takes,
                 chosen=Chosen(take.agent_id, take.gpus, take.share) if take.share else None,
             )
-            if outlasts(ends_at, kept)
+            if self.attained.in_way(job, ends_at, kept)
             else kept
             for kept in self.reservations
         ]
@@ -591,8 +597,3 @@ class Backlog:
         if learnt is not None and begun_at + learnt[0] > self._now:
             return begun_at + learnt[0], learnt[0], learnt[1]
         return ENDLESS, None, ""
-
-
-def _decisive(reservations: Sequence[Reservation]) -> Reservation | None:
-    """All of them start at one time; the one whose node is ready last says why then."""
-    return max(reservations, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import ruled_as
 from mesos_gpu.engine.queue.line import Standing
 from mesos_gpu.engine.state import State
@@ -15,7 +16,7 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.admission.limits import Scope, Wait, scopes_of, wait_of_queue, wait_of_scopes
 from mesos_gpu.policy.capacity.node import Reservation
-from mesos_gpu.policy.room.reservation import ends_by, outlasts
+from mesos_gpu.policy.room.reservation import ends_by
 from mesos_gpu.policy.tenancy.tree import Bound, lineage
 
 Reservations = Sequence[Reservation]
@@ -24,9 +25,12 @@ Reservations = Sequence[Reservation]
 class Barriers:
     """Valid as long as what is held changes only by what the match takes."""
 
-    def __init__(self, state: State, held: Held, now: float, standing: Standing | None) -> None:
+    def __init__(
+        self, state: State, held: Held, now: float, attained: Attained, standing: Standing | None
+    ) -> None:
         """Look at nothing yet. The arguments are those of `Backlog`."""
         self._state, self._held, self._now, self._standing = state, held, now, standing
+        self._attained = attained
         self._tree = held.tree
         self._has_document = state.tree is not None
         self._budgets = Budgets(state, now)
@@ -162,7 +166,7 @@ class Barriers:
             (
                 spare.queue
                 for kept in reservations
-                if kept.spares and outlasts(ends_at, kept)
+                if kept.spares and self._attained.in_way(job, ends_at, kept)
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
             ),

@@ -6,6 +6,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tenancy import LineOrder
+from mesos_gpu.policy.capacity.node import Reservation
+from mesos_gpu.policy.room.reservation import outlasts
 from mesos_gpu.policy.tenancy.las import Rank, is_due, moved, moves_at, rank_of
 
 
@@ -42,10 +44,20 @@ class Attained:
             return False
         return self.rank(running) > self.rank(job)
 
-    def is_kept_for(self, job: Job) -> bool:
-        """Whether nodes may be kept idle for a job that is blocked: in such a queue it has others ended, and only after
-        a very long wait all stand behind it, and those that may not be ended, too."""
-        return not self.orders(job) or job.room_made_at is not None or is_due(job, self._now)
+    def passing(self, job: Job) -> str:
+        """The queue within which a job may start on what is kept for those before it, as they have it ended when they
+        can start; "": it may not."""
+        return job.spec.queue if job.spec.preemptible and self.orders(job) else ""
+
+    def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
+        """Whether a job that ends at the latest at a time may be in the way of one for which something is kept; after a
+        very long wait of that one those of its queue are, too."""
+        if not outlasts(ends_at, kept):
+            return False
+        if not self._queues or kept.queue != self.passing(job):
+            return True
+        other = self._state.jobs[kept.job_id]
+        return other.room_made_at is not None or is_due(other, self._now)
 
     def moves_on(self, waiting: Iterable[Job], running: Iterable[Job]) -> bool:
         """Whether anybody who waits could have somebody ended."""

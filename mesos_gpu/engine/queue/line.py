@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, leaf_of, leaves_of
 from mesos_gpu.engine.settings import Settings
@@ -18,30 +19,6 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.order import Amount, Entry, Line, Rank
-
-_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
-HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
-
-
-class Hopeless(NamedTuple):
-    """No node could serve a job: how many there were, with how many GPUs, and until when that is not asked anew."""
-
-    nodes: tuple[int, int]
-    until: float
-
-
-def nodes_now(state: State) -> tuple[int, int]:
-    """How many nodes there are, and GPUs on them."""
-    nodes = [node for node in state.nodes.values() if node.lost_at is None]
-    return len(nodes), sum(len(node.gpus) for node in nodes)
-
-
-def note_hopeless(state: State, job: Job, now: float) -> None:
-    """No node could ever serve who starves: for some time the next of his leaf is kept room in his place."""
-    notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
-    for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
-        del notes[job_id]
-    notes[job.id] = Hopeless(nodes_now(state), now + _LOOK_AGAIN_S)
 
 
 class Standing(Protocol):
@@ -92,6 +69,7 @@ class Waits:
         self._standing = standing
         self._due = self._plain_due if standing is None else standing.due
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
+        self._hopeless = fit_nowhere(state, now)
         self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
 
     def jobs(self) -> Iterator[Job]:
@@ -156,17 +134,11 @@ class Waits:
             since = self._starves_since(path, entries[i].job)
             if since is None:
                 break
-            if self._held_back(entries[i].job) is None and not self._fits_nowhere(entries[i].job):
+            if self._held_back(entries[i].job) is None and entries[i].job.id not in self._hopeless:
                 self.heads.add(entries[i].job.id)
                 head = entries[i]._replace(rank=Rank.STARVING, since=int(since * 1000))
                 return [*entries[:first], head, *entries[first:i], *entries[i + 1 :]]
         return entries
-
-    def _fits_nowhere(self, job: Job) -> bool:
-        """Whether no node could serve it a moment ago, whatever ended there."""
-        known: Mapping[JobId, Hopeless] = self._state.books.notes.get(HOPELESS, {})
-        note = known.get(job.id)
-        return note is not None and note.until > self._now and note.nodes == nodes_now(self._state)
 
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
+from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
 from mesos_gpu.engine.queue.take import Take
@@ -219,12 +220,12 @@ def _lines(
             lines.setdefault(leaf, []).append(
                 Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
             )
-    pays = ground.tree.has_budgets
+    pays, hopeless = ground.tree.has_budgets, fit_nowhere(state, turn.now)
     for leaf, jobs in leaves_of(state, ground.tree):
         if leaf not in open_:
             continue
         ranked = _ranked(turn, attained, jobs)
-        due = [each for each in ranked if _is_due(each.job, turn.now)]
+        due = [each for each in ranked if _is_due(each.job, turn.now) and each.job.id not in hopeless]
         if pays:
             due = [each for each in due if not budgets.must_borrow(each.job)]
         free = sum(room.left(path) for path in lineage(leaf))

@@ -34,6 +34,11 @@ def outlasts(ends_at: float, reservation: Reservation) -> bool:
     return reservation.at == ENDLESS or ends_at > reservation.at
 
 
+def decisive(reservations: Sequence[Reservation]) -> Reservation | None:
+    """All of them start at one time; the one whose node is ready last says why then."""
+    return max(reservations, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
+
+
 def beyond(reservation: Reservation, gpu_id: GpuId, more_mib: int, more_milli: int) -> str:
     """What a GPU lacks beside a reservation, in words, for shares on it that outlast it and grow by so much; "":
     nothing."""

@@ -36,7 +36,7 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         return True
     if not document.version:
         return job.priority < other.priority
-    if job.seat is not None and not (job.room_on and job.room_made_at is not None):  # it goes elsewhere
+    if job.seat is not None and not _moves(job):
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
     if tree.fenced(document, job.spec.queue, other.spec.queue):
@@ -57,8 +57,7 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
     least = tree.runtime(account.queues, other.spec.queue, job.spec.queue)
-    goes = bool(job.room_on) and job.room_made_at is not None  # elsewhere, at once
-    least_s = least.rebalance_s if borrows(account, other) and not goes else least.reclaim_s
+    least_s = least.rebalance_s if borrows(account, other) and not _moves(job) else least.reclaim_s
     ran_s = 0.0 if job.started_at is None else now - job.started_at
     if ran_s < least_s - _CLOCKS_S:
         words = f"{job.id} is stopped for {other.id} after {ran_s:g} s, and is spared for {least_s:g} s"
@@ -193,7 +192,11 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     standing = standing_of(State.restored(now, account.disk.load()), Settings("", ""), now)
     if standing is None:
         return
-    given = [each for each in _givers(account, now) if each.preempted_for == job.id]
+    given = [
+        each
+        for each in _givers(account, now)
+        if each.preempted_for == job.id and not _moves(_job(account, each))
+    ]
     mine = list(tree.lineage(job.spec.queue))
     for path, pool in {(_side(mine, account, each), tree.pool_where(account, each)) for each in given}:
         if not path:
@@ -218,6 +221,15 @@ def _givers(account: Account, now: float) -> Iterable[Task]:
         yield from (each for each in tree.holding(account, path, now) if each.preempted_for is not None)
 
 
+def _moves(job: Job | None) -> bool:
+    """Whether a job that makes room for another has a place elsewhere: its queue gives nothing then."""
+    return job is not None and bool(job.room_on) and job.room_made_at is not None
+
+
+def _job(account: Account, task: Task) -> Job | None:
+    return account.disk.jobs.get(task.job_id) if task.job_id else None
+
+
 def _side(mine: list[str], account: Account, task: Task) -> str:
     """The queue of a task, or above it, that is the sibling of one of those; "": it is of the same leaf."""
     assert task.job_id is not None, "only jobs make room"
@@ -228,7 +240,8 @@ def _side(mine: list[str], account: Account, task: Task) -> str:
 def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId) -> int:
     """What a queue holds when others than one have what was freed for them."""
     tasks = [each for each in tree.holding(account, path, now) if tree.pool_where(account, each) == pool]
-    held = sum(tree.cost_of(account, each) for each in tasks if each.preempted_for in (None, but))
+    stays = (each for each in tasks if each.preempted_for in (None, but) or _moves(_job(account, each)))
+    held = sum(tree.cost_of(account, each) for each in stays)
     for job in account.disk.jobs.values():
         waits = job.state is JobState.PENDING and job.room_made_at is not None and job.id != but
         if waits and path in tree.lineage(job.spec.queue):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine.queue.budgets import Budgets
+from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
@@ -49,9 +50,11 @@ def plain(
         if job.seat is None and leaf in open_ and not budgets.must_borrow(job):
             lines.setdefault(leaf, []).append(Ask(job.id, (ground.granted(job),), job.spec.tasks, rank(job)))
     waiting: dict[str, list[Job]] = {}
+    hopeless = fit_nowhere(state, now)
     for _, job_id in state.queue:
         job = state.jobs[job_id]
         due = job.not_before <= now or job.room_made_at is not None
+        due = due and job.id not in hopeless
         if job.spec.gpus and due and leaf_of(tree, job) in open_ and not budgets.must_borrow(job):
             waiting.setdefault(leaf_of(tree, job), []).append(job)
     for leaf, jobs in waiting.items():

@@ -1,0 +1,56 @@
+"""Jobs that no node could serve, whoever ended there: for some time others of their leaf go before them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.explain.never import is_able
+
+_LOOK_AGAIN_S: Final = 60.0  # whether nodes could serve a job that none could
+HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
+
+
+class Hopeless(NamedTuple):
+    """No node could serve a job: how many there were, with how many GPUs, and until when that is not asked anew."""
+
+    nodes: tuple[int, int]
+    until: float
+
+
+def nodes_now(state: State) -> tuple[int, int]:
+    """How many nodes there are, and GPUs on them."""
+    nodes = [node for node in state.nodes.values() if node.lost_at is None]
+    return len(nodes), sum(len(node.gpus) for node in nodes)
+
+
+def note_hopeless(state: State, job: Job, now: float) -> None:
+    """No node could serve who starves, or has a seat: for some time the next of his leaf is kept room in his place, or
+    has the seat."""
+    notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
+    for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
+        del notes[job_id]
+    notes[job.id] = Hopeless(nodes_now(state), now + _LOOK_AGAIN_S)
+
+
+def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
+    """The jobs for which there was no node of late, whoever ended there."""
+    known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
+    nodes = nodes_now(state) if known else (0, 0)
+    return frozenset([job_id for job_id, note in known.items() if note.until > now and note.nodes == nodes])
+
+
+def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:
+    """Whether none of some nodes could serve all tasks of a job if they were empty and well."""
+    known = state.nodes
+    return not is_able(
+        request,
+        [
+            replace(node, silent="it has not reported") if known[node.agent_id].inventory is None else node
+            for node in nodes
+        ],
+    )
