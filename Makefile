@@ -27,6 +27,7 @@ down: setup ## Stop it
 
 test: setup ## All tests but the long ones; installs what they need
 	@scripts/install_test_tools.sh
+	@$(BIN)/python -m tests.compiled
 	@$(RUN) --again -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations 15 --durations-min 5
 
 test-long: setup ## The long ones
