@@ -91,7 +91,7 @@ def _launch_jobs(
             if job.room_made_at is not None:
                 backlog.block(job)  # its launch was lost: the next one needs the same room
             continue
-        if not at_hand(turn, job):
+        if job.spec.secrets and not at_hand(turn, job):
             continue  # nobody is kept waiting, or ended, for what could not start
         takes = search.place(job)
         if takes is None:

@@ -47,13 +47,15 @@ class Search:
         self._nodes, self._placing, self._backlog = nodes, placing, backlog
         self._refused: set[Hashable] = set()
         self._most: Resources | None = None  # what no node exceeds; None: to be found anew
+        self._most_gpus = 0  # of it
 
     def place(self, job: Job) -> list[Take] | None:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
         # A thousand jobs can be refused by the most of each amount, without a look at each agent.
         if self._most is None:
             self._most = peak(map(_usable, self._nodes.values()))
-        if job.spec.gpus > self._most.gpus and not job.spec.is_share:
+            self._most_gpus = self._most.gpus
+        if job.spec.gpus > self._most_gpus and not job.spec.is_share:
             return None  # as below, and quicker: on a full cluster that is most of them
         if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
             return None

@@ -71,10 +71,14 @@ class Waits:
         self._is_by_model = bool(self.tree.document.pools or self.tree.document.gpu_cost)
         self._hopeless = fit_nowhere(state, now)
         self._budgets = Budgets(state, now) if self.tree.lets_borrow else None
+        self._seated = set[str]()  # leaves in which a job that waits has a seat
 
     def jobs(self) -> Iterator[Job]:
         """Each job, when its turn has come by what is held at that moment."""
-        entries = {path: self._entries(path, leaf) for path, leaf in leaves_of(self._state, self.tree)}
+        leaves = leaves_of(self._state, self.tree)
+        of_job = leaves.of_job
+        self._seated = {of_job[job_id] for job_id in self._state.seats_given if job_id in of_job}
+        entries = {path: self._entries(path, leaf) for path, leaf in leaves}
         return iter(Line(self.tree.children, self._once(self._due), self._held.amount, entries))
 
     @staticmethod
@@ -115,8 +119,7 @@ class Waits:
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:
         """What the line sees of a leaf: first those that others were ended for, then those with seats."""
-        jobs, seats = self._in_order(path, leaf), self._state.seats_given
-        apart = leaf.room_made or (bool(seats) and not seats.keys().isdisjoint(leaf.members))
+        jobs, apart = self._in_order(path, leaf), leaf.room_made or path in self._seated
         if apart or self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
             entries = [self._entry(job) for job in jobs]
             entries.sort(key=_rank)  # a stable sort

@@ -1,8 +1,9 @@
 """Seats of jobs: those that run keep theirs as long as they hold GPUs; what gets free goes to the next in the queue."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import merge
 
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
@@ -14,7 +15,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.sparing import spared
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
@@ -201,13 +202,14 @@ def _held(ground: Ground, job: Job) -> Held:
 
 def _lines(
     turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
-) -> dict[str, list[Ask]]:
+) -> dict[str, Iterable[Ask]]:
     """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
     state = turn.state
+    left = {path: room.left(path) for path in ground.tree.queues if room.pools(path)}
     open_ = {
-        leaf.path
+        leaf.path: free
         for leaf in ground.tree.leaves()
-        if any(room.pools(path) and not room.is_full(path) for path in lineage(leaf.path))
+        if (free := sum(left.get(path, 0) for path in lineage(leaf.path))) > 0
     }
     if not open_:
         return {}
@@ -220,26 +222,56 @@ def _lines(
             lines.setdefault(leaf, []).append(
                 Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
             )
+    made: dict[str, Iterable[Ask]] = {path: sorted(line, key=_by_rank) for path, line in lines.items()}
     pays, hopeless = ground.tree.has_budgets, fit_nowhere(state, turn.now)
     for leaf, jobs in leaves_of(state, ground.tree):
         if leaf not in open_:
             continue
-        ranked = _ranked(turn, attained, jobs)
-        due = [each for each in ranked if _is_due(each.job, turn.now) and each.job.id not in hopeless]
+        due: Iterable[Ranked] = (
+            each
+            for each in _ranked(turn, attained, jobs)
+            if _is_due(each.job, turn.now) and each.job.id not in hopeless
+        )
         if pays:
-            due = [each for each in due if not budgets.must_borrow(each.job)]
-        free = sum(room.left(path) for path in lineage(leaf))
-        asks = _asks(ground, due, free, may_start)
-        if asks:
-            lines.setdefault(leaf, []).extend(asks)
-    for leaf, line in lines.items():
-        line.sort(key=lambda ask: ask.rank)
+            due = (each for each in due if not budgets.must_borrow(each.job))
         after_s = ground.tree.queues[leaf].resolved.starve_after_s
-        waits = (i for i, ask in enumerate(line) if state.jobs[ask.job_id].state is JobState.PENDING)
-        first = next(waits, None)
-        if first is not None and turn.now - in_line_since(state.jobs[line[first].job_id]) >= after_s:
-            line[first] = replace(line[first], starving=True)
-    return lines
+        asks = _with_starving(turn, _asks(ground, due, open_[leaf], may_start), after_s)
+        made[leaf] = Asked(merge(made[leaf], asks, key=_by_rank) if leaf in made else asks)
+    return {leaf: line for leaf, line in made.items() if any(True for _ in line)}
+
+
+def _by_rank(ask: Ask) -> tuple[int, ...]:
+    return ask.rank
+
+
+def _with_starving(turn: Turn, asks: Iterator[Ask], after_s: float) -> Iterator[Ask]:
+    """Mark the first of a leaf's waiting jobs if it has stood in line for so long."""
+    for ask in asks:
+        starves = turn.now - in_line_since(turn.state.jobs[ask.job_id]) >= after_s
+        yield replace(ask, starving=True) if starves else ask
+        break
+    yield from asks
+
+
+class Asked:
+    """A line that is worked out as far as somebody asks: on a full cluster the first of each leaf are enough."""
+
+    def __init__(self, line: Iterator[Ask]) -> None:
+        """Ask for nobody yet."""
+        self._known: list[Ask] = []
+        self._line = line
+
+    def __iter__(self) -> Iterator[Ask]:
+        """Each job, from the first."""
+        at = 0
+        while True:
+            if at == len(self._known):
+                ask = next(self._line, None)
+                if ask is None:
+                    return
+                self._known.append(ask)
+            yield self._known[at]
+            at += 1
 
 
 def _is_due(job: Job, now: float) -> bool:
@@ -256,12 +288,14 @@ def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
     return sorted(anew, key=lambda each: each.rank)
 
 
-def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: Callable[[Job], bool]) -> list[Ask]:
+def _asks(
+    ground: Ground, ranked: Iterable[Ranked], free: int, may_start: Callable[[Job], bool]
+) -> Iterator[Ask]:
     """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
     taken: dict[Hashable, int] = {}
     wants: dict[Hashable, tuple[tuple[str, int], ...]] = {}
     able: dict[Hashable, bool] = {}
-    given, asks = ground.state.seats_given, list[Ask]()
+    given = ground.state.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
         kind = job.spec.gpu_model, milli, tasks
@@ -276,8 +310,7 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: Callab
         taken[kind] = so_far + max(milli * tasks, 1)
         if kind not in wants:
             wants[kind] = ground.wants(job)
-        asks.append(Ask(job.id, wants[kind], tasks, rank))
-    return asks
+        yield Ask(job.id, wants[kind], tasks, rank)
 
 
 def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:

@@ -79,11 +79,12 @@ def scopes_of(tree: Tree, queue: str, user: str) -> tuple[Scope, ...]:
     scopes = []
     for path in lineage(queue):
         spec = tree.specs.get(path)
-        if spec is not None:
+        if spec is not None and spec.limits is not NO_LIMITS:
             scopes.append(Scope(path, EVERYBODY, spec.limits))
+        if spec is not None and spec.users:
             scopes.append(Scope(path, user, spec.users.get(user) or spec.users.get(EVERYBODY) or NO_LIMITS))
-    users = tree.document.users
-    scopes.append(Scope(ROOT, user, users.get(user) or users.get(EVERYBODY) or NO_LIMITS))
+    if users := tree.document.users:
+        scopes.append(Scope(ROOT, user, users.get(user) or users.get(EVERYBODY) or NO_LIMITS))
     return tuple(scope for scope in scopes if scope.limits != NO_LIMITS)
 
 

@@ -210,7 +210,7 @@ def _take(room: Room, path: str, ask: Ask, since: float) -> Seat | None:
 
 def give(
     room: Room,
-    lines: Mapping[str, Sequence[Ask]],
+    lines: Mapping[str, Iterable[Ask]],
     weights: Mapping[str, int],
     now: float,
     taken: Iterable[Held] = (),
@@ -239,7 +239,7 @@ def give(
     return given
 
 
-def _serve(room: Room, path: str, line: Sequence[Ask], now: float, given: dict[JobId, Seat]) -> None:
+def _serve(room: Room, path: str, line: Iterable[Ask], now: float, given: dict[JobId, Seat]) -> None:
     refused: set[Hashable] = set()
     for ask in line:
         if ask.kind in refused and not ask.starving:
@@ -262,7 +262,7 @@ class _Surplus:
         self,
         room: Room,
         path: str,
-        lines: Mapping[str, Sequence[Ask]],
+        lines: Mapping[str, Iterable[Ask]],
         weights: Mapping[str, int],
         now: float,
         given: dict[JobId, Seat],

@@ -1,7 +1,7 @@
 """Who asks for a seat: what is kept of each leaf from match to match gives the lines that a look at every job gives."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,9 @@ from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.tenancy import seats
-from mesos_gpu.engine.tenancy.seats import Ground
+from mesos_gpu.engine.tenancy.seats import Asked, Ground
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
@@ -83,7 +84,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
     ) -> Lines:
         wanted = plain(turn, ground, room, running, may_start)
-        asked = LINES(turn, ground, room, running, may_start)
+        asked = {leaf: list(line) for leaf, line in LINES(turn, ground, room, running, may_start).items()}
         assert asked == wanted, f"at {turn.now}"
         seen.append(len(asked))
         return asked
@@ -121,6 +122,23 @@ def test_a_random_day_of_a_tree(compared: list[int], seed: int) -> None:
             queues["dev"] = QueueSpec(guarantee_gpus=owed(chance.randint(0, 4)))
             apply(world, queues)
     assert sum(compared) > 100
+
+
+def test_who_asks_is_worked_out_as_far_as_somebody_asks_and_once() -> None:
+    made: list[int] = []
+
+    def asks() -> Iterator[Ask]:
+        for i in range(9):
+            made.append(i)
+            yield Ask(JobId(f"j{i}"), ())
+
+    line = Asked(asks())
+    first, second = iter(line), iter(line)
+    assert [next(first).job_id for _ in range(3)] == [next(second).job_id for _ in range(3)]
+    assert made == [0, 1, 2]
+    assert [ask.job_id for ask in line] == [f"j{i}" for i in range(9)]
+    assert [ask.job_id for ask in first] == [f"j{i}" for i in range(3, 9)]
+    assert made == list(range(9))
 
 
 @pytest.mark.parametrize("seed", [3, 17])
