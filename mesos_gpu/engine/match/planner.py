@@ -5,7 +5,7 @@ resort: seated jobs of a node leave it if each has a place, be it where borrower
 if that loses little, and borrowers of one node fit into what is free on others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -17,7 +17,7 @@ from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -101,9 +101,11 @@ class Planner:
             yields: Whether what is kept for another job is not kept from this one.
         """
         backlog, rule = self._backlog, self._rule
-        nodes = []
+        pools, nodes = self._pools(job, victims), []
         for node in self._turn.state.nodes.values():
             if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+                continue
+            if pools is not None and rule.pool_of(node.id) not in pools:
                 continue
             capacity = self._capacity(node)
             held = tuple([each for each in capacity.allocations if each.job_id in victims])
@@ -117,6 +119,19 @@ class Planner:
                 if may_have_ports(job, capacity):
                     nodes.append(capacity.keeping(kept) if kept else capacity)
         return nodes
+
+    def _pools(self, job: Job, victims: Iterable[JobId]) -> frozenset[str] | None:
+        """The pools whose limits leave room for a job, and the one where it runs. Of one that waits for the end of
+        somebody with a seat those where somebody ends: `_seats` knows whether there is room in their limits then. None:
+        there are no pools."""
+        pools = self._backlog.open_pools(job)
+        if pools is None:
+            return None
+        if job.state is not JobState.PENDING:
+            return pools | {self._seating.ground.granted(job)[0]}
+        if self._backlog.over_limit(job):
+            return frozenset(self._rule.pool_where(job_id) for job_id in victims)
+        return pools
 
     def _with(self, capacity: NodeCapacity, held: tuple[Allocation, ...]) -> NodeCapacity:
         """The node with some of its allocations: most jobs of a match may have the same ones ended."""

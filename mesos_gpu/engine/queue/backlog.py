@@ -186,7 +186,7 @@ class Backlog:
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
         """Keep those of some nodes that are in pools whose limits leave room for all of a job. One with a seat goes to
         the pool of that; only where there is no room, and it may borrow, to others."""
-        pools, held = self._open_pools(job), self.held
+        pools, held = self.open_pools(job), self.held
         if pools is None or held is None:
             return (nodes,)
         able = {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in pools}
@@ -196,7 +196,7 @@ class Backlog:
         its = {agent_id: node for agent_id, node in able.items() if held.pool_of(agent_id) == seat.pool}
         return (its, able) if job.spec.preemptible else (its,)
 
-    def _open_pools(self, job: Job) -> frozenset[str] | None:
+    def open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
         if self._barriers is None or self.held is None or not self.held.tree.document.pools:
             return None
@@ -303,7 +303,7 @@ class Backlog:
 
     def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
-        pools = self._open_pools(job)
+        pools = self.open_pools(job)
         seat = None if pools is None else self._state.seats_given.get(job.id)
         return request, self.neighbours.key(job), pools, seat and (seat.pool, job.spec.preemptible)
 

@@ -96,16 +96,16 @@ class Barriers:
         return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
-        """Whether the limits of any pool that a job may use let it start when some jobs that run have ended."""
+        """Whether the limits of the pools where some jobs run let another start there when they have ended."""
         freed = self._held.held_by(ended)
-        return any(
-            all(
-                self._held.amount(each.path, pool) - freed[each.path, pool] + self._held.cost_of(job, pool)
-                <= each.milli
-                for each in self.bounds(job)
-                if each.pool == pool
-            )
-            for pool in self._held.pools_of(job)
+        pools = {pool for _, pool in freed}
+        return pools <= self._held.pools_of(job) and all(
+            self._held.amount(each.path, each.pool)
+            - freed[each.path, each.pool]
+            + self._held.cost_of(job, each.pool)
+            <= each.milli
+            for each in self.bounds(job)
+            if each.pool in pools
         )
 
     def bounds(self, job: Job) -> Sequence[Bound]:

@@ -389,10 +389,18 @@ class Reclaim:
             del self._running[victim.job_id]
         self.__dict__.pop("_to_come", None)  # the state has the plan
 
+    def pool_of(self, agent_id: AgentId) -> str:
+        """The pool that a node is in."""
+        return self._seating.ground.pool_of(self._turn.state.nodes[agent_id])
+
+    def pool_where(self, job_id: JobId) -> str:
+        """The pool where a job runs that may be stopped for somebody."""
+        return self._runners[job_id].pool
+
     def serves(self, job: Job, agent_id: AgentId) -> bool:
         """Whether a node is of the pool where a job has its seat; one that has none may go anywhere."""
         seat = self._seating.seat_for(job)
-        return seat is None or self._seating.ground.pool_of(self._turn.state.nodes[agent_id]) == seat.pool
+        return seat is None or self.pool_of(agent_id) == seat.pool
 
     def yields_to(self, job: Job) -> Callable[[JobId], bool]:
         """Whether what is kept for another job that waits is not kept from one: nobody was stopped for the other, it

@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.admission.limits import class_of, pools_for
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
@@ -61,11 +62,14 @@ class Ground:
         return cells_of(self.tree, self.capacity)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
-        """What each task of a job takes at most of a cell of each pool where it could run, the cheapest first."""
+        """What each task of a job takes at most of a cell of each pool that it may use, the cheapest first."""
         milli, asked = job.spec.counted_milli, set(job.spec.gpu_model)
         if not self.tree.document.pools and not self.tree.document.gpu_cost:
             return ((DEFAULT_POOL, milli),)
-        able = {pool: models & asked if asked else models for pool, models in self.models.items()}
+        pools = pools_for(self.tree, class_of(self.tree, job.spec.job_class))
+        able = {
+            pool: models & asked if asked else models for pool, models in self.models.items() if pool in pools
+        }
         costs = [
             (max(self.tree.cost_milli(model, milli) for model in models), pool)
             for pool, models in able.items()
@@ -298,7 +302,7 @@ def _asks(
     given = ground.state.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
-        kind = job.spec.gpu_model, milli, tasks
+        kind = job.spec.gpu_model, milli, tasks, job.spec.job_class
         so_far = taken.get(kind, 0)
         if so_far > free:
             continue

@@ -40,6 +40,7 @@ class Witness(Account):
         """Nothing was said yet."""
         super().__init__(mesos, settings)
         self.books, self.uses = books.Books(), past.Uses()
+        self._heard_at = 0.0
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -48,6 +49,7 @@ class Witness(Account):
         self.broken_now.clear()
         self.ended_now.clear()
         before = dict(self.held)
+        self._give_up(now)
         for event in events:
             match event:
                 case ev.StatusArrived():
@@ -64,6 +66,12 @@ class Witness(Account):
                 case _:
                     self._hear_people(event, now)
         self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
+
+    def _give_up(self, now: float) -> None:
+        """What was cut off for too long stays given up, though the clock was set back since."""
+        last, self._heard_at = self._heard_at, now
+        for task_id, word in self.words.items() if now < last else ():
+            word.given_up |= not word.ended and self.given_up(task_id, last)
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:
@@ -287,7 +295,9 @@ class Witness(Account):
         """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""
         queue = self.disk.jobs[job_id].spec.queue
         limit = self.settings.queue_limits.get(queue)
-        if limit is None or not task.gpus:
+        if (
+            limit is None or not task.gpus or queue in self.queues.queues
+        ):  # then `limits` looks at what that says
             return
         mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
         tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]

@@ -116,3 +116,36 @@ def test_who_may_not_use_a_pool_is_told_so_and_never_put_there(world: Tenants) -
     )
     world.ends("holds")
     assert agents_of(world, "waits") == {"slow"}
+
+
+def test_the_seat_of_a_job_is_in_a_pool_that_its_class_may_use(world: Tenants) -> None:
+    pools(world, JobClass("cheap", pools=("slow",)), prod=owed(fast=4, slow=4), dev=owed())
+    world.runs("lent", "dev", 3, gpu_model=("T4",))
+    world.submit("firm", queue="prod", gpus=2, job_class="cheap")
+    assert world.passes(6) == {"lent"}, "though the fast ones are free"
+    world.obeys()
+    assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("prod", "slow"))
+
+
+def test_nobody_makes_room_in_a_pool_where_a_limit_forbids_the_start(world: Tenants) -> None:
+    pools(world, prod=owed(fast=4), dev=owed(), few=QueueSpec(limit_gpus={"slow": 1000}))
+    world.runs("fast", "prod", 4, gpu_model=("H100",))
+    world.runs("slow", "few", 1, gpu_model=("T4",))
+    world.runs("more", "dev", 2, gpu_model=("T4",))
+    world.submit("either", queue="few", gpus=2, priority=5, preemptible=True)
+    assert world.passes(30) == set(), "few may hold 1 slow GPU, and the fast ones are guaranteed"
+    world.ends("fast")
+    assert agents_of(world, "either") == {"fast"}
+
+
+def test_who_may_start_in_the_place_of_one_with_a_seat_does_so_in_a_pool_with_room_in_its_limit(
+    world: Tenants,
+) -> None:
+    few = QueueSpec(guarantee_gpus={"slow": Guarantee(2000)}, limit_gpus={"slow": 2000, "fast": 0})
+    pools(world, few=few, dev=owed())
+    world.runs("seated", "few", 2)
+    world.runs("more", "dev", 2, gpu_model=("T4",))
+    world.submit("firm", queue="few", gpus=2, priority=5)
+    assert world.passes(6) == {"seated"}
+    world.obeys()
+    assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("few", "slow"))
