@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
+from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.queue_why import queue_why
@@ -25,7 +26,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
-from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
@@ -155,6 +156,14 @@ class StateView:
         """What a tree of queues would change, were it the next."""
         asked = self._state, self._settings, document, self._now
         return replace(planned(self._state, document, self._now), reclaims=reclaims_of(*asked))
+
+    def check_apps(self, change: Plan) -> None:
+        """Hold a change of apps against limits, and against the tree of queues.
+
+        Raises:
+            BadConfiguration, NotAccepted, TooMuch: It would be refused.
+        """
+        check_change(self._state, self._settings, self._now, change)
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

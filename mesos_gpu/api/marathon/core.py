@@ -136,7 +136,7 @@ class Core:
         """The steps that a change would take, and each app that would be another, as it is and as it would be.
 
         Raises:
-            BadConfiguration, Refused: It cannot be.
+            BadConfiguration, Refused, TooMuch: It cannot be.
         """
         seen, under_way, splits, queues = await self._seen()
         rights = rights_of(request)
@@ -145,10 +145,15 @@ class Core:
 
         def foreseen() -> tuple[Json, Json]:
             wanted = self._wanted(lambda root: may.given(seen, target(root)), seen, under_way)
-            steps = sight.actions(plan(seen, wanted).steps)
+            made = plan(seen, wanted)
+            self.scheduler.read(lambda view: view.check_apps(made)).result()
+            steps = sight.actions(made.steps)
             return views.steps_json(steps), views.changes_json(sight.tree(seen), sight.tree(wanted))
 
-        return await run_in_threadpool(foreseen)
+        try:
+            return await run_in_threadpool(foreseen)
+        except NotAccepted as error:
+            raise told_of(rights, error, "what it names") from None
 
     def check(self, apps: Iterable[tuple[str, App]], root: Group) -> None:
         """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".

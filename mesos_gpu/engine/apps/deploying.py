@@ -12,6 +12,7 @@ from mesos_gpu.engine.apps.history import forget_gone, moment, remember
 from mesos_gpu.engine.charges import tree_of
 from mesos_gpu.engine.queue.admitting import check_app, of_app
 from mesos_gpu.engine.queue.quota import check_apps
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.statuses import abandon
@@ -53,17 +54,34 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
         BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
         NotAccepted: By the document of queues, instances of those that change could never start.
     """
-    check_apps(turn.settings, turn.state.catalog.root.all_apps(), event.root.all_apps())
     made = plan(turn.state.catalog.root, event.root, restarts=event.restarts, kill=event.kill)
-    old, wrong = {app.id: app for app in turn.state.catalog.root.all_apps()}, list[tuple[str, str]]()
+    check_change(turn.state, turn.settings, turn.now, made)
+    _begin(turn, event.id, made, force=event.force)
+
+
+def check_change(state: State, settings: Settings, now: float, made: Plan) -> None:
+    """Refuse apps that are too much or could never run.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        now: Seconds since the epoch.
+        made: The steps from the apps that there are to those that there shall be.
+
+    Raises:
+        TooMuch: One user wants more than he may.
+        BadConfiguration: One of those that change cannot be run here.
+        NotAccepted: By the document of queues, instances of those that change could never start.
+    """
+    old, wrong = {app.id: app for app in state.catalog.root.all_apps()}, list[tuple[str, str]]()
+    check_apps(settings, old.values(), made.target.all_apps())
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
-        job = _job_of(action.app, turn.now)
+        job = _job_of(action.app, now)
         if isinstance(job, str):
             raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
-        wrong += check_app(turn.state, turn.settings, action.app, old.get(action.app.id), job)
+        wrong += check_app(state, settings, action.app, old.get(action.app.id), job)
     if wrong:
         raise NotAccepted(wrong, remedy="the queues and their limits: mesos-gpu queue show")
-    _begin(turn, event.id, made, force=event.force)
 
 
 def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:

@@ -106,3 +106,15 @@ def test_a_refusal_names_no_queue_that_who_asks_does_not_see(rig: AccessRig) -> 
             "what it names is no queue that takes jobs; those that you see: mesos-gpu queue list"
         ]
     }
+
+
+def test_a_dry_run_refuses_what_the_change_would_be_refused_for(rig: AccessRig) -> None:
+    body = {"id": "/web/shop", "cmd": "sleep 9", "cpus": 0.1, "mem": 32, "instances": 4}
+    reason = {"/web/shop/instances": ["max_running of queue web is 3, and 4 are asked for"]}
+    for path, asked in (("/v2/apps/web/shop", body), ("/v2/groups/web", {"apps": [body]})):
+        tried = rig.call("boss", "PUT", f"{path}?dryRun=true", json=asked)
+        assert (tried.status_code, details(tried)) == (422, reason)
+        assert details(rig.call("boss", "PUT", path, json=asked)) == reason
+    fewer = rig.call("boss", "PUT", "/v2/apps/web/shop?dryRun=true", json={**body, "instances": 3})
+    assert fewer.status_code == 200, fewer.text
+    assert rig.call("boss", "GET", "/v2/apps/web/shop").status_code == 404
