@@ -35,7 +35,6 @@ from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.sharing.overdrawn import overdrawn
-from mesos_gpu.policy.tenancy.cells import Cells
 from mesos_gpu.policy.tenancy.tree import Tree
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
@@ -214,7 +213,6 @@ class State:
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)
     next_moment: float = field(default=inf, compare=False, metadata=DERIVED)  # a protection or patience ends
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
-    made_cells: tuple[Tree, Cells] | None = field(default=None, compare=False, metadata=DERIVED)  # of that
     seats_given: Mapping[JobId, Seat] = field(
         default_factory=dict, compare=False, repr=False, metadata=DERIVED
     )

@@ -21,6 +21,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Giver, Owed, RoomToCome
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.tenancy.cells import could_hold
 from mesos_gpu.policy.tenancy.tree import lineage
 
 _MOST_TRIED: Final = 16  # kinds of jobs: each is a look at every node
@@ -85,7 +86,9 @@ class Coming:
         in_nodes = bool(guarantees[pool].shapes) if pool in guarantees else False
         room = self.of(backlog, job)
         held = (0, 0) if room is not None or seat is None else self._held_against(backlog, job)
-        return Owed(queue, seat is not None, in_nodes, *held, room)
+        ground = self._seating.ground
+        small = seat is not None or could_hold(ground.cells, above[0], ground.wants(job), job.spec.tasks)
+        return Owed(queue, seat is not None, in_nodes, *held, room, too_large=not small)
 
     def _held_against(self, backlog: Backlog, job: Job) -> tuple[int, int]:
         """Thousandths of GPUs where it may go: of jobs within guarantees, and of others that are not stopped for it."""

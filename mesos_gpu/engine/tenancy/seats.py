@@ -21,7 +21,7 @@ from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import class_of, pools_for
 from mesos_gpu.policy.queueing.queue import in_line_since
-from mesos_gpu.policy.tenancy.cells import Cells, cells_of
+from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -58,7 +58,7 @@ class Ground:
     def cells(self) -> Cells:
         """The cells of all queues."""
         if not self.tree.document.overbook:
-            return _cells_of(self.state, self.tree)
+            return whole_cells(self.tree)
         return cells_of(self.tree, self.capacity)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
@@ -141,13 +141,6 @@ class Seating:
             return None
         pool, milli = self.ground.taken(job, takes)
         return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
-
-
-def _cells_of(state: State, tree: Tree) -> Cells:
-    known = state.made_cells
-    if known is None or known[0] is not tree:
-        known = state.made_cells = tree, cells_of(tree)
-    return known[1]
 
 
 def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seating | None:

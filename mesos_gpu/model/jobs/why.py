@@ -119,6 +119,7 @@ class Owed:
         seated_milli: Thousandths of GPUs of the nodes that may serve it that jobs within guarantees hold.
         spared_milli: Of those, what others hold who are not stopped for it.
         room: What is going to be made for it; None: nothing is known.
+        too_large: Whether it asks for more than a seat can be, were nothing of the guarantee taken.
     """
 
     queue: str
@@ -127,6 +128,7 @@ class Owed:
     seated_milli: int = 0
     spared_milli: int = 0
     room: RoomToCome | None = None
+    too_large: bool = False
 
 
 @dataclass(frozen=True, slots=True)

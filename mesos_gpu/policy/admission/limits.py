@@ -19,6 +19,7 @@ from mesos_gpu.model.tenancy import (
 )
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.accounts.budget import paid_by
+from mesos_gpu.policy.tenancy.cells import could_hold, whole_cells
 from mesos_gpu.policy.tenancy.tree import Queue, Tree, lineage
 
 Count = Callable[[str, str], int]  # of a queue with all below it, and of a user, `EVERYBODY` being one
@@ -144,8 +145,8 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         if safe:
             why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
             yield Fault("/timeout_s", why)
-    if _needs_seat(tree, queue, spec) and not _is_owed(tree, queue):
-        yield Fault("/preemptible", f"it is not preemptible, and {_owed_nothing(queue, spec)}")
+    if why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
+        yield Fault("/preemptible", why)
     known = class_of(tree, spec.job_class)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
     if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:
@@ -298,10 +299,23 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
         return Wait(Stage.CLASS, f"class {known.name} is for queues {', '.join(known.queues)} now")
     if seated or queue is None or not _needs_seat(tree, queue, spec):
         return None
-    if _is_owed(tree, queue):
-        why = "it starts only within what its queue is guaranteed; nothing of that is free for it"
-        return Wait(Stage.GUARANTEE, f"it is not preemptible, so {why}")
-    return Wait(Stage.GUARANTEE, f"it is not preemptible, and {_owed_nothing(queue, spec)}")
+    why = "it is not preemptible, so it starts only within what its queue is guaranteed"
+    never = _never_seated(tree, queue, spec, spec.counted_milli)
+    return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
+
+
+def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
+    """Why a job that starts only within what its queue is guaranteed never does, in words; "": it may, or needs no
+    seat. `milli`: what each of its tasks costs at least."""
+    if not _needs_seat(tree, queue, spec):
+        return ""
+    if not _is_owed(tree, queue):
+        return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{_how_else(queue, spec)}"
+    pools = pools_for(tree, class_of(tree, spec.job_class))
+    if could_hold(whole_cells(tree), queue.path, [(pool, milli) for pool in sorted(pools)], spec.tasks):
+        return ""
+    why = f"what queue {queue.path} is guaranteed has no room for it even when it is all free"
+    return f"it is not preemptible, and {why}{_how_else(queue, spec)}"
 
 
 def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:
@@ -317,12 +331,10 @@ def _is_owed(tree: Tree, queue: Queue) -> bool:
     return any(owed.milli for guarantee in above for owed in guarantee.values())
 
 
-def _owed_nothing(queue: Queue, spec: JobSpec) -> str:
+def _how_else(queue: Queue, spec: JobSpec) -> str:
     most_s = queue.resolved.borrow_for_s - spec.kill_grace_s
     end = f", or with a time limit of at most {most_s:g} s (borrow_for_s)" if most_s > 0 else ""
-    return (
-        f"queue {queue.path} is guaranteed nothing, so it could never start: ask for it as preemptible{end}"
-    )
+    return f", so it could never start: ask for it as preemptible{end}"
 
 
 def _milli(gpus: float | None) -> int | None:

@@ -129,6 +129,9 @@ def _summary(
 def _borrows(owed: Owed, now: float) -> str:
     """Say that it has nothing of a guarantee, and what is made free for it all the same."""
     room = f"; {room_words(owed.room, now)}" if owed.room is not None else ""
+    if owed.too_large:
+        why = f"what queue {owed.queue} is guaranteed has no room for it even when it is all free"
+        return f"it borrows, as {why}{room}"
     return f"it borrows, as nothing that queue {owed.queue} is guaranteed is free for it{room}"
 
 

@@ -5,10 +5,11 @@ what those below it are is cells of its own, for the jobs of all of them. Amount
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from mesos_gpu.model.tenancy import ROOT, Guarantee
-from mesos_gpu.policy.tenancy.tree import Tree
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 #: By the path of a queue and a pool: how large each cell is.
 Cells = Mapping[tuple[str, str], tuple[int, ...]]
@@ -28,6 +29,28 @@ def cells_of(tree: Tree, capacity: Mapping[str, int] | None = None) -> Cells:
         most = None if capacity is None else capacity.get(pool)
         _divide(tree, pool, ROOT, tree.top, most, made)
     return made
+
+
+@lru_cache(maxsize=4)
+def whole_cells(tree: Tree) -> Cells:
+    """The cells of all queues, where nothing is scaled."""
+    return cells_of(tree)
+
+
+def could_hold(cells: Cells, path: str, wants: Iterable[tuple[str, int]], tasks: int) -> bool:
+    """Whether the cells of a queue, or of one above it, have room for a job if they are empty.
+
+    Args:
+        cells: Of all queues.
+        path: Of the job's queue.
+        wants: What each of its tasks takes of a cell, thousandths of cost, by pool.
+        tasks: How many it has.
+    """
+    return any(
+        sum(size // max(milli, 1) for size in cells.get((above, pool), ())) >= tasks
+        for pool, milli in wants
+        for above in lineage(path)
+    )
 
 
 def _pools(tree: Tree) -> list[str]:

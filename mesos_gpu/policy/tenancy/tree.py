@@ -64,9 +64,9 @@ class Bound:
     milli: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tree:
-    """All queues of a document, by path. Nothing in it changes.
+    """All queues of a document, by path. Nothing in it changes; each is equal to itself alone.
 
     The queue of jobs that name none is there even if the document has it not: with no guarantee, and no limit.
     """

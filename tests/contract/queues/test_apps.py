@@ -42,6 +42,10 @@ def test_an_instance_that_could_never_start_is_refused_with_all_that_is_wrong(ri
     assert wrong.status_code == 422
     assert details(wrong) == {
         "/a/b/gpu/job_class": ["there is no class night; there are none"],
+        "/a/b/gpu/preemptible": [
+            "it is not preemptible, and what queue research/vision is guaranteed has no room for it even when it is "
+            "all free, so it could never start: ask for it as preemptible"
+        ],
         "/a/b/gpus": ["max_gpus_per_job of queue research/vision is 2 GPUs, and it asks for 4 GPUs"],
     }
     assert rig.call("boss", "GET", "/v2/apps/a/b").status_code == 404

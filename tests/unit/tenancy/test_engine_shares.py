@@ -64,9 +64,9 @@ def test_what_is_held_and_what_is_waited_for_is_wanted() -> None:
     world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
     assert world.job("j1").task_id is not None
     assert dues(world) == {"ml": 8000, "ml/a": 0, "ml/b": 8000, "web": 0}
-    world.submit("j2", gpus=3, queue="web")
+    world.submit("j2", gpus=3, queue="web", preemptible=True)
     assert dues(world) == {"ml": 5000, "ml/a": 0, "ml/b": 5000, "web": 3000}
-    world.submit("j3", gpus=8, queue="ml/a")
+    world.submit("j3", gpus=8, queue="ml/a", preemptible=True)
     # web is due its 2 and half of what is over, ml its 4 and the other half; of that a is guaranteed 2.
     assert dues(world) == {"ml": 5000, "ml/a": 3500, "ml/b": 1500, "web": 3000}
     world.feed(ev.KillRequested(world.job("j3").id))
@@ -75,22 +75,22 @@ def test_what_is_held_and_what_is_waited_for_is_wanted() -> None:
 
 def test_it_is_worked_out_again_only_when_something_has_changed() -> None:
     world = made()
-    world.submit("j1", gpus=8, queue="ml/b")
+    world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
     dues(world)
     known = world.state.books.notes["shares"]
     before = known.dues
     world.now += 1
     dues(world)
     assert known.dues is before
-    world.submit("j2", gpus=1, queue="web")
+    world.submit("j2", gpus=1, queue="web", preemptible=True)
     dues(world)
     assert known.dues is not before
 
 
 def test_what_is_broken_or_taken_out_is_not_divided() -> None:
     world = made()
-    world.submit("j1", gpus=8, queue="ml/b")
-    world.submit("j2", gpus=8, queue="web")
+    world.submit("j1", gpus=8, queue="ml/b", preemptible=True)
+    world.submit("j2", gpus=8, queue="web", preemptible=True)
     assert dues(world)["ml"] + dues(world)["web"] == 8000
     world.report("a1", *(gpu(f"g{i}", health=Health.SICK if i < 2 else Health.OK) for i in range(8)))
     assert dues(world)["ml"] + dues(world)["web"] == 6000
@@ -108,7 +108,7 @@ def test_pools_are_divided_apart_and_models_by_their_cost() -> None:
     )
     world = made(document, 2)
     world.node("h1", gpu("h0", "H100"), gpu("h1", "H100"))
-    world.submit("j1", gpus=2, queue="a", gpu_model=("H100",))
+    world.submit("j1", gpus=2, queue="a", gpu_model=("H100",), preemptible=True)
     world.submit("j2", gpus=8, queue="b", preemptible=True)
     assert dues(world, "fast") == {"a": 6000, "b": 2000}
     assert dues(world) == {"a": 0, "b": 2000}
@@ -134,8 +134,8 @@ def test_the_most_of_all_its_jobs_bounds_what_a_queue_is_due() -> None:
 def test_past_use_counts_by_the_minute_and_only_over_the_guarantee() -> None:
     document = replace(DOCUMENT, history_percent=100)
     world = made(document)
-    world.submit("j1", gpus=16, queue="ml/b")
-    world.submit("j2", gpus=16, queue="web")
+    world.submit("j1", gpus=16, queue="ml/b", preemptible=True)
+    world.submit("j2", gpus=16, queue="web", preemptible=True)
     even = dues(world)
     assert (even["ml"], even["web"]) == (5000, 3000)
     world.state.put(PastUse("web", "*", 10**6, micro(world.now)))

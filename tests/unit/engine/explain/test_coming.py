@@ -100,6 +100,19 @@ def test_who_borrows_is_told_so(world: Tenants) -> None:
     )
 
 
+def test_who_asks_for_more_than_any_seat_is_told_so(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(prod=queue(shapes(1, 2)), dev=queue(2))
+    world.runs("small", "dev", 2)
+    world.submit("large", queue="prod", gpus=4, preemptible=True)
+    world.passes(6)
+    told = why(world, "large")
+    assert (
+        "; it borrows, as what queue prod is guaranteed has no room for it even when it is all free"
+        in told.summary
+    )
+
+
 def test_two_who_wait_are_not_promised_the_same_gpus(world: Tenants) -> None:
     world.agents(2, 2)
     world.document(dev=queue(min_runtime_s=MinRuntime(600.0, 6000.0)), prod=queue(shapes(2, 2)))

@@ -349,7 +349,9 @@ def test_nobody_is_stopped_for_a_seat_that_would_not_be_there_even_then(world: T
     world.document(dev=queue(1), other=queue(1))
     world.runs("small", "dev", 1)
     assert world.seat_of("small") == "dev"
+    world.document(dev=queue(2), other=queue())
     world.submit("large", queue="dev", gpus=2, priority=9)
+    world.document(dev=queue(1), other=queue(1))
     assert not world.passes(30)
     world.runs("beside", "other", 1, preemptible=False)
     world.submit("fits", queue="dev", gpus=1, priority=9)

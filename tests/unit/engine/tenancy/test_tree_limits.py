@@ -11,7 +11,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import Conflict, NotAccepted, TooMuch
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.why import Stage, Why
-from mesos_gpu.model.tenancy import JobClass, Limits, Pool, QueueSpec, Stop
+from mesos_gpu.model.tenancy import Guarantee, JobClass, Limits, Pool, QueueSpec, Shape, Stop
 from mesos_gpu.testing.builders import World, spec
 from tests.unit.engine.tenancy.worlds import again, apply, most, node, owed, running, submit_all, tree_world
 
@@ -207,6 +207,22 @@ def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed(
     world = tree_world({"dev": QueueSpec(borrow_for_s=lends_s), "prod": QueueSpec(guarantee_gpus=owed(1))})
     said = [("/preemptible", f"it is not preemptible, and {NEVER}{or_else}")]
     assert refusal(world, queue="dev", gpus=1, timeout_s=timeout_s) == said
+
+
+@pytest.mark.parametrize(("gpus", "tasks"), [(3, 1), (2, 3), (1, 5)])
+def test_what_is_not_preemptible_and_larger_than_its_guarantee_is_refused(gpus: int, tasks: int) -> None:
+    world = tree_world({"prod": QueueSpec(guarantee_gpus={"default": Guarantee(4000, (Shape(2, 2),))})})
+    never = (
+        "it is not preemptible, and what queue prod is guaranteed has no room for it even when it is all free, so it "
+        "could never start: ask for it as preemptible"
+    )
+    assert refusal(world, queue="prod", gpus=gpus, tasks=tasks) == [("/preemptible", never)]
+    submit_all(world, ("fits", "prod", 2), tasks=2)
+    apply(world, {"prod": QueueSpec(guarantee_gpus=owed(3))})
+    node(world, "n1", 8)
+    assert stage(world, "fits") is Stage.GUARANTEE
+    assert why(world, "fits").summary.endswith(never)
+    submit_all(world, ("yields", "prod", gpus), tasks=tasks, preemptible=True)
 
 
 def test_what_lost_its_guarantee_by_a_new_document_is_told_what_to_do() -> None:
