@@ -12,6 +12,7 @@ from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tenancy import EVERYBODY, Budget, OnEmpty, Period
 from mesos_gpu.model.usage import MS, BudgetUse, Span, charged
 from mesos_gpu.policy.accounts.budget import (
+    WHOLE,
     Book,
     Key,
     Meter,
@@ -144,7 +145,7 @@ class Budgets:
         """Look at nothing yet."""
         self._state, self._tree, self._now_ms = state, state.tree, int(now * MS)
         self._known: dict[Key, Standing | None] = {}
-        self._promised: dict[Key, int] = {}
+        self._promised: dict[Key, tuple[int, int]] = {}
 
     def refuses(self, job: Job, cost_milli: int, taken_below: Taken) -> Wait | None:
         """Why a budget does not let a job start now; None: none is against it.
@@ -161,8 +162,9 @@ class Budgets:
                 return Wait(
                     Stage.BUDGET, f"{_named(each.use)} {_over(each)}; {_again(each)}", _opens_at(each)
                 )
-            if each.budget.safe and (words := self._unsafe(job, cost_milli, each, taken_below)):
-                return Wait(Stage.BUDGET, words)
+            unsafe = self._unsafe(job, cost_milli, each, taken_below) if each.budget.safe else None
+            if unsafe is not None:
+                return unsafe
         return None
 
     def must_borrow(self, job: Job) -> bool:
@@ -185,12 +187,13 @@ class Budgets:
         use = opened(key, budget, latest_of(self._state, key), 0, self._now_ms)
         return None if use is None else Standing(budget, use, 0, 0, total_of(budget, use), self._now_ms)
 
-    def _unsafe(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> str:
-        """Whether more might be used than there is, by the time limits of all that run; "": surely not."""
+    def _unsafe(self, job: Job, cost_milli: int, standing: Standing, taken_below: Taken) -> Wait | None:
+        """Why a job waits, as more may be used than there is, by the time limits of all that run; None: it does not."""
         name = _named(standing.use)
         if job.spec.timeout_s is None:
-            return f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
-        promised = self._of_running(standing)
+            words = f"{name} starts only jobs with a time limit, and this one has none (timeout_s)"
+            return Wait(Stage.BUDGET, words)
+        promised, later = self._of_running(standing)
         user = standing.use.user
         for other, charge in taken_below(standing.use.queue):
             if user in (EVERYBODY, charge.user):
@@ -198,24 +201,34 @@ class Budgets:
         percent = charge_percent(self._state.queues, job.spec.job_class)
         wanted = charged(cost_milli, percent) * self._longest_ms(job)
         if promised + wanted <= standing.left:
-            return ""
-        return (
+            return None
+        words = (
             f"{name} has {_hours(standing.left)} GPU hours left, of which running jobs may use {_hours(promised)} by "
-            f"their time limits, and this one {_hours(wanted)}; {_again(standing)}"
+            f"their time limits, and this one {_hours(wanted)}"
         )
+        budget = standing.budget
+        whole = budget.milli_s * MS * (WHOLE + budget.carry_over_percent) // WHOLE
+        if wanted > whole:
+            return Wait(
+                Stage.BUDGET, f"{words}; a whole period has {_hours(whole)} at most, so it waits for a grant"
+            )
+        until = _opens_at(standing) if later + wanted <= budget.milli_s * MS else None
+        return Wait(Stage.BUDGET, f"{words}; {_again(standing)}", until)
 
-    def _of_running(self, standing: Standing) -> int:
-        """What those that run may use still."""
+    def _of_running(self, standing: Standing) -> tuple[int, int]:
+        """What those that run may use still, and of that what they may use after the period."""
         assert self._tree is not None, "budgets are of a tree"
         key = standing.use.queue, standing.use.user
         known = self._promised.get(key)
         if known is None:
-            known = 0
+            rest = later = 0
             for span in self._state.spans.values():
                 job = self._state.jobs.get(span.job_id)
                 if job is not None and key in dict(paid_by(self._tree, span.queue, user_of(span))):
-                    known += span.charged_milli * self._rest_ms(job)
-            self._promised[key] = known
+                    rest_ms = self._rest_ms(job)
+                    rest += span.charged_milli * rest_ms
+                    later += span.charged_milli * max(0, self._now_ms + rest_ms - standing.use.ends_ms)
+            known = self._promised[key] = rest, later
         return known
 
     def _longest_ms(self, job: Job) -> int:

@@ -263,6 +263,32 @@ def test_a_safe_budget_starts_only_what_surely_stays_inside() -> None:
     assert each.job("j2").state is JobState.PENDING  # 10 minutes are used, and j4 may use two hours
 
 
+def test_who_waits_for_a_safe_budget_is_told_when_the_next_period_has_enough_for_it() -> None:
+    each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
+    starts(each, "j1", timeout_s=3.0 * HOUR, kill_grace_s=0.0)
+    waits(each, "fits", timeout_s=4.0 * HOUR, kill_grace_s=0.0)
+    waits(each, "larger", timeout_s=5.0 * HOUR, kill_grace_s=0.0)
+    told = why_of(each.state, each.settings, each.now, each.job("fits"))
+    assert told.estimate is not None
+    assert told.estimate.at == MIDNIGHT + 24 * HOUR
+    assert _why(each, "larger").endswith(
+        "and this one 5; a whole period has 4 at most, so it waits for a grant"
+    )
+
+
+def test_of_the_next_period_running_jobs_may_use_a_part() -> None:
+    each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
+    goes_on(each, 22 * HOUR)
+    starts(each, "late", timeout_s=3.0 * HOUR, kill_grace_s=0.0)
+    opens = {}
+    for hours in (4.0, 3.0):
+        waits(each, f"of{hours:g}", timeout_s=hours * HOUR, kill_grace_s=0.0)
+        told = why_of(each.state, each.settings, each.now, each.job(f"of{hours:g}"))
+        assert told.estimate is not None
+        opens[hours] = told.estimate.at
+    assert opens == {4.0: None, 3.0: MIDNIGHT + 24 * HOUR}
+
+
 def test_jobs_of_one_match_count_against_a_safe_budget_together() -> None:
     each = world({"ml": QueueSpec(budget=budget(2, safe=True))})
     for name in ("j1", "j2", "j3"):
