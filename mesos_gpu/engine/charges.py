@@ -1,9 +1,9 @@
 """What all tasks hold, as their queues and users are charged: in thousandths of cost.
 
 What is granted is charged: GPUs by the models that they are, to the pool of the node where they are. A card whose model
-its node does not report costs what its task was charged last; of a task that was never charged, what the dearest model
-costs that its job asked for, or the dearest of all. The sums are kept with the state from match to match, and follow
-its changes.
+its node does not report costs what its model does by its task's record; without one what its task was charged last, and
+of a task that was never charged, what the dearest model costs that its job asked for, or the dearest of all. The sums
+are kept with the state from match to match, and follow its changes.
 """
 
 from collections import Counter
@@ -180,7 +180,19 @@ def _entry(state: State, known: Charges, task_id: TaskId) -> tuple[JobId, Charge
     by_model = known.tree.document.pools or known.tree.document.gpu_cost
     if by_model and task.charge is not None and not _is_known(node, task.gpus):
         charge = replace(charge, pool=task.charge.pool, milli=task.charge.milli, rate=task.charge.rate)
+        cost = _cost_on_record(state, known.tree.document, task, job, granted)
+        if cost is not None:
+            rate = charged(cost, charge_percent(known.tree.document, job.spec.job_class))
+            charge = replace(charge, milli=cost * counted // granted, rate=rate)
     return job.id, charge
+
+
+def _cost_on_record(state: State, document: QueueDocument, task: Task, job: Job, granted: int) -> int | None:
+    """What a task costs by the models that its span has, though its node does not report them; None: it has none."""
+    span = state.spans.get(task.id)
+    if span is None or not granted or sum(part.gpu_milli for part in span.parts) != granted:
+        return None
+    return sum(part.cost_milli for part in at_cost(document, span.parts, job.spec.gpu_model))
 
 
 def granted_milli(state: State, task: Task, job: Job) -> int:
@@ -246,14 +258,28 @@ def parts_of(
         asked: The models that its job asked for; none: any.
         milli: Thousandths of GPUs that all of them count as, as much each.
     """
-    costs, models = document.gpu_cost, {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
+    models = {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
     counts = Counter(models.get(gpu_id, "") for gpu_id in gpus)
+    parts = [Part(model, milli * count // len(gpus), 0) for model, count in sorted(counts.items())]
+    return at_cost(document, parts, asked)
+
+
+def at_cost(document: QueueDocument, parts: Iterable[Part], asked: Iterable[str]) -> tuple[Part, ...]:
+    """Parts with what they cost by a document; one of an unknown model costs what the dearest does that was asked for.
+
+    Args:
+        document: Whose costs count.
+        parts: Of GPUs that one task has.
+        asked: The models that its job asked for; none: any.
+    """
+    costs = document.gpu_cost
     dearest = max((costs.get(model, 1) for model in asked or costs), default=1)
-    parts = []
-    for model, count in sorted(counts.items()):
-        held = milli * count // len(gpus)
-        parts.append(Part(model, held, held * (costs.get(model, 1) if model else dearest)))
-    return tuple(parts)
+    return tuple(
+        Part(
+            part.model, part.gpu_milli, part.gpu_milli * (costs.get(part.model, 1) if part.model else dearest)
+        )
+        for part in parts
+    )
 
 
 def _is_known(node: Node | None, gpus: Iterable[GpuId]) -> bool:

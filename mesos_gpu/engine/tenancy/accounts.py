@@ -7,7 +7,7 @@ place that could forget to open or to close one, and the sum of all records is t
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mesos_gpu.engine.charges import granted_milli, parts_of, pool_of_node
+from mesos_gpu.engine.charges import at_cost, granted_milli, parts_of, pool_of_node
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
@@ -86,7 +86,7 @@ def _span(state: State, task: Task, job: Job, old: Span | None) -> Span:
     document, node = state.queues, state.nodes.get(task.agent_id)
     parts = parts_of(document, node, task.gpus, job.spec.gpu_model, granted_milli(state, task, job))
     if old is not None and any(not part.model for part in parts) and _milli(parts) == _milli(old.parts):
-        parts = old.parts  # its node says no more of what it holds
+        parts = at_cost(document, old.parts, job.spec.gpu_model)  # its node says no more of what it holds
     return Span(
         task.id,
         job.id,

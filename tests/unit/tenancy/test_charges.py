@@ -234,3 +234,16 @@ def test_of_a_part_of_a_card_the_larger_of_memory_and_compute_is_on_record() -> 
     assert held is not None
     assert (held.milli, held.rate) == (500, 500)
     assert [part.gpu_milli for part in world.state.spans[TaskId("j1.1")].parts] == [500]
+
+
+def test_a_card_that_its_node_does_not_report_costs_what_its_model_does_by_the_document_of_now() -> None:
+    world = made()
+    task_id = started(world, "j1", "h1", gpus=2, gpu_model=("H100", "A100"))
+    world.report("h1", *(gpu(f"h{i}", "H100") for i in range(1, 8)))
+    for cost, milli in ({"H100": 3, "A100": 9}, 6000), ({}, 2000), ({"H100": 5}, 10_000):
+        world.now += 1
+        world.feed(ev.QueuesChanged(replace(DOCUMENT, gpu_cost=cost), world.state.queues.version))
+        span, of_task = world.state.spans[TaskId(task_id)], charge(world, task_id)
+        assert span.parts == (Part("H100", 2000, milli),)
+        assert of_task is not None
+        assert (of_task.milli, of_task.rate) == (milli, milli)

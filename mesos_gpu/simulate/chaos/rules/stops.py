@@ -11,7 +11,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.notice import NoticeReason
-from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import LineOrder, OnEmpty, Reclaim, Stop
 from mesos_gpu.policy.tenancy.las import rank_of
 from mesos_gpu.simulate.chaos.account import Account, launch_of
@@ -291,6 +291,8 @@ def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float)
     for task in account.disk.tasks.values():
         if task.hostname == agent.hostname and not task.ended and task.job_id not in but:
             held.update(task.gpus)
+            if task.covers is not None and task.state is TaskState.UNREACHABLE:
+                held.add(task.covers)  # until it is given up
     able = [
         gpu
         for gpu in agent.gpus
