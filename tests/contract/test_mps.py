@@ -19,8 +19,8 @@ from mesos_gpu.adapters.mps3 import LEAST, Mps3, namespace_of
 from mesos_gpu.adapters.mps_control import Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing import fake_mps
 from mesos_gpu.testing.driver_packages import CURRENT, install
+from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
 
 GPU, UID = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 65534

@@ -21,7 +21,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.testing import fake_mps
+from mesos_gpu.testing.mps import fake_mps
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
 from tests.hosts import INVENTORY, Host, changed_executor, host

@@ -24,7 +24,7 @@ from mesos_gpu.adapters.mps_control import Busy, Limits
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.testing import fake_mps
+from mesos_gpu.testing.mps import fake_mps
 from tests.conftest import wait_until
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")

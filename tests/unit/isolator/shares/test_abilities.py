@@ -23,7 +23,7 @@ from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
-from mesos_gpu.testing import fake_mps
+from mesos_gpu.testing.mps import fake_mps
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -1,7 +1,8 @@
 """The control program of MPS without a GPU, by protocol 2 or 3: a daemon that sees what a test says.
 
-Run as a file, with the arguments and variables of nvidia-cuda-mps-control; `program` makes the executable. What servers
-and clients there are is in `fake.json` beside the sockets, which a test writes with `play`.
+`program` makes an executable with the arguments and variables of nvidia-cuda-mps-control: fake_mps_client.py, which
+becomes the daemon by running this file. What servers and clients there are is in `fake.json` beside the sockets, which
+a test writes with `play`.
 
 Source of the answers by protocol 2: the daemon of 535.261.03, tried (tests/contract/test_mps.py asks both), and its
 manual page; of `get_server_status` NVIDIA's MPS documentation of release 615; by protocol 3 as `Daemon3` says at each.
@@ -16,10 +17,9 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Iterable
 from typing import Any
 
-REFUSED = "\1"  # begins the words of a refusal, between daemon and program
+REFUSED = "\1"  # begins the words of a refusal; the client has it, too
 
 WORDS_OF_FAULT = (
     "Client process {pid} encountered a fatal GPU error.",
@@ -32,8 +32,11 @@ def program(directory: str, protocol: int, *, multiuser: bool = False) -> str:
     path = os.path.join(directory, "nvidia-cuda-mps-control")
     with open(path, "w") as file:
         kind = f"{protocol} multiuser" if multiuser else f"{protocol} -"
-        python, fake = shlex.quote(sys.executable), shlex.quote(os.path.abspath(__file__))
-        file.write(f'#!/bin/sh\nexec {python} -I -S {fake} {kind} "$@"\n')
+        python, client = (
+            shlex.quote(sys.executable),
+            shlex.quote(f"{os.path.abspath(__file__)[:-3]}_client.py"),
+        )
+        file.write(f'#!/bin/sh\nexec {python} -I -S {client} {kind} "$@"\n')
     os.chmod(path, 0o755)  # nosec B103 # a program that tests of other users start
     return path
 
@@ -296,41 +299,10 @@ def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
                     lines.flush()
 
 
-def ask(pipes: str, commands: Iterable[str]) -> int:
-    """Pass commands on, and print the answers; 1 if there is no daemon, or one is refused."""
-    with socket.socket(socket.AF_UNIX) as daemon:
-        try:
-            daemon.connect(os.path.join(pipes, "control"))
-        except OSError:
-            print("Cannot find MPS control daemon process", file=sys.stderr)
-            return 1
-        with daemon.makefile("rw") as lines:
-            for command in commands:
-                lines.write(f"{command.strip()}\n")
-                lines.flush()
-                for line in lines:
-                    if line == "\0\n":
-                        break
-                    if line.startswith(REFUSED):
-                        print(line.removeprefix(REFUSED), end="", file=sys.stderr)
-                        return 1
-                    print(line, end="")
-    return 0
-
-
-def main() -> int:
-    """Be the daemon, or ask one."""
-    protocol, known, *arguments = sys.argv[1:]
-    pipes = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
-    multiuser = bool({"-multiuser-server", "-m"} & set(arguments))
-    if multiuser and known != "multiuser":  # as 535 does with options that it does not know
-        print("Cannot find MPS control daemon process", file=sys.stderr)
-        return 1
-    if "-f" in arguments:
-        serve(pipes, int(protocol), multiuser=multiuser)
-    # [doc] protocol 2 has a shell; protocol 3 takes one command, as arguments.
-    return ask(pipes, [" ".join(arguments)] if protocol == "3" else sys.stdin)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    protocol, _, *arguments = sys.argv[1:]
+    serve(
+        os.environ["CUDA_MPS_PIPE_DIRECTORY"],
+        int(protocol),
+        multiuser=bool({"-m", "-multiuser-server"} & {*arguments}),
+    )

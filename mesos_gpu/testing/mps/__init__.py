@@ -1,0 +1,1 @@
+"""A double of NVIDIA's Multi-Process Service."""
