@@ -42,8 +42,9 @@ def run(directory: Path, *arguments: str, files: Mapping[str, str], ci: bool = F
         f"--rootdir={directory}",
     ]
     command += ["-p", "no:schemathesis", "-p", "no:anyio", "-p", "no:cacheprovider", str(directory)]
-    if not any("hypothesis" in body for body in files.values()):
-        command += ["-p", "no:hypothesispytest"]  # which each process would take its time to load
+    for plugin, needs_it in ("hypothesispytest", "hypothesis"), ("randomly", "random"):
+        if not any(needs_it in body for body in files.values()):
+            command += ["-p", f"no:{plugin}"]  # which each process would take its time to load
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     process = subprocess.Popen(
         command,

@@ -17,12 +17,12 @@ QUEUES: Final[Mapping[str, Any]] = {
     "production": {"guarantee_gpus": [{"nodes": 2, "gpus": 4}]},
     "dev": {"notice_s": NOTICE_S},
 }
-#: Says what its notice says, and goes on until it is ended.
+#: Says what its notice says, and goes on until it is ended. Many run at once, and each look starts processes.
 WORKS: Final = """\
 trap 'echo TERM; exit 75' TERM
 while :; do
   if ! cmp -s "$MESOS_GPU_NOTICE" told && cp "$MESOS_GPU_NOTICE" told 2> /dev/null; then tr -d '\\n' < told; echo; fi
-  sleep 0.1
+  sleep 0.5
 done"""
 
 

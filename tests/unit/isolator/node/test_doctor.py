@@ -81,7 +81,7 @@ class Scene:
     volume: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.env.setdefault("MESOS_GPU_USER_POOL", "61000-61999")
+        self.env.setdefault("MESOS_GPU_USER_POOL", "61000-61009")  # each name is looked up
         self.env.setdefault("MESOS_GPU_AGENT", f"127.0.0.1:{free_port()}")
         self.file("proc/devices", PROC_DEVICES)
         self.file("proc/self/mountinfo", MOUNTS)
