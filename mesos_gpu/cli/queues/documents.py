@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.types import DEADLINE
 from mesos_gpu.cli.versioned import changing
 from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
+from mesos_gpu.errors import NotFound
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.versioned.kept import Documents
+    from mesos_gpu.cli.versioned.kept import Documents, Shown
 
 
 def _documents(app: App) -> "Documents":
@@ -33,16 +35,39 @@ def _query(reclaim_after: float | None) -> dict[str, Any]:
 
 
 @click.command()
+@click.argument("path", required=False)
 @version_option
 @json_option
 @api_command
-def show(app: App, version: int | None, as_json: bool) -> None:
+def show(app: App, path: str | None, version: int | None, as_json: bool) -> None:
     """Print the tree of queues: a file that `apply` takes.
 
     What has its default is left out. `version` in it is the one that it was made of: `apply` refuses the file when
     somebody else has changed the tree since. Take the line away, and it is applied to whatever is there.
+
+    With PATH, only that queue and those below it are shown.
     """
-    changing.show(_documents(app), version, as_json=as_json)
+    documents = _documents(app)
+    if path is None:
+        changing.show(documents, version, as_json=as_json)
+    else:
+        _show_below(path, documents.latest() if version is None else documents.version(version), as_json)
+
+
+def _show_below(path: str, shown: "Shown", as_json: bool) -> None:
+    queues = shown["queues"]
+    below = {name: queues[name] for name in queues if name == path or name.startswith(f"{path}/")}
+    if not below:
+        raise NotFound(
+            f"version {shown['version']} has no queue {path}", remedy="see all of them: mesos-gpu queue show"
+        )
+    if as_json:
+        output.document({"queues": below})
+        return
+    from mesos_gpu.cli.queues.files import queue_body
+    from mesos_gpu.cli.versioned.files import yaml_of
+
+    click.echo(yaml_of({"queues": {name: queue_body(spec) for name, spec in below.items()}}), nl=False)
 
 
 @click.command()

@@ -23,9 +23,13 @@ def read_document(form: Form[Any], file: str) -> Read[Any]:
 
 def to_yaml(kind: Kept, shown: Shown, *, with_version: bool = True) -> str:
     """A document as a file: what has its default is left out."""
+    return yaml_of({**({"version": shown["version"]} if with_version else {}), **kind.body(shown)})
+
+
+def yaml_of(body: Mapping[str, Any]) -> str:
+    """A part of a document as YAML."""
     import yaml
 
-    body = {**({"version": shown["version"]} if with_version else {}), **kind.body(shown)}
     return yaml.dump(body, Dumper=_dumper(), sort_keys=False, allow_unicode=_is_plain(body), width=100)
 
 

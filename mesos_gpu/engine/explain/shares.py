@@ -16,7 +16,7 @@ from mesos_gpu.policy.tenancy.filling import shrink
 from mesos_gpu.policy.tenancy.share import Share
 from mesos_gpu.policy.tenancy.tree import Tree, lineage, parent_of, with_above
 
-LIST: Final = "list them with: mesos-gpu queue shares"
+LIST: Final = "list them with: mesos-gpu queue list"
 
 
 def queue_shares(state: State, settings: Settings, now: float) -> tuple[QueueShare, ...]:

@@ -68,6 +68,16 @@ def test_what_is_shown_can_be_applied_and_is_no_change(rig: CliRig, file: Path, 
     assert done("queue", "apply", again, "--yes") == "Version 1 says that already; nothing is changed.\n"
 
 
+def test_one_queue_is_shown_with_those_below_it(rig: CliRig, file: Path) -> None:
+    done("queue", "apply", file, "--yes")
+    queues = yaml.safe_load(FILE)["queues"]
+    below = {path: queues[path] for path in queues if path.partition("/")[0] == "research"}
+    assert len(below) < len(queues)
+    assert yaml.safe_load(done("queue", "show", "research")) == {"queues": below}
+    assert json.loads(done("queue", "show", "research", "--json"))["queues"].keys() == below.keys()
+    assert "version 1 has no queue resear\n" in failed(call("queue", "show", "resear"), 66)
+
+
 def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path) -> None:
     assert "+  research/vision:" in failed(call("queue", "diff", str(file)), 1)
     done("queue", "apply", file, "--yes")
