@@ -8,7 +8,7 @@ from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.preemption import possible, preempt
-from mesos_gpu.engine.match.reclaiming import going, reclaim
+from mesos_gpu.engine.match.reclaiming import keep_rooms, reclaim
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
@@ -82,8 +82,8 @@ def _launch_jobs(
     search = Search(settings, ledger, remains, index.nodes, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
-    for job in going(turn) if seating is not None else ():
-        backlog.block(job)
+    if seating is not None:
+        keep_rooms(turn, backlog)
     for job in backlog.jobs():
         if job.id in running:
             continue

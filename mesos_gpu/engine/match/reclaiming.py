@@ -59,7 +59,14 @@ def begins_at(state: State, settings: Settings, job: Job) -> float:
     return max(job.submitted_at, job.not_before, state.registered_at) + settings.preempt_after_s
 
 
-def going(turn: Turn) -> list[Job]:
+def keep_rooms(turn: Turn, backlog: Backlog) -> None:
+    """Keep what others end for, for those that wait for it, and for those that are to go there when they have ended."""
+    backlog.keep_rooms()
+    for job in _going(turn):
+        backlog.block(job)
+
+
+def _going(turn: Turn) -> list[Job]:
     """Jobs that end, and for which a place elsewhere is kept."""
     jobs = {turn.state.tasks[task_id].job_id: None for task_id in turn.state.live}
     known = (turn.state.jobs.get(job_id) for job_id in jobs if job_id is not None)

@@ -9,6 +9,7 @@ from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.barriers import Barriers
+from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
 from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
 from mesos_gpu.engine.queue.las import Attained
@@ -47,7 +48,6 @@ from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
-Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
 
 
 def request_of(job: Job, settings: Settings) -> Request:
@@ -93,7 +93,8 @@ class Backlog:
             standing: What queues of a tree are due.
         """
         self._state, self._settings, self._now = state, settings, now
-        self._offered, self._reading, self._learn = offered, reading, learn
+        self._offered, self._reading, self._ends_of = offered, reading, Ends(state, now, learn)
+        self._roomy: set[JobId] = set()  # for whom room that was made is kept, before any job is tried
         self.reservations: list[Reservation] = []
         self._on: tuple[Any, dict[AgentId | None, list[Reservation]]] = None, {}  # by agent, of which list
         self._left: dict[AgentId | None, NodeCapacity] = {}  # of nodes of which something is kept
@@ -231,12 +232,22 @@ class Backlog:
 
     # --- reservations
 
+    def keep_rooms(self) -> None:
+        """Keep what others ended for, for each whom they ended for, before any of these takes room of another."""
+        jobs, queue = self._state.jobs, self._state.queue
+        waiting = [
+            job for _, job_id in queue if (job := jobs[job_id]).room_made_at is not None and job.room_on
+        ]
+        for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
+            self.block(job)
+            self._roomy.add(job.id)
+
     def block(self, job: Job) -> None:
         """The job cannot start: reserve for it, if it is the first of its queue, or of those there that borrow and has
         waited too long, and some node could serve it."""
         queue = job.spec.queue
         if job.room_on and job.room_made_at is not None:
-            if not self.helps_no_more(job):
+            if job.id not in self._roomy and not self.helps_no_more(job):
                 self._keep(self.reservations_for(job, request_of(job, self._settings)))
             return
         starves = self._waits is not None and job.id in self._waits.heads
@@ -367,7 +378,12 @@ class Backlog:
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
-        key = job.spec.timeout_s, job.spec.kill_grace_s, self.attained.passing(job)
+        key = (
+            job.spec.timeout_s,
+            job.spec.kill_grace_s,
+            self.attained.passing(job),
+            job.id in self._roomy and job.id,
+        )
         numbers = self._ends.get(key)
         if numbers is None:
             ends_at, kept = ends_by(job.spec, self._now), enumerate(self.reservations)
@@ -439,7 +455,7 @@ class Backlog:
 
     def _taken(self, job: Job, milli: int) -> Allocation:
         """What a task holds that is launched now; of its GPUs only how many."""
-        ends_at, lasts_s, learnt = self._end_by_itself(job, self._now)
+        ends_at, lasts_s, learnt = self._ends_of.by_itself(job, self._now)
         resources = job.spec.resources + self._settings.executor
         return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=milli)
 
@@ -566,7 +582,7 @@ class Backlog:
         if job is None:
             return Allocation(None, settings.monitor, since=task.launched_at)
         gpus = () if node is None else well(self._state, node, self._now, settings, task.gpus)
-        ends_at, lasts_s, learnt = self._end_of(task, job)
+        ends_at, lasts_s, learnt = self._ends_of.of(task, job)
         return Allocation(
             job_id=job.id,
             resources=job.spec.resources + settings.executor,
@@ -579,21 +595,3 @@ class Backlog:
             counted_milli=self._state.counted_milli(task, job),
             ports=tuple([PortRange(port, port) for port in task.ports]),
         )
-
-    def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:
-        """When a launch ends at the latest, what that follows from, and where it is not a limit: how it is known."""
-        if self._state.current(task) is None:
-            return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
-        if task.kill_sent_at is not None:
-            return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
-        if task.notice is not None and task.notice.stands:
-            return max(task.notice.until + job.spec.kill_grace_s, self._now), None, ""
-        return self._end_by_itself(job, self._now if task.started_at is None else task.started_at)
-
-    def _end_by_itself(self, job: Job, begun_at: float) -> tuple[float, float | None, str]:
-        if job.spec.timeout_s is not None:
-            return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
-        learnt = self._learn(job) if self._learn else None
-        if learnt is not None and begun_at + learnt[0] > self._now:
-            return begun_at + learnt[0], learnt[0], learnt[1]
-        return ENDLESS, None, ""

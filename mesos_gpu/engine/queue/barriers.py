@@ -72,7 +72,8 @@ class Barriers:
 
     def _kind(self, job: Job) -> Hashable:
         """Jobs of one kind wait for the same."""
-        return ruled_as(job), job.id in self._state.seats_given
+        own = None if job.room_made_at is None else job.id  # something may be kept for it itself
+        return ruled_as(job), job.id in self._state.seats_given, own
 
     def _wait_of_rules(self, job: Job) -> Wait | None:
         seated = job.id in self._state.seats_given

@@ -50,9 +50,9 @@ class Attained:
         return job.spec.queue if job.spec.preemptible and self.orders(job) else ""
 
     def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
-        """Whether a job that ends at the latest at a time may be in the way of one for which something is kept; after a
-        very long wait of that one those of its queue are, too."""
-        if not outlasts(ends_at, kept):
+        """Whether a job that ends at the latest at a time may be in the way of another for which something is kept;
+        after a very long wait of that one those of its queue are, too."""
+        if kept.job_id == job.id or not outlasts(ends_at, kept):
             return False
         if not self._queues or kept.queue != self.passing(job):
             return True

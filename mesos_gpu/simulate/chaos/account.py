@@ -57,6 +57,7 @@ class Account:
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
+        self.unseen_since: dict[AgentId, float] = {}  # GPUs of agents that the scheduler is not offered
         self.void_now: set[OfferId] = set()  # those that it might use before the batch just heard
         self.unacknowledged: dict[tuple[TaskId, str], int] = {}
         self.submitted: set[JobId] = set()
@@ -77,6 +78,12 @@ class Account:
         self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
         self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
         self.seats_change = False  # by the batch in hand
+
+    def note_unseen(self, now: float) -> None:
+        """Since when an agent has more GPUs free than the offers have that the scheduler holds."""
+        short = {agent.id for agent in self.mesos.agents.values() if agent.free["gpus"] + agent.kept["gpus"]}
+        short |= {agent.id for offer_id, (agent, _) in self.mesos.offers.items() if offer_id not in self.held}
+        self.unseen_since = {agent_id: self.unseen_since.get(agent_id, now) for agent_id in short}
 
     @property
     def queues(self) -> QueueDocument:

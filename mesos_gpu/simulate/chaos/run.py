@@ -63,7 +63,39 @@ _QUEUES: Final = {
 QUEUES: Final = tuple(
     0.0 if name in APPS else _QUEUES.get(name, weight) for name, (weight, _) in ACTS.items()
 )
-#: The same, with pools, classes and budgets, of which periods pass, and clocks that are set back.
+#: The same with few faults: nodes are full more often, and more is planned, given and taken.
+_RECLAIMS: Final = {
+    **dict.fromkeys(
+        ("submit", "submit share", "resize", "deafen", "reset", "refuse", "keeper dies", "garble", "miss"),
+        0.0,
+    ),
+    "change queues": 1.5,
+    "submit to queue": 9.0,
+    "kill": 0.5,
+    "progress": 3.0,
+    "deliver": 8.0,
+    "deliver many": 3.0,
+    "lose": 0.2,
+    "repeat": 0.3,
+    "resend": 0.5,
+    "calls are lost": 0.2,
+    "offer": 4.0,
+    "disconnect": 0.05,
+    "restart": 0.2,
+    "drain": 0.1,
+    "undrain": 0.3,
+    "other": 0.1,
+    "flap": 0.1,
+    "cut": 0.05,
+    "die": 0.02,
+    "upgrade": 0.0,
+    "moment": 2.0,
+    "while": 6.0,
+    "go on": 12.0,
+    "settle": 0.05,
+}
+RECLAIMS: Final = tuple(_RECLAIMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+#: The same as of `QUEUES`, with pools, classes and budgets, of which periods pass, and clocks that are set back.
 _TERMS: Final = {
     "change queues": 0.1,
     "change terms": 0.8,

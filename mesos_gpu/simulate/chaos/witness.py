@@ -65,6 +65,7 @@ class Witness(Account):
                     self.held.clear()
                 case _:
                     self._hear_people(event, now)
+        self.note_unseen(now)
         self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
 
     def _give_up(self, now: float) -> None:

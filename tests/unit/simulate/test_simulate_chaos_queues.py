@@ -22,6 +22,7 @@ from tests.unit.simulate.test_simulate_chaos import assert_found
 
 REAL_OVER_LIMIT = Backlog.over_limit
 REAL_BLOCK = Backlog.block
+REAL_PLAN = planner.plan
 
 
 def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
@@ -41,6 +42,21 @@ def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
                 chosen.append(victim)
                 gpus += held[victim.job_id]
         return tuple(chosen) if gpus >= request.gpu.count * tasks else None
+
+    patch.setattr(planner, "plan", plan)
+
+
+def _rules_are_not_asked_again(patch: pytest.MonkeyPatch) -> None:
+    """Each victim alone may be ended; nobody looks at those that are left of a plan together."""
+
+    def plan(
+        request: Request,
+        tasks: int,
+        nodes: Sequence[NodeCapacity],
+        victims: Mapping[str, Victim],
+        *_: Hashable,
+    ) -> tuple[Victim, ...] | None:
+        return REAL_PLAN(request, tasks, nodes, victims)  # type: ignore[arg-type]
 
     patch.setattr(planner, "plan", plan)
 
@@ -137,6 +153,13 @@ def test_a_bug_of_queues_is_found_and_told_shortly(
     bug(monkeypatch)
     monkeypatch.setattr(chaos, "MIXES", (chaos.QUEUES,))
     assert_found(rules, monkeypatch)
+
+
+@pytest.mark.long
+def test_a_plan_that_is_not_checked_again_is_seen_and_told_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    _rules_are_not_asked_again(monkeypatch)
+    monkeypatch.setattr(chaos, "MIXES", (chaos.RECLAIMS,))
+    assert_found({"who borrows takes from nobody that has less then"}, monkeypatch)
 
 
 def test_the_engine_holds_with_trees_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:

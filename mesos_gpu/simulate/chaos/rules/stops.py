@@ -265,12 +265,41 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         agents = [a for i in job.room_on if (a := account.mesos.agents.get(i)) is not None]
         if any(now - account.lent.get(agent.hostname, -_LATE_S) < _LATE_S for agent in agents):
             continue
+        known_s = account.settings.offer_return_s / 2  # so long what is not offered is taken to be on its way
+        if any(now - account.unseen_since.get(agent.id, now) > known_s for agent in agents):
+            continue
+        others = {each for each in launched if not _was_before(account.disk.jobs[each], job)}
         before, after = (
-            sum(_free(account, agent, job, but, now) for agent in agents) for but in (launched, set[JobId]())
+            sum(_free(account, agent, job, but, now) for agent in agents) for but in (others, set[JobId]())
         )
-        if before >= job.spec.tasks > after:
+        if before >= job.spec.tasks > after and not _is_at_limit(account, job, agents, launched, now):
             words = f"{job.id} had room for {before} tasks on {job.room_on}, and {after} when others were launched"
             raise Violation("what was freed is kept for whom it was freed", words, job.id, *launched)
+
+
+def _was_before(other: Job, job: Job) -> bool:
+    """Whether room was made for another before it was made for a job, on a node of both: it has its own there."""
+    if other.room_made_at is None or job.room_made_at is None or other.room_made_at > job.room_made_at:
+        return False
+    return bool(set(other.room_on) & set(job.room_on))
+
+
+def _is_at_limit(account: Account, job: Job, agents: list[Agent], launched: set[JobId], now: float) -> bool:
+    """Whether a limit, which may be newer than the plan, lets a job start nowhere yet, whoever was launched."""
+    document = account.queues
+    for pool in {tree.pool_of(document, agent) for agent in agents} if document.version else ():
+        cost = tree.dearest(account, job.spec, pool)
+        for path in tree.lineage(job.spec.queue):
+            limit = tree.most(document.queues[path], pool) if path in document.queues else None
+            tasks = tree.holding(account, path, now) if limit is not None else []
+            held = sum(
+                tree.cost_of(account, each)
+                for each in tasks
+                if each.job_id not in launched and tree.pool_where(account, each) == pool
+            )
+            if limit is not None and held + cost > limit:
+                return True
+    return False
 
 
 def _is_choosy(job: Job) -> bool:

@@ -101,3 +101,26 @@ def test_cards_whose_reservation_is_being_given_back_are_kept_for_whom_they_were
     assert world.job("small").state is JobState.PENDING
     assert (world.job("pair").state is JobState.PENDING) is bool(reserved_gpus)
     assert world.state.jobs[JobId("pair")].launches == 1 - reserved_gpus
+
+
+def test_nobody_for_whom_room_was_made_takes_that_of_a_larger_job() -> None:
+    """Two plans of one match: the smaller job is first in the line, and the larger one's node is ready first."""
+    world = Tenants()
+    world.register()
+    world.agents(1, 1)
+    world.agents(1, 2)
+    world.document(own=queue(3), lent=queue(0, notice_s=0.0))
+    world.runs("one", "lent", 1)
+    world.runs("two", "lent", 2)
+    assert {str(world.state.round_of(world.job(name))[0].agent_id) for name in ("one", "two")} == {"a0", "a1"}
+    for name, gpus in (("small", 1), ("large", 2)):
+        world.submit(name, queue="own", gpus=gpus, preemptible=True)
+    assert world.passes(6) == {"one", "two"}
+    assert world.job("small").room_on == (AgentId("a0"),)
+    world.status("two.1", "TASK_KILLED", agent="a1")  # the other one takes its time
+    world.passes(2)
+    assert world.job("large").state is JobState.STARTING
+    assert world.job("small").state is JobState.PENDING
+    world.status("one.1", "TASK_KILLED", agent="a0")
+    world.passes(2)
+    assert world.job("small").state is JobState.STARTING
