@@ -15,6 +15,7 @@ from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import Key, period_of, terms_of
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.room import preemption
 from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
@@ -22,7 +23,7 @@ from tests.unit.simulate.test_simulate_chaos import assert_found
 
 REAL_OVER_LIMIT = Backlog.over_limit
 REAL_BLOCK = Backlog.block
-REAL_PLAN = planner.plan
+REAL_PLAN = preemption.plan
 
 
 def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
