@@ -8,7 +8,7 @@ import pytest
 from mesos_gpu.engine.match import planner
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.tenancy import budgets, notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.engine.tenancy.reclaim import Reclaim, Runner
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Budget
 from mesos_gpu.model.usage import MS, BudgetUse
@@ -63,7 +63,10 @@ def _rules_are_not_asked_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reclaim, "_borrowers", property(lambda rule: rule._leaves))
+    def borrowers(rule: Reclaim, leaf: str) -> list[Runner]:
+        return [each for each in map(rule._runner, rule._leaves[leaf]) if each.milli]
+
+    patch.setattr(Reclaim, "_borrowers", borrowers)
 
 
 def _notices_are_short(patch: pytest.MonkeyPatch) -> None:
