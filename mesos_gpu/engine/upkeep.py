@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mesos_gpu.engine import set_back
 from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
@@ -26,6 +27,7 @@ def begin_reconciliation(turn: Turn) -> None:
 
 def on_tick(turn: Turn) -> None:
     """Run all that is due."""
+    set_back.on_tick(turn)
     if turn.state.connected:
         _reconcile(turn)
         evictions.on_tick(turn)

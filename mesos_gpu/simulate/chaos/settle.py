@@ -87,7 +87,6 @@ def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
 def _mend(world: World) -> None:
     world.flush()  # what people asked for last is mended as well
     world.lossy = 0
-    world.set_clock(-world.clock_off_s)
     if not world.mesos.connected:
         world.connect()
     for run in world.mesos.alive():

@@ -69,10 +69,13 @@ class Witness(Account):
         self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
 
     def _give_up(self, now: float) -> None:
-        """What was cut off for too long stays given up, though the clock was set back since."""
+        """What was cut off for too long stays given up, though the clock was set back since; what is cut off is so at
+        most since that."""
         last, self._heard_at = self._heard_at, now
         for task_id, word in self.words.items() if now < last else ():
             word.given_up |= not word.ended and self.given_up(task_id, last)
+            if word.cut_since is not None:
+                word.cut_since = min(word.cut_since, now)
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:

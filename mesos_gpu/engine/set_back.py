@@ -1,0 +1,138 @@
+"""What is done when the clock of the scheduler's host was set back: else all that waits for a time waits longer by as
+much. Moments since which something is counted are not in the future then, and those until which something lasts come
+as soon as they would have. Records of what was used keep theirs, and so do times that somebody has chosen himself.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from mesos_gpu.engine.state import Reconciliation, State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task
+
+V = TypeVar("V")
+LEAST_S: Final = 5.0  # nothing waits so long that it matters
+_SINCE: Final = (
+    "registered_at",
+    "swept_at",
+    "matched_at",
+    "tended_at",
+    "reconciled_at",
+    "listing_at",
+    "tokens_swept_at",
+    "past_uses_swept_at",
+    "looked_at_apps",
+)
+
+
+class _Moments:
+    """Moments by the clock as it is now."""
+
+    def __init__(self, now: float, by_s: float) -> None:
+        self.now, self._by_s = now, by_s
+
+    def since(self, at: float) -> float:
+        """A moment that has passed."""
+        return min(at, self.now)
+
+    def until(self, at: float) -> float:
+        """A moment that comes."""
+        return max(at - self._by_s, self.now) if at > self.now else at
+
+    def of(self, value: Any, *passed: str, to_come: tuple[str, ...] = ()) -> Any:
+        """A dataclass with those of its moments that it has."""
+        made: dict[str, float] = {}
+        for names, moment in ((passed, self.since), (to_come, self.until)):
+            for name in names:
+                at = getattr(value, name)
+                if at is not None and moment(at) != at:
+                    made[name] = moment(at)
+        return replace(value, **made) if made else value
+
+
+def on_tick(turn: Turn) -> None:
+    """See whether the clock was set back since all tasks were looked at last, or since the latest moment on record."""
+    by_s = (turn.state.tended_at or latest(turn.state)) - turn.now
+    if by_s > LEAST_S:
+        moments = _Moments(turn.now, by_s)
+        _remember(turn.state, moments)
+        _save(turn, moments)
+
+
+def latest(state: State) -> float:
+    """The latest moment that is on record of what runs, waits or reports."""
+    tasks = (state.tasks[task_id] for task_id in state.live)
+    jobs = (state.jobs[job_id] for _, job_id in state.queue)
+    moments = [
+        *(max(task.launched_at, task.heard_at, task.kill_sent_at or 0.0) for task in tasks),
+        *(job.submitted_at for job in jobs),
+        *(node.reported_at for node in state.nodes.values() if node.reported_at is not None),
+    ]
+    return max(moments, default=0.0)
+
+
+def _remember(state: State, moments: _Moments) -> None:
+    """Change what only memory has."""
+    for name in _SINCE:
+        setattr(state, name, moments.since(getattr(state, name)))
+    if state.idle_since is not None:
+        state.idle_since = moments.since(state.idle_since)
+    state.reserve_from = moments.until(state.reserve_from)
+    if state.reconciliation is not None:
+        state.reconciliation = Reconciliation(started_at=moments.now, next_at=moments.now)
+    for since in (state.idle, state.uncovered, state.released):
+        _change(since, moments.since)
+    _change(state.contested, moments.until)
+    _change(state.keeper_failures, lambda each: (each[0], moments.until(each[1])))
+    _change(state.backoffs, lambda each: (each[0], moments.until(each[1])))
+    _change(state.notified, lambda each: (each[0], moments.since(each[1])))
+    _change(state.capacities, lambda each: moments.of(each, "since"))
+    _change(state.unreserved, lambda each: moments.of(each, to_come=("until",)))
+    _change(state.secrets, lambda each: moments.of(each, "asked_at", "read_at", to_come=("next_at",)))
+    for offer in list(state.offers.values()):
+        state.hold_offer(moments.of(offer, "received_at"))
+    # These are made again.
+    state.table = state.made_books = state.leaves = None
+    state.moved_jobs.clear()
+    state.unmatched = True
+
+
+def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
+    for key, value in known.items():
+        known[key] = how(value)
+
+
+def _save(turn: Turn, moments: _Moments) -> None:
+    """Change what is saved."""
+    state = turn.state
+    for task in [state.tasks[task_id] for task_id in state.live]:
+        if (changed := _task(task, moments)) != task:
+            turn.put_task(changed)
+    for job in [job for job in state.jobs.values() if not job.state.ended]:
+        if (job_now := _job(job, moments)) != job:
+            turn.put_job(job_now)
+    for node in list(state.nodes.values()):
+        if (node_now := _node(node, moments)) != node:
+            turn.put_node(node_now)
+
+
+def _task(task: Task, moments: _Moments) -> Any:
+    if task.notice is not None and task.notice.stands:
+        task = replace(task, notice=moments.of(task.notice, "at", to_come=("until",)))
+    if task.resize is not None:
+        task = replace(task, resize=moments.of(task.resize, "since", "sent_at"))
+    return moments.of(task, "launched_at", "started_at", "heard_at", "unreachable_since", "kill_sent_at")
+
+
+def _job(job: Job, moments: _Moments) -> Any:
+    if job.served is not None:
+        job = replace(job, served=moments.of(job.served, "waits_since"))
+    passed = ("submitted_at", "started_at", "in_line_since", "room_made_at", "checkpoint_at")
+    return moments.of(job, *passed, to_come=("not_before", "spared_until"))
+
+
+def _node(node: Node, moments: _Moments) -> Any:
+    return moments.of(node, "reported_at", "lost_at", to_come=("monitor_not_before",))

@@ -1,0 +1,101 @@
+"""The clock of the scheduler's host is set back: nothing waits by as much longer for that."""
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.set_back import LEAST_S, latest
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+
+DAY_S = 86_400.0
+
+
+def made() -> World:
+    world = World()
+    world.now = world.state.started_at = 10 * DAY_S
+    world.register()
+    world.node("a1", gpu("g0"), gpu("g1"))
+    return world
+
+
+def started(world: World, name: str = "j1", **more: object) -> str:
+    world.submit(name, gpus=1, **more)
+    world.offers(offer(f"o-{name}", "a1", gpus=1))
+    world.status(f"{name}.1", "TASK_RUNNING")
+    world.tick(2.0)
+    return f"{name}.1"
+
+
+def test_a_kill_is_repeated_as_soon_as_ever() -> None:
+    world = made()
+    task_id = started(world)
+    world.feed(ev.KillRequested(JobId("j1")))
+    world.now -= DAY_S
+    killed = every(world.tick(world.settings.kill_resend_s + 2), fx.Kill)
+    assert [kill.task_id for kill in killed] == [task_id]
+
+
+def test_what_is_cut_off_is_given_up_as_soon_as_ever() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    world.status(task_id, "TASK_UNREACHABLE")
+    world.now -= DAY_S
+    world.tick(world.settings.unreachable_timeout_s - 5)
+    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE, "nor sooner"
+    world.tick(10)
+    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+    assert world.job("j1").state is JobState.PENDING
+
+
+def test_a_failed_job_waits_for_its_next_attempt_as_long_as_it_was_told() -> None:
+    world = made()
+    task_id = started(world, max_attempts=3)
+    world.status(task_id, "TASK_FAILED")
+    left_s = world.job("j1").not_before - world.now
+    assert left_s > 0
+    world.tick(1.0)
+    world.now -= DAY_S
+    world.tick(1.0)
+    job = world.job("j1")
+    assert 0 <= job.not_before - world.now <= left_s
+    assert job.submitted_at <= world.now
+
+
+def test_offers_are_asked_for_and_matched_with_jobs_at_once() -> None:
+    world = made()
+    started(world)
+    world.now -= DAY_S
+    world.tick(1.0)
+    world.report("a1", gpu("g0"), gpu("g1"))
+    assert world.state.nodes[AgentId("a1")].reported_at == world.now
+    world.submit("j2", gpus=1)
+    world.offers(offer("late", "a1", gpus=1))
+    assert world.job("j2").state is JobState.STARTING
+
+
+def test_a_scheduler_that_starts_after_it_does_the_same_with_what_is_on_record() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    world.status(task_id, "TASK_UNREACHABLE")
+    world.state = State.restored(world.now - DAY_S, saved_of(world.state))
+    assert latest(world.state) == world.now
+    world.now -= DAY_S
+    world.register()
+    world.tick(world.settings.unreachable_timeout_s + 5)
+    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+
+
+def test_what_is_changed_is_saved_and_a_small_step_changes_nothing() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    before = dict(world.state.tasks)
+    world.now -= LEAST_S
+    world.feed(ev.Tick())
+    assert world.state.tasks == before
+    world.now -= DAY_S
+    effects = world.feed(ev.Tick())
+    saved = {effect.task.id: effect.task for effect in effects if hasattr(effect, "task")}
+    assert saved[task_id] == world.state.tasks[task_id] != before[task_id]
+    assert world.state.tasks[task_id].launched_at == world.now
