@@ -38,6 +38,8 @@ class Coming:
         self._closed = set[AgentId]()
         self._in_vain = set[tuple[Request, Hashable]]()
         self._known: dict[JobId, RoomToCome | None] = {}
+        self._asked: Backlog | None = None  # whose line is asked for now
+        self._ways: dict[float, tuple[Reclaim, Planner]] = {}  # by moment, with that line
 
     def of(self, backlog: Backlog, job: Job) -> RoomToCome | None:
         """What is going to be made for a job; None: nothing is known, or it is being made already."""
@@ -58,7 +60,7 @@ class Coming:
         key = request, rule.kind(job)
         if key in self._in_vain or len(self._in_vain) >= _MOST_TRIED:
             return None
-        way = self._plan(backlog, rule, job, request)
+        way = self._way(backlog, begun_at)[1].find(job, request)
         if way is None:
             later = self._later(
                 backlog, job, request, sorted(each for each in rule.moments if each < FOR_EVER)
@@ -107,18 +109,29 @@ class Coming:
         return seated, spared
 
     def _rule(self, backlog: Backlog, at: float) -> Reclaim:
-        return Reclaim(Turn(self._state, self._settings, at), self._seating, backlog, self._running)
+        """The rule at a moment, with those who are not stopped for anybody yet; it has noted no later moment."""
+        rule = self._way(backlog, at)[0]
+        rule.moments = set()
+        return rule
+
+    def _way(self, backlog: Backlog, at: float) -> tuple[Reclaim, Planner]:
+        """The rule, and who plans by it: one of each for all jobs, as in a match."""
+        if self._asked is not backlog:
+            self._asked = backlog
+            self._ways.clear()
+        known = self._ways.get(at)
+        if known is None:
+            rule = Reclaim(Turn(self._state, self._settings, at), self._seating, backlog, self._running)
+            planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
+            planner.closed = self._closed
+            known = self._ways[at] = rule, planner
+        return known
 
     @cached_property
     def _seating(self) -> Seating:
         """Who had a seat in the latest match."""
         assert self._state.tree is not None, "seats are of a tree of queues"
         return Seating(Ground(self._state, self._state.tree), self._state.seats_given)
-
-    def _plan(self, backlog: Backlog, rule: Reclaim, job: Job, request: Request) -> Plan | None:
-        planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
-        planner.closed |= self._closed
-        return planner.find(job, request)
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]
@@ -128,7 +141,7 @@ class Coming:
 
         def is_enough(moment: float) -> bool:
             rule = self._rule(backlog, moment)
-            way = self._plan(backlog, rule, job, request)
+            way = self._way(backlog, moment)[1].find(job, request)
             if way is not None:
                 made[moment] = moment, rule, way
             return way is not None
@@ -138,10 +151,10 @@ class Coming:
         )  # whoever may be stopped at one may be at a later one
         return made[moments[first]] if first < len(moments) else None
 
-    def _take(self, job: Job, rule: Reclaim, way: Plan, at: float) -> RoomToCome:
-        protected = max((rule.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
+    def _take(self, job: Job, by: Reclaim, way: Plan, at: float) -> RoomToCome:
+        protected = max((by.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
         after = protected[1] if protected[0] > self._now else ""
-        patient_until = rule.is_patient_until(job, way.chosen)
+        patient_until = by.is_patient_until(job, way.chosen)
         if patient_until > at:
             at, after = (
                 patient_until,
@@ -155,6 +168,8 @@ class Coming:
             assert self._state.tree is not None, "who may be stopped is of a tree of queues"
             givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
+        for rule, _ in self._ways.values():
+            rule.planned(way.chosen)
         self._closed |= set(way.room_on)
         return RoomToCome(
             tuple(

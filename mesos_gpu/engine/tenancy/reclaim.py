@@ -81,7 +81,7 @@ class Reclaim:
         self._turn, self._seating, self._tree, self._backlog = turn, seating, seating.tree, backlog
         self._attained, self._running = backlog.attained, dict(running)
         self._restart_ms = round(turn.settings.restart_s * 1000)
-        self._known: dict[Hashable, dict[JobId, Victim]] = {}
+        self._known: dict[Hashable, tuple[dict[JobId, Victim], frozenset[float]]] = {}
         self._held: dict[str, _Leaf] = {}
         self._runners: dict[JobId, Runner] = {}
         self._without_seat: dict[str, list[Runner]] = {}
@@ -162,8 +162,12 @@ class Reclaim:
         key = self.kind(job)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = {each.job.id: each.victim for each in self._find(job)}
-        return {job_id: victim for job_id, victim in known.items() if job_id in self._running}
+            noted, self.moments = self.moments, set()
+            victims = {each.job.id: each.victim for each in self._find(job)}
+            known = self._known[key] = victims, frozenset(self.moments)
+            self.moments = noted
+        self.moments |= known[1]  # also of one whose like was looked at before
+        return {job_id: victim for job_id, victim in known[0].items() if job_id in self._running}
 
     def _find(self, job: Job) -> list[Runner]:
         leaf = leaf_of(self._tree, job)

@@ -1,16 +1,18 @@
 """What who waits is told of GPUs that his queue is guaranteed: what is free, and who gives back what, and when."""
 
+import random
 from datetime import UTC, datetime
 
 import pytest
 
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.tenancy.shares import standing_of
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Waiting
-from mesos_gpu.model.jobs.why import Stage, Why
+from mesos_gpu.model.jobs.why import RoomToCome, Stage, Why
 from mesos_gpu.model.tenancy import MinRuntime
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
@@ -155,3 +157,45 @@ def test_what_is_not_stopped_for_it_is_told_apart(world: Tenants) -> None:
     assert "3 GPUs by jobs that are not stopped for it" in told.summary, told.summary
     assert told.estimate is not None
     assert told.estimate.at is None
+
+
+class Anew(Coming):
+    """Has a rule of its own, and plans anew, for each job."""
+
+    def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
+        self._asked = None  # of no line
+        return super()._find(backlog, job)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, seed: int) -> None:
+    chance = random.Random(seed)
+    world.agents(6, 4)
+    world.document(
+        dev=queue(min_runtime_s=MinRuntime(300.0, 6000.0)),
+        lab=queue(min_runtime_s=MinRuntime(60.0, 600.0)),
+        prod=queue(10),
+        ops=queue(shapes(2, 4), patience=chance.choice((0.0, 1.0))),
+    )
+    for i in range(24):
+        gpus = chance.choice((1, 1, 2))
+        if sum(len(task.gpus) for task in world.state.tasks.values()) + gpus <= 20:
+            world.runs(f"held{i}", chance.choice(("dev", "lab")), gpus, kill_grace_s=10.0)
+            world.passes(chance.randrange(3))
+    for i in range(16):
+        wanted = chance.choice(("prod", "ops", "dev", "lab"))
+        world.submit(
+            f"owed{i}", queue=wanted, gpus=chance.choice((1, 2, 4)), priority=i % 3, preemptible=True
+        )
+    asked = world.state, world.settings, world.now
+    answers = [
+        (
+            forecast.waiting(100),
+            [coming.owed(forecast.backlog, job) for job in forecast.jobs],
+        )
+        for coming in (Coming(*asked), Anew(*asked))
+        for forecast in [Forecast(*asked, standing_of(*asked), coming)]
+    ]
+    assert answers[0] == answers[1]
+    rooms = [owed.room for owed in answers[0][1] if owed is not None and owed.room is not None]
+    assert len(rooms) > 1, "others make room for several jobs"
