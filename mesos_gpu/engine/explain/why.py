@@ -125,7 +125,7 @@ def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
     coming = Coming(state, settings, now)
-    forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming)
+    forecast = Forecast(state, settings, now, standing_of(state, settings, now), coming, until=job.id)
     forecast.before(job.id)
     wait = forecast.wait_of(job)
     ending = _ending_for(state, job)

@@ -52,6 +52,8 @@ class Forecast:
         now: float,
         standing: Standing | None = None,
         coming: Coming | None = None,
+        *,
+        until: JobId | None = None,
     ) -> None:
         """Nothing is computed before it is asked for.
 
@@ -61,11 +63,16 @@ class Forecast:
             now: Seconds since the epoch.
             standing: As of `Backlog`.
             coming: Whom others make room for; None: for nobody.
+            until: The job that ends `jobs`: who stands behind it changes nothing for it. None: all are in it.
         """
         self._state, self._settings, self._now = state, settings, now
         self._standing, self._coming = standing, coming
         self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
-        self.jobs = list(self.backlog.jobs())
+        self.jobs: list[Job] = []
+        for job in self.backlog.jobs():
+            self.jobs.append(job)
+            if job.id == until:
+                break
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
         """The first `most` pending jobs that somebody sees, in order."""

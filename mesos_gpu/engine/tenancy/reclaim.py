@@ -85,6 +85,7 @@ class Reclaim:
         self._held: dict[str, _Leaf] = {}
         self._runners: dict[JobId, Runner] = {}
         self._without_seat: dict[str, list[Runner]] = {}
+        self._open: dict[tuple[str, float], tuple[list[Runner], frozenset[float]]] = {}
         self.moments = set[float]()  # when somebody may be stopped who may not yet
 
     @property
@@ -187,6 +188,9 @@ class Reclaim:
             protected_s = self._protected_s(queue, other, seated=seated)
             if protected_s >= LONGEST_S or not (seated or path != leaf):
                 continue
+            if seated and path != leaf and queue.resolved.reclaim is not Whose.LOWER:
+                victims += self._unprotected(path, protected_s)
+                continue
             line = self._borrowers(path)
             victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
         return victims + below
@@ -239,6 +243,17 @@ class Reclaim:
         if self._stands_before(each, job) or (not seated and not self._may_take(job, [each])):
             return False
         return not self._is_protected(each, protected_s)
+
+    def _unprotected(self, leaf: str, protected_s: float) -> list[Runner]:
+        """Who has no seat, and gives to whoever has one in another queue: looked up once."""
+        known = self._open.get((leaf, protected_s))
+        if known is None:
+            noted, self.moments = self.moments, set()
+            there = [each for each in self._borrowers(leaf) if not self._is_protected(each, protected_s)]
+            known = self._open[leaf, protected_s] = there, frozenset(self.moments)
+            self.moments = noted
+        self.moments |= known[1]
+        return known[0]
 
     def _stands_before(self, each: Runner, job: Job) -> bool:
         """Whether one that runs would in turn have a waiting job of its own queue ended: then each ended the other."""

@@ -181,7 +181,7 @@ def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, see
         gpus = chance.choice((1, 1, 2))
         if sum(len(task.gpus) for task in world.state.tasks.values()) + gpus <= 20:
             world.runs(f"held{i}", chance.choice(("dev", "lab")), gpus, kill_grace_s=10.0)
-            world.passes(chance.randrange(3))
+            world.passes(chance.randrange(20))
     for i in range(16):
         wanted = chance.choice(("prod", "ops", "dev", "lab"))
         world.submit(
