@@ -42,6 +42,7 @@ def on_tick(turn: Turn) -> None:
 
 
 def _tend(turn: Turn) -> None:
+    budgets.on_tick(turn)  # before notices: who need not end does not
     if turn.state.connected:
         _ask_about_doubtful(turn)
         unknown.on_tick(turn)
@@ -56,7 +57,6 @@ def _tend(turn: Turn) -> None:
     past_uses.on_tick(turn)
     secrets.on_tick(turn)
     accounts.on_tick(turn)
-    budgets.on_tick(turn)
     apps.on_tick(turn)
 
 

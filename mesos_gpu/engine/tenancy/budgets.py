@@ -88,6 +88,23 @@ def on_tick(turn: Turn) -> None:
         and (book_of(turn.state).meters is None or now_ms(turn) >= meters_of(turn.state, tree).due_ms)
     ):
         look(turn, tree)
+    _call_off(turn)
+
+
+def _call_off(turn: Turn) -> None:
+    """Let those go on whose budget was empty, and is not any more, or stops nobody."""
+    state, tree = turn.state, turn.state.tree
+    for task_id in list(state.live):
+        notice, span = state.tasks[task_id].notice, state.spans.get(task_id)
+        if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
+            continue
+        paying_now = paid_by(tree, span.queue, user_of(span)) if tree is not None else ()
+        known = (standing_of(state, tree, *each, now_ms(turn)) for each in paying_now if tree is not None)
+        if not any(each is not None and stops(each) for each in known):
+            job = state.jobs[span.job_id]
+            notices.recall(
+                turn, job, "no budget that it pays from is empty any more", of=(NoticeReason.BUDGET,)
+            )
 
 
 def look(turn: Turn, tree: Tree, records: Sequence[Closed] = ()) -> None:

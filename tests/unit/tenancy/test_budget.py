@@ -150,6 +150,23 @@ def test_stop_gives_notice_to_what_runs_and_no_job_of_another_queue() -> None:
     assert each.job("j1").state is JobState.PENDING
 
 
+@pytest.mark.parametrize("granted", [True, False])
+def test_who_was_told_to_end_goes_on_when_the_budget_has_more_or_stops_nobody_any_more(granted: bool) -> None:
+    spec = QueueSpec(budget=budget(1, on_empty=OnEmpty.STOP), notice_s=60.0)
+    each = world({"ml": spec})
+    task_id = TaskId(starts(each, "j1"))
+    goes_on(each, HOUR)
+    if granted:
+        each.feed(ev.BudgetGranted("ml", "*", 5 * GPU_HOUR * MS))
+    else:
+        each.feed(ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec()}), each.state.queues.version))
+    goes_on(each, 61)
+    notice, task = each.state.tasks[task_id].notice, each.state.tasks[task_id]
+    assert notice is not None
+    assert not notice.stands
+    assert (task.evicted, task.kill_sent_at) == ("", None)
+
+
 def test_borrow_lets_jobs_run_as_borrowers() -> None:
     from mesos_gpu.model.tenancy import Guarantee
 
