@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,19 +47,33 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -
 
 #: Files and folders of tests, below this one, that keep one worker of xdist busy for longest.
 LONGEST = ("unit/simulate", "unit/test_run.py", "e2e/local/test_documents.py")
+#: Folders whose tests compute; those of others start processes, and mostly wait for them.
+COMPUTING = ("contract", "property", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files come first, what starts a cluster next, units last: so no worker ends long after the others."""
+    """The long files come first. Of the others, those that wait are spread among those that compute, so that workers
+    of both kinds are always under way; at the end are short ones, and no worker ends long after the others."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    long, waiting, computing = [], [], []
+    for path, tests in files.items():
+        if any(path.is_relative_to(TESTS / each) for each in LONGEST):
+            long.append(path)
+        elif tests[0].get_closest_marker("cluster") or path.relative_to(TESTS).parts[0] not in COMPUTING:
+            waiting.append(path)
+        else:
+            computing.append(path)
+    ordered = [*long, *spread(waiting, computing)]
+    items[:] = [item for path in ordered for item in files[path]]
 
-    def rank(item: pytest.Item) -> int:
-        if any(item.path.is_relative_to(TESTS / each) for each in LONGEST):
-            return 0
-        if item.get_closest_marker("cluster"):
-            return 1
-        return 3 if item.path.is_relative_to(TESTS / "unit") else 2
 
-    items.sort(key=rank)
+def spread(some: Sequence[T], others: Sequence[T]) -> list[T]:
+    """Both in their orders, `some` evenly among the first three quarters of `others`."""
+    placed = [(0.75 * number / len(some), each) for number, each in enumerate(some)]
+    placed += [((number + 1) / len(others), each) for number, each in enumerate(others)]
+    return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
 
 def pytest_collection_finish() -> None:
