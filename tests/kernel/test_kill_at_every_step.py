@@ -5,6 +5,7 @@ Nth of those that change the host. N grows until a launch gets through.
 """
 
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -80,19 +81,20 @@ def traces_of(container: str) -> list[Path]:
     return [path for path in places if path.exists()]
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 5])
 @pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
 def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
     open_directory: Path, version: str, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With stride 1, at every step; in the quick suite at every third, by turns the monitor and an executor next."""
+    """With stride 1, at every step; in the quick suite at every fifth, from any on. By turns the monitor and an
+    executor come next."""
     needs(version)
     command = bootstrap("prepare", "fetch", "start", "undo")
     monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
     steps: list[str] = []
     node = open_directory / f"every-{time.monotonic_ns()}"
     node.mkdir()
-    for number in range(1, 1000, stride):
+    for number in range(random.randint(1, stride), 1000, stride):
         with scripted_agent() as agent:
             now = time.monotonic_ns()  # another run of these tests may be under way
             task, container = f"job-{number}-{now}.0", f"step-{number}-{now}"
@@ -115,7 +117,7 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
                     processes.of_task, task
                 )  # its launcher ends by itself, when it hears nothing more
                 wait_until("nothing of it runs", lambda gone=gone: gone() == [], 30)  # type: ignore[misc]
-    assert len(steps) * stride > 80, steps
+    assert number > 80, steps
     if stride == 1:
         kinds = {step.split()[2] for step in steps}
         assert {"mknod", "mkdir", "execute", "sendall"} <= kinds, "nodes, cgroups, claims, the start"
