@@ -26,6 +26,7 @@ from mesos_gpu.cli.fit import (
     short_names,
     short_paths,
 )
+from mesos_gpu.cli.jobs import commands
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
@@ -191,9 +192,11 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setenv("MESOS_GPU_URL", rest.url)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
-    monkeypatch.setattr(
-        output, "time", SimpleNamespace(time=lambda: NOW)
-    )  # ages are the same on a slow machine
+    for module in (
+        output,
+        commands,
+    ):  # ages are the same on a slow machine, and long after the tests were collected
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW))
     got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
