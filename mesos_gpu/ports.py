@@ -44,9 +44,13 @@ class UseRecords(Protocol):
     """What jobs have used, for reports. From any thread; each call sees one moment of what was saved. Times are in
     milliseconds since the epoch; spans that are open count up to `now_ms`."""
 
-    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
-        """What was used from a day on and before another, days of UTC since the epoch, by account; several rows of one
-        are to be added. `waits`: also how long jobs waited that started then and hold nothing any more.
+    def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
+        """What was used from each of some days on and before the next, by account; several rows of one are to be added.
+
+        Args:
+            days: Of UTC since the epoch, rising; the last one ends the time of the one before it.
+            now_ms: Until when open spans count.
+            waits: Whether it is also told how long jobs waited that started then and hold nothing any more.
 
         Raises:
             Unavailable: It cannot be read now.

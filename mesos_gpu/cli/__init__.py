@@ -79,7 +79,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
     ),
     "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),
-    "bench": ("mesos_gpu.cli.dev.bench", "Measure the platform on this machine."),
+    "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
 }
 

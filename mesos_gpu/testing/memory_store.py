@@ -1,7 +1,8 @@
 """A store in memory: `simulate chaos` judges by it, and tests run a scheduler on it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -80,10 +81,10 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
+    def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
         """See `UseRecords`; the waits are always there."""
-        every = self.records(first * DAY_MS, last * DAY_MS, now_ms)
-        return list(rows(every, first * DAY_MS, last * DAY_MS))
+        times = [(first * DAY_MS, last * DAY_MS) for first, last in pairwise(days)]
+        return [list(rows(self.records(*time, now_ms), *time)) for time in times]
 
     def exact_since_ms(self) -> int:
         """See `UseRecords`: nothing is ever summed up."""

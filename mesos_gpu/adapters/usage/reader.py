@@ -1,8 +1,9 @@
 """Records of use as reports read them: from the state's file, beside the scheduler that writes it."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,11 @@ from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
-_DAYS: Final = """SELECT account, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),
-SUM(refunded), SUM(unmet) FROM used_days WHERE day >= :first AND day < :last GROUP BY account"""
+#: Days are kept in the order of their accounts: what each has of a time is looked up, so that it takes what it has to
+#: tell, and not what was ever used. Without the CROSS every row is looked at.
+_DAYS: Final = """SELECT id, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),
+SUM(refunded), SUM(unmet) FROM used_accounts CROSS JOIN used_days ON account = id AND day >= :first AND day < :last
+GROUP BY id"""
 _WAITS: Final = """SELECT account, step, SUM(jobs) FROM used_waits WHERE day >= :first AND day < :last
 GROUP BY account, step"""
 _RECORDS: Final = """SELECT begins_ms, ends_ms, gpu_milli, cost_milli, charged_milli, borrowed, idle_ms, lost_ms,
@@ -31,15 +35,15 @@ class SqliteRecords:
         """Nothing is opened before it is asked for."""
         self._path = path
 
-    def use(self, first: int, last: int, now_ms: int, *, waits: bool = False) -> list[Row]:
+    def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
         """See `UseRecords`."""
-        days = {"first": first, "last": last}
         with self._read() as db:
             accounts = {id: Account(*names) for id, *names in db.execute("SELECT * FROM used_accounts")}
-            sums: list[Row] = [(accounts[id], Figures(*figures)) for id, *figures in db.execute(_DAYS, days)]
-            for id, step, jobs in db.execute(_WAITS, days) if waits else ():
-                sums.append((accounts[id], Figures(waits={step: jobs})))
-            return [*sums, *rows(_open(db, now_ms), first * DAY_MS, last * DAY_MS)]
+            running = list(_open(db, now_ms))
+            return [
+                [*_sums(db, accounts, first, last, waits), *rows(running, first * DAY_MS, last * DAY_MS)]
+                for first, last in pairwise(days)
+            ]
 
     def exact_since_ms(self) -> int:
         """See `UseRecords`."""
@@ -71,6 +75,17 @@ class SqliteRecords:
             raise Unavailable(
                 f"the records of use in {self._path} cannot be read now: {error}", remedy="try again"
             ) from error
+
+
+def _sums(
+    db: sqlite3.Connection, accounts: Mapping[int, Account], first: int, last: int, waits: bool
+) -> list[Row]:
+    """What is summed up of some days, by account."""
+    days = {"first": first, "last": last}
+    sums = {id: Figures(*figures) for id, *figures in db.execute(_DAYS, days)}
+    for id, step, jobs in db.execute(_WAITS, days) if waits else ():
+        sums.setdefault(id, Figures()).waits[step] = jobs
+    return [(accounts[id], figures) for id, figures in sums.items()]
 
 
 def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:

@@ -1,1 +1,1 @@
-"""Commands for development: a local cluster, the demo, simulations, benchmarks."""
+"""Commands for development: a local cluster, the demo, simulations."""

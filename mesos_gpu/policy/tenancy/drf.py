@@ -18,7 +18,7 @@ NOTHING: Final[Amounts] = (0, 0, 0)
 GPUS: Final = 1  # the bit of GPUs in a kind
 _RESOURCES: Final = (0, 1, 2)
 _WHOLE: Final = 1 << 64  # a part of a demand that is all of it
-_LEVEL: Final = 40  # bits after the point of a level: a dominant share over a weight
+_CLOSE: Final = 8  # bits: of the levels in question, those beside the likely one that are looked at
 
 #: What is asked for, by the resources that are needed together: a bit for each.
 Demand = Mapping[int, Amounts]
@@ -221,7 +221,7 @@ def _raised(there: Amounts, pool: Amounts, parties: Sequence[Party]) -> list[dic
         if not any(map(any, rests)):
             return got
         counted = [i for i in _RESOURCES if pool[i] and i not in gone]
-        division = _division(pool, counted, parties, have, rests)
+        division = division_of(pool, counted, parties, have, rests)
         level = division.highest(there)
         full = division.short(there, level)
         for mine, each, part in zip(got, open_, division.parts(level), strict=True):
@@ -241,61 +241,85 @@ def _open(wants: Demand, got: Demand, gone: set[int]) -> dict[int, Amounts]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Division:
+class Division:
     """A raise of siblings by one level.
 
     Attributes:
         counted: Resources that are not used up.
+        bits: After the point of a level, a dominant share over a weight: with one more nobody takes a whole one more.
         terms: By party, of each of these that it wants: what a level of 1 is, what it has, and what it may take yet.
-        rests: By resource, what each party may take yet.
+        rests: What each party may take yet.
     """
 
     counted: Sequence[int]
+    bits: int
     terms: Sequence[Sequence[tuple[int, int, int]]]
-    rests: Sequence[Sequence[int]]
+    rests: Sequence[Amounts]
 
     def parts(self, level: int) -> list[int]:
         """Which part of its rest each takes when all are raised to a level: up to where no resource is more of the pool
         than the level allows."""
-        parts = []
+        bits, parts = self.bits, []
         for terms in self.terms:
             part = _WHOLE
             for unit, have, rest in terms:
-                may = (level * unit >> _LEVEL) - have
+                may = (level * unit >> bits) - have
                 if may < rest:
                     part = min(part, (may << 64) // rest if may > 0 else 0)
             parts.append(part)
         return parts
 
-    def taken(self, level: int) -> list[int]:
+    def taken(self, level: int) -> Amounts:
         """What all of them take then of each resource."""
-        parts = self.parts(level)
-        return [
-            sum([rest * part >> 64 for rest, part in zip(each, parts, strict=True)]) for each in self.rests
-        ]
+        gpus = cpus = memory = 0
+        for part, (a, b, c) in zip(self.parts(level), self.rests, strict=True):
+            if part == _WHOLE:
+                gpus, cpus, memory = gpus + a, cpus + b, memory + c
+            elif part:
+                gpus, cpus, memory = (
+                    gpus + (a * part >> 64),
+                    cpus + (b * part >> 64),
+                    memory + (c * part >> 64),
+                )
+        return gpus, cpus, memory
 
     def highest(self, there: Amounts) -> int:
-        """The highest level for which there is enough."""
-        low, high = (
-            0,
-            1
-            + max(
-                (((have + rest) << _LEVEL) // unit + 1 for terms in self.terms for unit, have, rest in terms),
-                default=0,
-            ),
-        )
-        if self._fits(high, there):
+        """The highest level for which there is enough.
+
+        It is looked for between one that is low enough and one that is too high: where it would be if what is taken
+        grew evenly between them, then close beside that, and in the middle where that did not help.
+        """
+        ends = [((have + rest) << self.bits) // unit for terms in self.terms for unit, have, rest in terms]
+        low, high = 0, 2 + max(ends, default=0)
+        less, more = NOTHING, self.taken(high)
+        if self._fits(more, there):
             return high
+        turn, widest = 0, high
         while high - low > 1:
-            middle = (low + high) // 2
-            if self._fits(middle, there):
-                low = middle
+            level = self._guess(turn, low, high, less, more, there)
+            taken = self.taken(level)
+            is_low = self._fits(taken, there)
+            low, less, high, more = (level, taken, high, more) if is_low else (low, less, level, taken)
+            if turn == 0:
+                turn = 1 if is_low else 2
+            elif turn < 3 and (high - low) << 3 > widest:
+                turn = 3
             else:
-                high = middle
+                turn, widest = 0, high - low
         return low
 
-    def _fits(self, level: int, there: Amounts) -> bool:
-        taken = self.taken(level)
+    def _guess(self, turn: int, low: int, high: int, less: Amounts, more: Amounts, there: Amounts) -> int:
+        """A level between two, as `highest` says. `turn`: 0: evenly; 1 and 2: close to the low or high one; 3: in the
+        middle."""
+        width = high - low
+        if turn == 0:
+            full = [r for r in self.counted if more[r] > there[r]]
+            level = low + min(width * (there[r] - less[r]) // (more[r] - less[r]) for r in full)
+        else:
+            level = (low + (width >> _CLOSE), high - (width >> _CLOSE), (low + high) >> 1)[turn - 1]
+        return min(max(level, low + 1), high - 1)
+
+    def _fits(self, taken: Amounts, there: Amounts) -> bool:
         return all(taken[r] <= there[r] for r in self.counted)
 
     def short(self, there: Amounts, level: int) -> set[int]:
@@ -304,18 +328,28 @@ class _Division:
         return {r for r in self.counted if more[r] > there[r]}
 
 
-def _division(
+def division_of(
     pool: Amounts,
     counted: Sequence[int],
     parties: Sequence[Party],
     have: Sequence[Amounts],
     rests: Sequence[Amounts],
-) -> _Division:
+) -> Division:
+    """What siblings may take yet, beside what they have, of the resources that are not used up.
+
+    Args:
+        pool: The whole of which parts are compared.
+        counted: Resources that are not used up.
+        parties: Who divides; only weights are looked at.
+        have: What each has already.
+        rests: What each may take yet.
+    """
     terms = [
         [(party.weight * pool[r], has[r], rest[r]) for r in counted if rest[r]]
         for party, has, rest in zip(parties, have, rests, strict=True)
     ]
-    return _Division(counted, terms, [[rest[r] for rest in rests] for r in _RESOURCES])
+    bits = max([unit for each in terms for unit, _, _ in each], default=1).bit_length()
+    return Division(counted, bits, terms, rests)
 
 
 def _scaled(amounts: Amounts, part: int, whole: int) -> Amounts:

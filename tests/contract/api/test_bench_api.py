@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
-from mesos_gpu.cli.dev import bench_api
-from mesos_gpu.cli.dev.bench_access import ROUTES
+from mesos_gpu.cli.bench import api as bench_api
+from mesos_gpu.cli.bench.access import ROUTES
 
 
 def test_bench_api_measures_every_route(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +52,11 @@ def test_bench_access_asks_every_route_with_every_proof() -> None:
     for row in rows:
         assert row["p50_ms"] > 0
         assert (row["added_ms"] is None) == row["proof"].startswith("none")
+
+
+def test_bench_reports_asks_for_each_report_of_what_it_kept() -> None:
+    done = CliRunner().invoke(main, ["bench", "reports", "--records", "300", "--json"])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {"usage_ms", "usage by day_ms", "wait by month_ms", "records_one_by_one_ms"} <= told.keys()
+    assert all(figure > 0 for figure in told.values())

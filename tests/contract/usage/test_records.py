@@ -46,13 +46,12 @@ def opened(path: Path) -> Iterator[tuple[SqliteStore, SqliteRecords]]:
 @given(
     st.lists(closed(), max_size=6, unique_by=lambda each: each.span.task_id),
     st.lists(closed(), max_size=2, unique_by=lambda each: each.span.task_id),
-    st.integers(DAY - 1, DAY + 8),
-    st.integers(0, 9),
+    st.lists(st.integers(DAY - 1, DAY + 8), min_size=2, max_size=4).map(sorted),
     st.sets(st.sampled_from(sorted(GROUPS))),
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_both_add_up_to_the_same(
-    tmp_path_factory: pytest.TempPathFactory, ended: list[Closed], running: list[Closed], first: int, days: int,
+    tmp_path_factory: pytest.TempPathFactory, ended: list[Closed], running: list[Closed], days: list[int],
     by: set[str],
 ) -> None:  # fmt: skip
     memory = MemoryStore()
@@ -60,14 +59,14 @@ def test_both_add_up_to_the_same(
         batch = [*map(KeepRecord, ended), *(SaveSpan(each.span) for each in running)]
         for each in (store, memory, store):  # the disk may ask for a batch twice
             each.save(batch)
-        asked, names = (first, first + days, NOW), sorted(by)
-        wanted = _used(grouped(memory.use(*asked), names))
-        assert _used(grouped(records.use(*asked, waits=True), names)) == wanted
-        shown = list(records.records(first * DAY_MS, (first + days) * DAY_MS, NOW))
-        theirs = list(memory.records(first * DAY_MS, (first + days) * DAY_MS, NOW))
+        names = sorted(by)
+        wanted = [_used(grouped(use, names)) for use in memory.use(days, NOW)]
+        assert [_used(grouped(use, names)) for use in records.use(days, NOW, waits=True)] == wanted
+        shown = list(records.records(days[0] * DAY_MS, days[-1] * DAY_MS, NOW))
+        theirs = list(memory.records(days[0] * DAY_MS, days[-1] * DAY_MS, NOW))
         assert _held(shown) == _held(theirs)
         store.save([FoldRecords(NOW)])
-        assert _used(grouped(records.use(*asked, waits=True), names)) == wanted
+        assert [_used(grouped(use, names)) for use in records.use(days, NOW, waits=True)] == wanted
         assert records.exact_since_ms() == NOW
         late = [each for each in records.records(0, 1 << 60, NOW) if each.reason is not SpanEnd.RUNNING]
         assert {each.span.task_id for each in late} == {r.span.task_id for r in ended if r.ends_ms > NOW}
@@ -93,12 +92,12 @@ def test_a_span_that_is_open_is_read_until_it_is_forgotten(tmp_path: Path) -> No
     )
     for store, records in opened(tmp_path):
         store.save([SaveSpan(span)])
-        (row,) = records.use(DAY, DAY + 9, NOW)
+        ((row,),) = records.use([DAY, DAY + 9], NOW)
         assert row[1].gpu == 500 * 1000
         store.save([ForgetSpan(span.task_id)])
-        assert records.use(DAY, DAY + 9, NOW) == []
+        assert records.use([DAY, DAY + 9], NOW) == [[]]
 
 
 def test_a_file_that_is_away_is_no_defect(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be read now"):
-        SqliteRecords(tmp_path / "none").use(0, 1, 0)
+        SqliteRecords(tmp_path / "none").use([0, 1], 0)

@@ -11,6 +11,7 @@ from mesos_gpu.policy.tenancy.drf import (
     Party,
     added,
     capped,
+    division_of,
     dominant_shares,
     kind_of,
     part_of,
@@ -109,6 +110,21 @@ def _nothing_is_left_that_somebody_may_have(
             has = mine.get(kind, (0, 0, 0))
             if any(b - a > 40 for a, b in zip(has, wanted, strict=True)):
                 assert any(left[r] <= 40 for r in range(3) if kind >> r & 1), (left, kind, has, wanted)
+
+
+@given(POOL, POOL, PARTIES, st.lists(WISH, min_size=4, max_size=4), st.sets(st.integers(0, 2), min_size=1))
+def test_the_level_to_which_all_are_raised_is_the_highest_for_which_there_is_enough(
+    pool: Amounts, there: Amounts, parties: list[Party], have: list[Amounts], counted: set[int]
+) -> None:
+    rests = [total(party.wants) for party in parties]
+    division = division_of(pool, sorted(counted), parties, have[: len(parties)], rests)
+    level, (gpus, cpus, memory) = division.highest(there), zip(*rests, strict=True)
+    taken, more = division.taken(level), division.taken(level + 1)
+    assert all(taken[r] <= there[r] for r in counted)
+    if taken == (sum(gpus), sum(cpus), sum(memory)):
+        assert not division.short(there, level)
+    else:
+        assert division.short(there, level) == {r for r in counted if more[r] > there[r]} != set()
 
 
 @settings(max_examples=40)

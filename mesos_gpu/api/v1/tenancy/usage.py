@@ -4,7 +4,7 @@ import asyncio
 import csv
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -68,21 +68,20 @@ class UsageHandlers:
         sees, records, depth = _sees(request), self._records, int(DEPTH.of(request))
         unmet = await result_of(self._scheduler.read(lambda view: view.unmet()))
 
-        def use(first: int, last: int, now_ms: int) -> Iterator[accounts.Row]:
-            every = records.use(first, last, now_ms, waits=waits)
-            if first * DAY_MS <= now_ms < last * DAY_MS:  # who waits still does so now
-                every = [*every, *unmet]
-            for account, figures in every:
+        def seen(use: Iterable[accounts.Row]) -> Iterator[accounts.Row]:
+            for account, figures in use:
                 if sees(account):
                     yield accounts.shortened(account, depth), figures
 
         def asked() -> shapes.Usage:
             now_ms = int(self._clock() * MS)
-            rows = [
-                _row(begins, dict(zip(by, key, strict=True)), sums, waits)
-                for begins, first, last in spans
-                for key, sums in accounts.grouped(use(first, last, now_ms), by).items()
-            ]
+            days = [spans[0][1], *(last for _, _, last in spans)]
+            rows: list[shapes.UsageRow] = []
+            for (begins, first, last), use in zip(spans, records.use(days, now_ms, waits=waits), strict=True):
+                # Who waits still does so now.
+                every = [*use, *unmet] if first * DAY_MS <= now_ms < last * DAY_MS else use
+                for key, sums in accounts.grouped(seen(every), by).items():
+                    rows.append(_row(begins, dict(zip(by, key, strict=True)), sums, waits))
             return {
                 "since": spans[0][1] * _DAY_S,
                 "until": spans[-1][2] * _DAY_S,
@@ -119,7 +118,7 @@ class UsageHandlers:
         return self._kept
 
     def _periods(self, request: Request) -> list[tuple[float | None, int, int]]:
-        """When each begins, and its first day and the one after its last; None: all in one."""
+        """When each begins, and its first day and the one after its last, each after the other; None: all in one."""
         now, text = self._clock(), request.query_params.get("period")
         if text is not None and text not in [each.value for each in PERIODS]:
             known = ", ".join(each.value for each in PERIODS)

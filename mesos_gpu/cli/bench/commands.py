@@ -12,14 +12,15 @@ import click
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.bench.access import access
+from mesos_gpu.cli.bench.api import api
+from mesos_gpu.cli.bench.isolation import isolation
+from mesos_gpu.cli.bench.placement import placement
+from mesos_gpu.cli.bench.queues import queues
+from mesos_gpu.cli.bench.reports import reports
+from mesos_gpu.cli.bench.shim import shim
+from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
-from mesos_gpu.cli.dev.bench_access import access
-from mesos_gpu.cli.dev.bench_api import api
-from mesos_gpu.cli.dev.bench_isolation import isolation
-from mesos_gpu.cli.dev.bench_placement import placement
-from mesos_gpu.cli.dev.bench_queues import queues
-from mesos_gpu.cli.dev.bench_shim import shim
-from mesos_gpu.cli.dev.bench_volume import volume
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -82,6 +83,7 @@ bench.add_command(volume)
 bench.add_command(shim)
 bench.add_command(placement)
 bench.add_command(queues)
+bench.add_command(reports)
 
 
 def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:

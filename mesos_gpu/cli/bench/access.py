@@ -25,7 +25,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
-from mesos_gpu.cli.dev.bench_api import serving
+from mesos_gpu.cli.bench.api import serving
 from mesos_gpu.errors import MesosGpuError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""`mesos-gpu bench`: what the platform takes, measured on this machine."""
