@@ -36,14 +36,6 @@ def is_refused(got: int, admins: int) -> bool:
     return got in (401, 403) or (got in (404, 422) and got != admins)
 
 
-@pytest.fixture(autouse=True)
-def queues_take_jobs(scene: Scene) -> Iterator[None]:
-    """No test leaves a tree behind in which another's jobs have no queue."""
-    yield
-    if scene.made("boss", "GET", "/v1/queues").json()["version"]:
-        scene.queues()
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.verb} {row.route}")
 def test_it_is_for_those_whom_the_table_says(scene: Scene, row: Row) -> None:
     got = scene.as_each(lambda name: status(scene, row, name))
