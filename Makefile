@@ -31,7 +31,7 @@ test: setup ## All tests but the long ones; installs what they need
 	@$(RUN) --again -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations 15 --durations-min 5
 
 test-long: setup ## The long ones
-	@$(RUN) --limit 14400 --stuck 1800 -m long --timeout 900
+	@$(RUN) --limit 28800 --stuck 7500 -m long --timeout 900
 
 test-kernel: setup ## Tests that need root and cgroups
 	@scripts/install_test_tools.sh

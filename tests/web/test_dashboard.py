@@ -1,9 +1,6 @@
 """The dashboard in a real browser."""
 
-import json
 import re
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,20 +21,9 @@ from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.rig import Rig
+from tests.web.browser import NEEDED, Browser
 
-CHROMIUM = shutil.which("chromium")
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--virtual-time-budget=3000",
-    "--enable-logging=stderr",
-]
+pytestmark = NEEDED
 
 
 @pytest.fixture
@@ -47,30 +33,23 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, tmp_path: Path) -> None:
+def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, browser: Browser) -> None:
     rig.node()
     holder = rig.submit(name="holder", gpus=1)
     evil = "</td><img src=x onerror=\"document.title='pwned'\">"
     rig.submit(name="evil", command=evil, gpus=1)
-    done = subprocess.run(
-        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    page = done.stdout
+    view = browser.page(rig.url)
+    page = view.when("1 of 1 GPUs in use", f"held by {holder['id']}")
     assert "<title>mesos_gpu</title>" in page
     assert "<img" not in page, "a command is text, not HTML"
-    assert "1 of 1 GPUs in use" in page
     assert re.search(r'class="gpu used"[^>]*>0</button>', page)
-    assert f"held by {holder['id']}" in page
     states = re.findall(r'class="state (\w+)"', page)
     assert states == ["starting", "pending"]
     assert [re.findall(rf">{word}</button>", page) != [] for word in ("why", "logs", "kill")] == [True] * 3
-    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+    assert not view.console, "no error, and nothing against the page's own policy"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_path: Path) -> None:
+def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, browser: Browser) -> None:
     sick = replace(gpu("g1", health=Health.SICK), reason="XID 79 <b>", warnings=("XID 13",))
     rig.node(gpus=(gpu("g0"), sick), isolation="off")
     rig.node("a2", (gpu("g2"),))
@@ -78,24 +57,18 @@ def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_
     cards = (gpu("g0"), sick)
     rig.tell(Inventory(cards, "nvml", "470.1", "11.4", "off", volume_problem="no room <b>"))
     assert rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": "ann"}).ok
-    done = subprocess.run(
-        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    page = done.stdout
+    view = browser.page(rig.url)
+    page = view.when('class="gpu drained"', 'class="gpu sick warned"')
     assert "Isolation is OFF on a1.example" in page
     assert "driver 535.1 · CUDA 12.2 · volume 535.1" in page
     assert "no driver volume: no room &lt;b&gt;" in page
-    assert 'class="gpu drained"' in page
-    assert 'class="gpu sick warned"' in page
     assert re.search(r"<li[^>]*>0: drained since [^<]*: drained by ann: fan</li>", page)
     assert re.search(r"<li[^>]*>1: sick: XID 79 &lt;b&gt;; warning: XID 13</li>", page)
     assert "1 not healthy · 1 drained" in page
-    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+    assert not view.console, "no error, and nothing against the page's own policy"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, tmp_path: Path) -> None:
+def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, browser: Browser) -> None:
     rig.node()
     app = {"id": "/shop/web", "cmd": "serve <b>", "instances": 2, "gpus": 3}
     assert rig.call("POST", "/v2/apps", json=app).status_code == 201
@@ -103,11 +76,8 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     exact = {"id": "/exact", "cmd": "lab", "gpus": 2, "gpu": {"compute_pct": 30, "memory_mib": 100}}
     assert all(rig.call("POST", "/v2/apps", json=each).status_code == 201 for each in (part, exact))
     wait_until("it waits", lambda: any(each.get("waiting") for each in waiting(rig)))
-    done = subprocess.run(
-        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    page = done.stdout
+    view = browser.page(rig.url)
+    page = view.when("step 2 of 2: waits for 2 new instances to be placed</div></td>")
     assert '<section id="apps-section" aria-labelledby="apps-title">' in page
     row = re.sub(' data-label="[^"]*"', "", page[page.index(">/shop/web</td>") :])
     assert '<td class="state pending">0 of 2</td><td>' in row
@@ -115,29 +85,27 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     assert "2\u00d70.25</td>" in page
     assert "1\u00d70.6</td>" in page
     assert "serve &lt;b&gt;</td>" in row
-    assert "step 2 of 2: waits for 2 new instances to be placed</div></td>" in row
-    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+    assert "step 2 of 2: waits for 2 new instances" in row
+    assert not view.console, "no error, and nothing against the page's own policy"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, tmp_path: Path) -> None:
+def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, browser: Browser) -> None:
     rig.submit(name="part", gpus=0.25, tasks=3)
     rig.submit(name="exact", gpus=3, gpu_compute_pct=10, gpu_memory_mib=1000)
     rig.submit(name="both", gpus=0.25, gpu_compute_pct=40)
     rig.submit(name="whole", gpus=2)
-    page = re.sub(' data-label="[^"]*"', "", dom(rig.url, tmp_path))
+    page = re.sub(' data-label="[^"]*"', "", browser.page(rig.url).when())
     for count in ("3\u00d70.25", "0.3", "0.4", "2"):
         assert f'<td class="n" title="">{count}</td>' in page or f'<td class="n">{count}</td>' in page, count
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_path: Path) -> None:
+def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, browser: Browser) -> None:
     rig.node(gpus=(CARD, gpu("GPU-2")))
     rig.daemon.put(ev.OfferRescinded(OfferId("a1-2")))  # or the other card would be covered at once
     hold(rig, "cover.1", covers=True)
     hold(rig, "<b>.1", QUARTER)
     hold(rig, "c.1", BURSTS, gpu("GPU-2"))
-    page = dom(rig.url, tmp_path)
+    page = browser.page(rig.url).when("2 of 2 GPUs in use")
     covered, bare = re.findall(r'<button class="gpu shared (\w+)"[^>]*aria-label="([^"]*)"', page)
     assert covered[0] == "covered"
     assert (
@@ -149,47 +117,36 @@ def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_pa
     assert "compute cooperative, faults shared by its user's jobs (shim+mps2)" in bare[1]
     assert ">2: its shares are uncovered in Mesos</li>" in page
     assert re.search(r'data-uuid="GPU-1"[^>]*style="--granted: 25%', page)
-    assert "2 of 2 GPUs in use" in page
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_a_drained_node_is_said_once_and_holders_are_buttons(rig: Rig, tmp_path: Path) -> None:
+def test_a_drained_node_is_said_once_and_holders_are_buttons(rig: Rig, browser: Browser) -> None:
     rig.node(gpus=(gpu("g0"), gpu("g1")))
     holder = rig.submit(name="holder", gpus=1)
     wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{holder['id']}").json()["task_id"])
     assert rig.call("POST", "/v1/nodes/a1/drain", json={"reason": "the fan", "by": "ann"}).ok
-    page = dom(rig.url, tmp_path)
+    page = browser.page(rig.url).when()
     assert len(re.findall(r">[^<]*drained by ann: the fan[^<]*<", page)) == 1
     assert re.search(rf'<button class="gpu drained held"[^>]*aria-label="[^"]*held by {holder["id"]}"', page)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_what_runs_stands_first_and_the_hidden_are_counted(rig: Rig, tmp_path: Path) -> None:
+def test_what_runs_stands_first_and_the_hidden_are_counted(rig: Rig, browser: Browser) -> None:
     rig.node()
     runs = rig.submit(name="runs", gpus=1)
     for _ in range(230):
         rig.submit(name="waits", gpus=1)
-    page = dom(rig.url, tmp_path)
+    page = browser.page(rig.url).when("200 of 231 jobs are shown")
     shown = re.findall(r'class="link">([^<]+)</button>', page)
     assert (shown[0], len(shown)) == (runs["id"], 200)
-    assert "200 of 231 jobs are shown" in page
     assert '<p id="hidden"><' in page
 
 
 class Stops(ThreadingHTTPServer):
-    """In front of a scheduler that stops: nothing below /v1 and /v2 is answered any more once `left` are.
+    """In front of a scheduler that stops: nothing below /v1 and /v2 is answered any more once `left` are."""
 
-    Its page has an image more, that comes when the page shows `until`: until then it counts as not loaded.
-    """
-
-    def __init__(self, url: str, left: int, until: str) -> None:
+    def __init__(self, url: str, left: int) -> None:
         super().__init__(("127.0.0.1", 0), _Relay)
         self.daemon_threads = True
-        self.target, self.left, self.over, self.shown = url, left, threading.Event(), threading.Event()
-        look = (
-            f"document.getElementById('as-of').textContent.includes({json.dumps(until)}) && fetch('/shown')"
-        )
-        self.more = f"<img src='/late'><script>setInterval(() => {look}, 200)</script>"
+        self.target, self.left, self.over = url, left, threading.Event()
 
     @property
     def url(self) -> str:
@@ -200,57 +157,40 @@ class _Relay(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = self.server
         assert isinstance(server, Stops)
-        if self.path == "/shown":
-            server.shown.set()
-        if self.path == "/late":
-            server.shown.wait(90)
-        if self.path in ("/late", "/shown"):
-            self.send_error(404)
-            return
         if self.path.startswith("/v"):
             server.left -= 1
             if server.left < 0:
                 server.over.wait(120)
                 return
         answer = requests.get(server.target + self.path, timeout=20)
-        more = server.more.encode() if self.path == "/" else b""
         self.send_response(answer.status_code)
         self.send_header("Content-Type", answer.headers["Content-Type"])
-        self.send_header("Content-Length", str(len(answer.content + more)))
+        self.send_header("Content-Length", str(len(answer.content)))
         self.end_headers()
-        self.wfile.write(answer.content + more)
+        self.wfile.write(answer.content)
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-@pytest.mark.timeout(180)
-def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, tmp_path: Path) -> None:
+def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, browser: Browser) -> None:
     rig.node()
-    stops = Stops(rig.url, left=7, until="old: as of")  # 7: who looks, and one round of the page
+    stops = Stops(rig.url, left=7)  # 7: who looks, and one round of the page
     serving = threading.Thread(target=stops.serve_forever)
     serving.start()
     try:
-        page = dom(stops.url, tmp_path, *(word for word in QUIET if "virtual-time" not in word))
+        page = browser.page(stops.url).when(
+            ">old: as of ", "the scheduler does not answer: no answer within 8 s"
+        )
     finally:
         stops.over.set()
         stops.shutdown()
         stops.server_close()
         serving.join()
-    assert stops.shown.is_set()
     assert re.search(r">old: as of [^<]+ ago</p>", page)
-    assert "the scheduler does not answer: no answer within 8 s" in page
     assert "connected to" not in page
     assert '<body class="old">' in page
     assert "a1.example" in page, "what was known stays"
-
-
-def dom(url: str, directory: Path, *options: str) -> str:
-    return subprocess.run(
-        [str(CHROMIUM), *(options or QUIET), f"--user-data-dir={directory}", "--dump-dom", url + "/"],
-        capture_output=True, text=True, timeout=150, check=True,
-    ).stdout  # fmt: skip
 
 
 def waiting(rig: Rig) -> Any:
@@ -258,21 +198,19 @@ def waiting(rig: Rig) -> Any:
     return rig.call("GET", "/v2/deployments?embed=waiting").json()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-def test_the_page_says_by_https_that_it_is_open_to_all_and_that_a_certificate_ends(tmp_path: Path) -> None:
+def test_the_page_says_by_https_that_it_is_open_to_all_and_that_a_certificate_ends(
+    tmp_path: Path, browser: Browser
+) -> None:
     own = Authority(tmp_path).server(life=3 * DAY)
     rig = TlsRig(TlsFiles(own.cert, own.key), open_to_all=True)
     try:
-        done = subprocess.run(
-            [str(CHROMIUM), *QUIET, "--ignore-certificate-errors", f"--user-data-dir={tmp_path}", "--dump-dom",
-             rig.url + "/"],
-            capture_output=True, text=True, timeout=90, check=True,
-        )  # fmt: skip
+        view = browser.page(rig.url, any_certificate=True)
+        page = view.when()
     finally:
         rig.close()
-    banner = re.search('<p id="open-to-all"[^>]*>([^<]*)</p>', done.stdout)
+    banner = re.search('<p id="open-to-all"[^>]*>([^<]*)</p>', page)
     assert banner is not None
     assert "hidden" not in banner[0]
     assert "Whoever reaches this page over the network can do everything" in banner[1]
     assert "server.pem: the certificate expires in 3.0 days" in banner[1]
-    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+    assert not view.console, "no error, and nothing against the page's own policy"

@@ -1,0 +1,168 @@
+"""Chromium without a window, driven by its DevTools protocol: tests look at a page until it shows what they wait for.
+
+The protocol runs over a socket that the browser has as its descriptors 3 and 4: messages are JSON objects, each with a
+zero byte behind it.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.conftest import wait_until
+
+CHROMIUM: Final = shutil.which("chromium")
+#: pytest's mark of tests that need the browser.
+NEEDED: Final = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+#: The page has shown everything that the scheduler says of itself once.
+WHOLE: Final = '<p id="as-of">as of '
+PATIENCE_S: Final = 90.0
+_OPTIONS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+)
+#: Makes the descriptor that it is told 3 and 4, and becomes the program that follows.
+_LAUNCHER: Final = (
+    "import os, sys; end = int(sys.argv[1]); os.dup2(end, 3); os.dup2(end, 4)\n"
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+class Refused(Exception):
+    """The browser does not do what it is asked; also while a page gives way to the next."""
+
+
+class Browser:
+    """A browser whose pages know nothing of each other; `close` ends it."""
+
+    def __init__(self, directory: Path) -> None:
+        """What it keeps is in the directory."""
+        self._ours, theirs = socket.socketpair()
+        self._ours.settimeout(PATIENCE_S)
+        end = theirs.fileno()
+        words = [
+            sys.executable, "-c", _LAUNCHER, str(end), str(CHROMIUM), *_OPTIONS, f"--user-data-dir={directory}",
+        ]  # fmt: skip
+        with theirs, (directory / "stderr").open("wb") as log:
+            # A group of its own, for it starts processes that outlive it if it is killed.
+            self._process = subprocess.Popen(words, pass_fds=[end], start_new_session=True, stderr=log)
+        self._read, self._calls = b"", 0
+        self._pages: dict[str, Page] = {}  # by session of the protocol
+        self._contexts: list[str] = []
+
+    def page(
+        self, url: str, *, headers: Mapping[str, str] | None = None, any_certificate: bool = False
+    ) -> "Page":
+        """A page that begins to load, with no cookies. `headers`: sent with each of its requests."""
+        context = str(self.ask("Target.createBrowserContext")["browserContextId"])
+        self._contexts.append(context)
+        made = {"url": "about:blank", "browserContextId": context}
+        target = self.ask("Target.createTarget", made)["targetId"]
+        session = self.ask("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        page = self._pages[session] = Page(self, session)
+        for domain in ("Runtime", "Log", "Network", "Page"):
+            page.ask(f"{domain}.enable")
+        page.ask("Network.setExtraHTTPHeaders", {"headers": dict(headers or {})})
+        page.ask("Security.setIgnoreCertificateErrors", {"ignore": any_certificate})
+        page.ask("Page.navigate", {"url": url})
+        return page
+
+    def ask(
+        self, method: str, parameters: Mapping[str, Any] | None = None, session: str | None = None
+    ) -> dict[str, Any]:
+        """The result of a method of the protocol. Raises `Refused`."""
+        self._calls += 1
+        message = {"id": self._calls, "method": method, "params": dict(parameters or {})}
+        self._ours.sendall(json.dumps(message | ({"sessionId": session} if session else {})).encode() + b"\0")
+        while (answer := self._next()).get("id") != self._calls:
+            self._note(answer)
+        if "error" in answer:
+            raise Refused(f"{method}: {answer['error']}")
+        return dict(answer["result"])
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._read:
+            more = self._ours.recv(1 << 20)
+            assert more, "the browser has ended"
+            self._read += more
+        text, _, self._read = self._read.partition(b"\0")
+        return dict(json.loads(text))
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        page = self._pages.get(event.get("sessionId", ""))
+        said = event["method"] in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+        if page is not None and said:
+            page.console.append(json.dumps(event["params"]))
+
+    def leave(self) -> None:
+        """Close all pages: they ask their servers again and again."""
+        self._pages.clear()
+        while self._contexts:
+            self.ask("Target.disposeBrowserContext", {"browserContextId": self._contexts.pop()})
+
+    def close(self) -> None:
+        """End it, and wait until it has ended."""
+        with self._ours, contextlib.suppress(Refused):
+            self.ask("Browser.close")
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            raise
+
+
+class Page:
+    """A page of a browser.
+
+    Attributes:
+        console: What it has written there, and what the browser had to say against it, as JSON.
+    """
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        """Nothing is loaded yet."""
+        self._browser, self._session = browser, session
+        self.console: list[str] = []
+
+    def ask(self, method: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the browser about this page. Raises `Refused`."""
+        return self._browser.ask(method, parameters, self._session)
+
+    def html(self) -> str:
+        """The page as it is now; empty while it gives way to another."""
+        what = {"expression": "document.documentElement?.outerHTML ?? ''"}
+        try:
+            return str(self.ask("Runtime.evaluate", what)["result"]["value"])
+        except Refused:
+            return ""
+
+    def when(self, *texts: str) -> str:
+        """The page as soon as all these stand in it; none: as soon as everything was shown once."""
+        html = ""
+
+        def shown() -> bool:
+            nonlocal html
+            html = self.html()
+            return all(text in html for text in texts or (WHOLE,))
+
+        try:
+            wait_until(f"the page shows {texts}", shown, PATIENCE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is: {html}; its console: {self.console}") from None
+        return html
