@@ -1,6 +1,7 @@
 """What is done when the clock of the scheduler's host was set back: else all that waits for a time waits longer by as
 much. Moments since which something is counted are not in the future then, and those until which something lasts come
-as soon as they would have. Records of what was used keep theirs, and so do times that somebody has chosen himself.
+as soon as they would have; a token is good for no longer than it was made for. Records of what was used keep theirs,
+and so do times of the calendar that somebody has chosen himself.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine.state import Reconciliation, State
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
@@ -117,6 +119,21 @@ def _save(turn: Turn, moments: _Moments) -> None:
     for node in list(state.nodes.values()):
         if (node_now := _node(node, moments)) != node:
             turn.put_node(node_now)
+    _save_asked(turn, moments)
+
+
+def _save_asked(turn: Turn, moments: _Moments) -> None:
+    """Change what operators, and who logs in, have asked for."""
+    state = turn.state
+    for drain in list(state.drains.values()):
+        if (drain_now := moments.of(drain, "since", to_come=("deadline_at",))) != drain:
+            turn.put_drain(drain_now)
+    for card in [state.cards[gpu_id] for gpu_id in state.resets]:
+        if card.reset is not None and (reset := moments.of(card.reset, "since", "sent_at")) != card.reset:
+            turn.put_card(replace(card, reset=reset))
+    for token in list(state.tokens.values()):
+        if (token_now := _token(token, moments)) != token:
+            turn.put(token_now)
 
 
 def _task(task: Task, moments: _Moments) -> Any:
@@ -132,6 +149,12 @@ def _job(job: Job, moments: _Moments) -> Any:
         job = replace(job, served=moments.of(job.served, "waits_since"))
     passed = ("submitted_at", "started_at", "in_line_since", "room_made_at", "checkpoint_at")
     return moments.of(job, *passed, to_come=("not_before", "spared_until"))
+
+
+def _token(token: Token, moments: _Moments) -> Any:
+    """A token that was made while the clock was right keeps its end."""
+    ahead_s = max(token.created_at - moments.now, 0.0)
+    return moments.of(replace(token, expires_at=token.expires_at - ahead_s), "created_at", "used_at")
 
 
 def _node(node: Node, moments: _Moments) -> Any:

@@ -35,6 +35,7 @@ from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.sharing.overdrawn import overdrawn
+from mesos_gpu.policy.tasks.events import remembered
 from mesos_gpu.policy.tenancy.tree import Tree
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
@@ -202,6 +203,8 @@ class State:
         default=0, compare=False, metadata=DERIVED
     )  # updates since the start that were not believed
 
+    #: By job, the launches that were told to make room for it, be they recalled or not.
+    made_room: dict[JobId, dict[TaskId, None]] = field(default_factory=dict, compare=False, metadata=DERIVED)
     events: deque[JobEvent] = field(default_factory=recent, compare=False, repr=False, metadata=DERIVED)
 
     # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
@@ -237,6 +240,7 @@ class State:
             for value in values if noun.key else (values,):
                 state.put(value)
         state.ended_instances.clear()
+        state.events.extend(remembered(state.jobs.values(), state.tasks.values()))
         return state
 
     @property
@@ -387,6 +391,8 @@ class State:
             self.launches.setdefault(task.job_id, []).append(task.id)
         self.tasks[task.id] = task
         self.touched.add(task.agent_id)
+        if task.preempted_for is not None:
+            self.made_room.setdefault(task.preempted_for, {})[task.id] = None
         if self.charges is not None:
             self.uncharged.add(task.id)
         if task.unknown is None or task.ended:
@@ -471,6 +477,7 @@ class State:
             self.tasks.pop(task_id, None)
         job = self.jobs.pop(job_id, None)
         self.ended.pop(job_id, None)
+        self.made_room.pop(job_id, None)
         if job is not None and job_id in self.sizes:
             self._count(job, gone=True)
 

@@ -218,6 +218,13 @@ class StateView:
         """Every launch of a job, oldest first."""
         return self._state.tasks_of(job_id)
 
+    def made_room_for(self, job_id: JobId) -> Sequence[JobId]:
+        """The jobs that were ended, or are told to end, so that a job has room; as far as they are remembered."""
+        tasks = self._state.tasks
+        told = (tasks.get(task_id) for task_id in self._state.made_room.get(job_id, ()))
+        ids = {task.job_id for task in told if task is not None and task.preempted_for == job_id}
+        return sorted(each for each in ids if each is not None)
+
     def holder(self, gpu_id: GpuId) -> Task | None:
         """The task that holds all of a GPU."""
         return self._state.holder(gpu_id)

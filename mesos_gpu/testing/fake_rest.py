@@ -21,7 +21,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
     "share": None, "share_uses": [], "resize": None,
-    "notice": None, "checkpoint_at": None, "stopped": 0,
+    "notice": None, "checkpoint_at": None, "stopped": 0, "room_made_by": [],
 }  # fmt: skip
 
 _ARTIFACT: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}

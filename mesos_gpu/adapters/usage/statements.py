@@ -37,7 +37,7 @@ def kept(save: KeepRecord) -> Iterator[Statement]:
     for part in span.parts:
         account = tuple(span.account(part))
         yield _ACCOUNT, account
-        waited = span.wanted_milli > 0 and part == span.parts[0]
+        waited = span.wanted_milli > 0 and part == span.parts[0] and part.gpu_milli > 0
         yield (
             _RECORD,
             (

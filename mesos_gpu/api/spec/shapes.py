@@ -168,6 +168,7 @@ class Progress(TypedDict):
     notice: Annotated[Notice | None, says(description="of its latest launch")]
     checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
     stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
+    room_made_by: Annotated[list[str], says(description="jobs that end, or ended, so that it has room")]
 
 
 class Job(_Named, Requested, Progress):

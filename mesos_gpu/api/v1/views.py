@@ -82,6 +82,11 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
         "checkpoint_at": job.checkpoint_at,
         "stopped": job.stopped,
+        "room_made_by": [
+            other.id
+            for job_id in view.made_room_for(job.id)
+            if (other := view.jobs.get(job_id)) is not None and sight.sees(other)
+        ],
     }
 
 

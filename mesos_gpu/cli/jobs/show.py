@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
+_MOST_NAMED: Final = 8  # jobs in one line
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "notified", "checkpoint", "made room",
-    "node", "runs as", "env", "secrets", "labels",
+    "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
@@ -54,6 +55,7 @@ def _progress(job: "Job") -> dict[str, object]:
         **({"notified": _notice(job["notice"])} if job["notice"] else {}),
         **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
         **({"made room": counted(job["stopped"], "time")} if job["stopped"] else {}),
+        **({"room made by": _several(job["room_made_by"])} if job["room_made_by"] else {}),
         "node": " ".join(job["hostnames"]),
         "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
         "submitted": output.stamp(job["submitted_at"]),
@@ -102,6 +104,12 @@ def _notice(notice: "Notice") -> str:
         return f"called off: {notice['why']}"
     unheard = "" if notice["told"] else "; not all its hosts have answered"
     return f"to end at {output.stamp(notice['until'])}: {notice['why']}{unheard}"
+
+
+def _several(ids: Sequence[str]) -> str:
+    """The first few of them."""
+    rest = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
+    return " ".join(ids[:_MOST_NAMED]) + rest
 
 
 def _told(field: Field, job: "Job") -> object:

@@ -162,14 +162,12 @@ def _capacity(
 
 
 def ending(state: State, *, for_others: bool = False) -> frozenset[JobId]:
-    """Jobs that were told to end, and not to make room for another one; with `for_others` those as well, from their
-    notice on."""
-    tasks = (state.tasks[task_id] for task_id in state.live)
-    told = (
-        task
-        for task in tasks
-        if (task.kill_sent_at is not None if task.preempted_for is None else for_others)
-    )
+    """Jobs that were told to end, and not to make room for another one. With `for_others` those as well, and all from
+    their notice on: who is drained, or is at the end of his time, leaves room, too."""
+    tasks = [state.tasks[task_id] for task_id in state.live]
+    told = [task for task in tasks if task.preempted_for is None and task.kill_sent_at is not None]
+    if for_others:
+        told += [task for task in tasks if task.preempted_for or (task.notice and task.notice.stands)]
     jobs = (state.current(task) for task in told)
     return frozenset(job.id for job in jobs if job is not None and job.state is not JobState.UNREACHABLE)
 

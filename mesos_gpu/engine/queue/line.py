@@ -146,9 +146,8 @@ class Waits:
     def _entry(self, job: Job) -> Entry[Job]:
         if job.room_made_at is not None:
             pool, since = self.pool_of(job), int(job.room_made_at * 1000)
-            if any(task.preempted_for is not None for task in self._state.round_of(job)):
-                since += 1  # who goes elsewhere comes after whom it leaves its GPUs to, else it would take them again
-            return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since)
+            goes = any(task.preempted_for is not None for task in self._state.round_of(job))
+            return Entry(job, self._held.cost_of(job, pool), Rank.ROOM_MADE, pool, since, goes)
         seat = self.seat_for(job)
         pool = self.pool_of(job) if seat is None else seat.pool
         rank = Rank.BORROWER if seat is None else Rank.SEATED
@@ -171,6 +170,6 @@ class Waits:
         return owed.milli if owed is not None and owed.milli else spec.weight * WHOLE
 
 
-def _rank(entry: Entry[Job]) -> tuple[Rank, int]:
-    """The rank of an entry, and since when others were ended for it."""
-    return entry.rank, entry.since if entry.rank is Rank.ROOM_MADE else 0
+def _rank(entry: Entry[Job]) -> tuple[Rank, int, bool]:
+    """The rank of an entry, since when others were ended for it, and whether it goes elsewhere."""
+    return entry.rank, entry.since if entry.rank is Rank.ROOM_MADE else 0, entry.goes

@@ -11,7 +11,7 @@ from mesos_gpu.engine.charges import at_cost, granted_milli, parts_of, pool_of_n
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -32,6 +32,8 @@ class Change:
 def keep(turn: Turn) -> list[Change]:
     """Bring the open spans up to what the tasks hold after this step; what has changed."""
     changes = [_look(turn, task_id) for task_id in _touched(turn)]
+    for job in _given_up(turn):
+        turn.effects.append(KeepRecord(_in_vain(turn, job)))
     return [change for change in changes if change is not None]
 
 
@@ -63,6 +65,39 @@ def _touched(turn: Turn) -> dict[TaskId, None]:
             if job.spec.gpus and job.task_id is not None:
                 touched.update(dict.fromkeys(task.id for task in state.round_of(job)))
     return touched
+
+
+def _given_up(turn: Turn) -> list[Job]:
+    """Jobs that asked for GPUs, and that the step has ended while they waited: no task of theirs has."""
+    saved = (effect.job for effect in turn.effects if isinstance(effect, SaveJob))
+    ended = {job.id: job for job in saved if job.spec.gpus and job.state.ended and job.ended_at == turn.now}
+    if not ended:
+        return []
+    ran = {effect.task.job_id for effect in turn.effects if isinstance(effect, SaveTask)}
+    return [job for job_id, job in ended.items() if job_id not in ran]
+
+
+def _in_vain(turn: Turn, job: Job) -> Closed:
+    """The record of a wait that led to nothing: it held none of what it asked for. It has the number 0 in the place of
+    a launch's, which count from 1."""
+    wait_ms, at_ms = _wait_ms(turn.state, job, turn.now), now_ms(turn)
+    span = Span(
+        TaskId(f"{job.id}.0"),
+        job.id,
+        owner=owner_of(job),
+        queue=job.spec.queue,
+        job_class=job.spec.job_class or "",
+        app=job.spec.app or "",
+        pool="",
+        parts=(Part("", 0, 0),),
+        borrowed=False,
+        charge_percent=charge_percent(turn.state.queues, job.spec.job_class),
+        begins_ms=at_ms,
+        wait_ms=wait_ms,
+        wanted_milli=job.spec.gpu_milli_in_all,
+    )
+    reason = SpanEnd.KILLED if job.state is JobState.KILLED else SpanEnd.FAILED
+    return Closed(span, at_ms, 0, 0, reason)
 
 
 def _look(turn: Turn, task_id: TaskId) -> Change | None:

@@ -110,6 +110,8 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
     if any(task.notice.reason not in of for task in members if task.notice):
         for task in members:  # it ends all the same, but makes room for nobody
             turn.put_task(replace(task, preempted_for=None))
+        if job.room_on:
+            turn.put_job(replace(job, room_made_at=None, room_on=()))
         return False
     for task in members:
         assert task.notice is not None
@@ -127,11 +129,11 @@ def stands(turn: Turn, job: Job) -> Notice | None:
 
 
 def goes_elsewhere(state: State, job: Job) -> bool:
-    """Whether a job that runs was told to end, and a place elsewhere is kept for it."""
+    """Whether a job that runs was told to make room, and a place elsewhere is kept for it. One that has only just come
+    where room was made for it, and ends for another reason, goes nowhere."""
     if not job.room_on or job.state is JobState.PENDING or job.kill_requested:
         return False
-    tasks = (task for task in state.round_of(job) if not task.ended)
-    return any(task.evicted or (task.notice is not None and task.notice.stands) for task in tasks)
+    return any(task.preempted_for is not None for task in state.round_of(job) if not task.ended)
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:

@@ -13,10 +13,10 @@ def on_tick(turn: Turn) -> None:
     """Call off the notices that are not due yet of those whose end nobody gains by any more."""
     state, told = turn.state, dict[JobId, JobId]()
     for task_id in state.live:
-        notice = state.tasks[task_id].notice
-        job = state.current(state.tasks[task_id])
-        if notice is not None and notice.stands and notice.by is not None and job is not None:
-            told.setdefault(job.id, notice.by)
+        task = state.tasks[task_id]
+        job, taker = state.current(task), task.preempted_for
+        if task.notice is not None and task.notice.stands and taker is not None and job is not None:
+            told.setdefault(job.id, taker)
     for job_id, taker in told.items():
         if (why := _needless(turn, taker)) and not state.jobs[job_id].kill_requested:
             notices.recall(turn, state.jobs[job_id], why)

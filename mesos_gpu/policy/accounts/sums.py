@@ -78,8 +78,9 @@ def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures
     idle_ms = overlap_ms(record.ends_ms - record.idle_ms, record.ends_ms, since_ms, until_ms)
     began = since_ms <= span.begins_ms < until_ms
     waited = began and first and span.wanted_milli > 0
+    started = began and part.gpu_milli > 0  # else it was given up before it held anything
     return Figures(
-        spans=int(began),
+        spans=int(started),
         gpu=part.gpu_milli * held_ms,
         cost=part.cost_milli * held_ms,
         charged=charged(part.cost_milli, span.charge_percent) * held_ms,
@@ -88,7 +89,7 @@ def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures
         lost=part.cost_milli * lost_ms,
         refunded=charged(part.cost_milli, span.charge_percent) * refunded_ms,
         unmet=span.wanted_milli * span.wait_ms if waited else 0,
-        waits={step_of(span.wait_ms): 1} if waited else {},
+        waits={step_of(span.wait_ms): 1} if waited and started else {},
     )
 
 

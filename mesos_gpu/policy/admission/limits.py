@@ -1,6 +1,6 @@
 """Limits of queues and users, and classes of jobs: what is refused, and what must wait. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.access.patterns import any_fits
@@ -145,11 +145,15 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
         if safe:
             why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
             yield Fault("/timeout_s", why)
-    if why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
-        yield Fault("/preemptible", why)
     known = class_of(tree, spec.job_class)
+    pools = pools_for(tree, known, spec.gpu_model)
+    if not pools and known is not None:
+        where = f"class {known.name} is for pools {', '.join(known.pools)}"
+        yield Fault("/gpu_model", f"{where}, and none of them has {' or '.join(spec.gpu_model)}")
+    elif why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
+        yield Fault("/preemptible", why)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
-    if bounds and pools_for(tree, known) <= {bound.pool for bound in bounds}:
+    if bounds and pools and pools <= {bound.pool for bound in bounds}:
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
 
 
@@ -172,7 +176,7 @@ def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count
         if all_gpus is not None and count * cost_milli > all_gpus:
             why = _too_many(scope.words, "max_gpus", all_gpus, count * cost_milli, "together they ask")
             yield Fault("/instances", why)
-    pools = pools_for(tree, class_of(tree, spec.job_class))
+    pools = pools_for(tree, class_of(tree, spec.job_class), spec.gpu_model)
     for path in lineage(spec.queue):
         most_of = {each.pool: each.milli for each in tree.bounds[path] if each.path == path}
         most = sum(most_of[pool] for pool in pools & most_of.keys())
@@ -194,11 +198,15 @@ def queue_of_app(tree: Tree, queue: str, app_id: str) -> str:
     return group if by_group else queue
 
 
-def pools_for(tree: Tree, known: JobClass | None) -> set[str]:
-    """The pools that jobs of a class may use; None: of no class."""
+def pools_for(tree: Tree, known: JobClass | None, models: Collection[str] = ()) -> set[str]:
+    """The pools that jobs of a class may use; None: of no class. `models`: without those that never have one of
+    these; none: any will do."""
+    pools = {DEFAULT_POOL, *(pool.name for pool in tree.document.pools)}
     if known is not None and known.pools:
-        return set(known.pools)
-    return {DEFAULT_POOL, *(pool.name for pool in tree.document.pools)}
+        pools = set(known.pools)
+    if models:
+        pools -= {each.name for each in tree.document.pools if each.models and not {*models} & {*each.models}}
+    return pools
 
 
 def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
@@ -309,9 +317,10 @@ def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
     seat. `milli`: what each of its tasks costs at least."""
     if not _needs_seat(tree, queue, spec):
         return ""
-    if not _is_owed(tree, queue):
-        return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{_how_else(queue, spec)}"
-    pools = pools_for(tree, class_of(tree, spec.job_class))
+    pools = pools_for(tree, class_of(tree, spec.job_class), spec.gpu_model)
+    if not (owed := _owed_to(tree, queue)) & pools:
+        those = f" of pool {' or '.join(sorted(pools))}, which it may use" if owed and pools else ""
+        return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{those}{_how_else(queue, spec)}"
     if could_hold(whole_cells(tree), queue.path, [(pool, milli) for pool in sorted(pools)], spec.tasks):
         return ""
     why = f"what queue {queue.path} is guaranteed has no room for it even when it is all free"
@@ -325,10 +334,10 @@ def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:
     return spec.timeout_s is None or spec.timeout_s + spec.kill_grace_s > queue.resolved.borrow_for_s
 
 
-def _is_owed(tree: Tree, queue: Queue) -> bool:
-    """Whether a queue, or one above it, is guaranteed anything."""
+def _owed_to(tree: Tree, queue: Queue) -> set[str]:
+    """The pools of which a queue, or one above it, is guaranteed anything."""
     above = (tree.specs[path].guarantee_gpus for path in lineage(queue.path))
-    return any(owed.milli for guarantee in above for owed in guarantee.values())
+    return {pool for guarantee in above for pool, owed in guarantee.items() if owed.milli}
 
 
 def _how_else(queue: Queue, spec: JobSpec) -> str:

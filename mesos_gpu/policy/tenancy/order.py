@@ -38,6 +38,8 @@ class Entry(NamedTuple, Generic[J]):
         rank: What it is beside jobs of other queues.
         pool: Where its queue is compared with others.
         since: Of one of rank `ROOM_MADE` or `STARVING`: who has the smaller number is before the other.
+        goes: Whether it was ended itself, and goes elsewhere: of one number, it is behind whom it left its GPUs to,
+            or it would take them again.
     """
 
     job: J
@@ -45,6 +47,7 @@ class Entry(NamedTuple, Generic[J]):
     rank: Rank = Rank.BORROWER
     pool: str = DEFAULT_POOL
     since: int = 0
+    goes: bool = False
 
 
 class Line(Generic[J]):
@@ -76,7 +79,7 @@ class Line(Generic[J]):
         """Each job once. What became of the one before must be known to `held` when the next is asked for."""
         while self._root is not None and (leaf := self._best(self._root)) is not None:
             entries, held, path = leaf.entries, self._held, leaf.path
-            _, cost, rank, pool, since = entries[leaf.at]
+            _, cost, rank, pool, since, goes = entries[leaf.at]
             before, count = held(path, pool), len(entries)
             while True:
                 job = entries[leaf.at].job
@@ -85,8 +88,10 @@ class Line(Generic[J]):
                 # As long as nothing starts, jobs that cost the same have the same key.
                 if leaf.at == count or held(path, pool) != before:
                     break
-                _, next_cost, next_rank, next_pool, next_since = entries[leaf.at]
-                if next_cost != cost or next_rank is not rank or next_pool != pool or next_since != since:
+                _, next_cost, next_rank, next_pool, next_since, next_goes = entries[leaf.at]
+                if next_cost != cost or next_rank is not rank or next_pool != pool:
+                    break
+                if next_since != since or next_goes is not goes:
                     break
 
     def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | None":
@@ -121,9 +126,9 @@ class Line(Generic[J]):
         """Where a queue stands among its siblings by its best leaf."""
         if leaf is None:
             return _NOBODY
-        _, cost_milli, rank, pool, since = leaf.entries[leaf.at]
+        _, cost_milli, rank, pool, since, goes = leaf.entries[leaf.at]
         if rank in _BY_TIME:
-            return rank, since, 0
+            return rank, since, int(goes)
         due, held = self._due(path, pool), self._held(path, pool) + cost_milli
         return (rank, 0, (held << _SCALE) // due) if due else (rank, 1, held)
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.testing.builders import offer
 from tests.conftest import wait_until
 from tests.contract.access.rig import ROOT
 from tests.contract.access.test_access_cli import done, failed
@@ -145,3 +149,23 @@ def test_a_dry_run_names_the_jobs_that_would_be_stopped(example: ShareRig, tmp_p
         rf"For job {owed} of queue prod would be stopped, (now|in \d+s): {job} of queue dev/", told
     ), told
     assert why(example, "prod")["pools"][0]["guarantee_gpus"] == 2, "nothing is changed"
+
+
+def test_who_gained_is_told_who_made_room_also_when_it_runs(example: ShareRig) -> None:
+    example.bind(BOSS, {**ANN, "queues": ["prod"]})
+    owed = submit(example, "prod", 4, who="ann")
+
+    def shown(who: Any = ROOT) -> Any:
+        return example.call(who, "GET", f"/v1/jobs/{owed}").json()
+
+    assert shown()["room_made_by"] == []
+    example.clock.time += 20  # what is free has been offered long ago
+    wait_until("room is made for it", lambda: shown()["room_made_by"])
+    (giver,) = shown()["room_made_by"]
+    (task,) = example.call(ROOT, "GET", f"/v1/jobs/{giver}/tasks").json()["tasks"]
+    agent = AgentId(task["agent_id"])
+    example.daemon.put(ev.StatusArrived(Status(TaskId(task["id"]), "TASK_KILLED", agent, uuid="u2")))
+    example.daemon.put(ev.OffersArrived((offer("freed", agent, gpus=4),)))
+    wait_until("it starts", lambda: shown()["state"] == "starting")
+    assert re.search(f"room made by +{giver}$", done("show", owed), re.MULTILINE)
+    assert shown("ann")["room_made_by"] == [], "she does not see it"

@@ -27,7 +27,7 @@ def closed(draw: st.DrawFn) -> Closed:
     begins, length = draw(TIMES), draw(st.integers(0, 3 * DAY_MS))
     owner, queue = draw(st.sampled_from(("", "ann", "bob?"))), draw(st.sampled_from(("ml", "ml/vision")))
     models = draw(st.sets(st.sampled_from(("A100", "T4", "")), min_size=1, max_size=2))
-    parts = tuple(Part(model, milli := draw(st.integers(1, 8000)), 3 * milli) for model in sorted(models))
+    parts = tuple(Part(model, milli := draw(st.integers(0, 8000)), 3 * milli) for model in sorted(models))
     span = Span(
         TaskId(f"t{draw(st.integers(0, 10**9))}"), JobId("j"), owner, queue, draw(st.sampled_from(("", "batch"))), "",
         "", parts, draw(st.booleans()), draw(st.sampled_from((100, 50))), begins,

@@ -4,12 +4,16 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.set_back import LEAST_S, latest
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.access.token import Token
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.drain import Card, Reset, Target
+from mesos_gpu.model.saves import SaveToken
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 
 DAY_S = 86_400.0
+HOUR_S = 3600.0
 
 
 def made() -> World:
@@ -85,6 +89,47 @@ def test_a_scheduler_that_starts_after_it_does_the_same_with_what_is_on_record()
     world.register()
     world.tick(world.settings.unreachable_timeout_s + 5)
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
+
+
+def test_what_still_runs_at_the_end_of_a_drain_is_ended_as_soon_as_ever() -> None:
+    world = made()
+    task_id = started(world)
+    world.feed(ev.DrainRequested(Target.NODE, "a1.example", "fan", "ann", 60.0))
+    world.tick(1.0)
+    world.now -= DAY_S
+    world.tick(1.0)
+    (drain,) = world.state.drains.values()
+    assert drain.since <= world.now < (drain.deadline_at or 0.0) <= world.now + 60.0
+    assert [kill.task_id for kill in every(world.tick(62.0), fx.Kill)] == [task_id]
+
+
+def test_a_reset_of_a_card_is_asked_for_again_as_soon_as_ever() -> None:
+    world = made()
+    asked = Card(GpuId("g0"), reset=Reset("r1", "stuck", "ann", world.now, world.now))
+    world.state.set_card(asked)
+    world.tick(1.0)
+    world.now -= DAY_S
+    world.feed(ev.Tick())
+    reset = world.state.cards[GpuId("g0")].reset
+    assert reset is not None
+    assert reset.sent_at == reset.since == world.now
+
+
+def test_a_token_is_good_for_as_long_as_it_was_made_for() -> None:
+    world = made()
+    before = Token("t1", "ann", "", "", world.now - 1, world.now + HOUR_S, used_at=world.now)
+    world.state.put(before)
+    world.tick(1.0)
+    world.now += DAY_S  # the clock is wrong
+    ahead = Token("t2", "ann", "", "", world.now, world.now + HOUR_S)
+    world.state.put(ahead)
+    world.tick(1.0)
+    world.now -= DAY_S
+    effects = world.feed(ev.Tick())
+    kept = world.state.tokens
+    assert kept["t1"] == before, "whoever has it shall not lose it"
+    assert (kept["t2"].created_at, kept["t2"].expires_at) == (world.now, world.now + HOUR_S)
+    assert [effect.token for effect in every(effects, SaveToken)] == [kept["t2"]]
 
 
 def test_what_is_changed_is_saved_and_a_small_step_changes_nothing() -> None:

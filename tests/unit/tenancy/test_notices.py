@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec, Stop
@@ -313,3 +314,36 @@ def test_a_queue_that_is_drained_has_its_jobs_told(world: World) -> None:
     world.state.put(QueueDocument(version=2, queues={"lab": QueueSpec(notice_s=30.0)}))
     world.tick(1)
     assert not notice(world).stands
+
+
+def told_of(world: World) -> list[tuple[float, EventKind, str]]:
+    return [(event.at, event.kind, str(event.job_id)) for event in world.state.events]
+
+
+def test_a_scheduler_that_is_started_again_knows_the_latest_events(world: World) -> None:
+    running(world)
+    give(world, notice_s=60)
+    world.now += 1
+    world.feed(ev.CheckpointTold(JobId("j1")))
+    world.now += 1
+    recall(world)
+    world.status("j1.1", "TASK_FINISHED")
+    running(world, "gang", tasks=2)
+    give(world, "gang", notice_s=5)
+    world.tick(6)
+    before = told_of(world)
+    assert [each[1:] for each in before] == [
+        (EventKind.NOTICE, "j1"), (EventKind.CHECKPOINT, "j1"), (EventKind.RECALL, "j1"), (EventKind.NOTICE, "gang"),
+        (EventKind.END, "gang"),
+    ]  # fmt: skip
+    old = list(world.state.events)
+    world.state = State.restored(world.now, saved_of(world.state))
+    new = list(world.state.events)
+    assert [each[1:] for each in told_of(world)] == [each[1:] for each in before]
+    assert max(event.number for event in new) <= old[-1].number, "nobody who knew them is told again"
+    assert [event.number for event in new] == sorted({event.number for event in new})
+    first = next(event.notice for event in new if event.kind is EventKind.NOTICE and event.job_id == "j1")
+    assert first is not None
+    assert first.stands
+    world.feed(ev.CheckpointTold(JobId("gang")))
+    assert world.state.events[-1].number > old[-1].number

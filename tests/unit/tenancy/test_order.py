@@ -15,7 +15,8 @@ PATHS = [path for paths in CHILDREN.values() for path in paths]
 POOLS = ["default", "t4"]
 JOBS = st.lists(
     st.tuples(
-        st.integers(0, 4), st.sampled_from(list(Rank)), st.sampled_from(POOLS), st.integers(0, 3)
+        st.integers(0, 4), st.sampled_from(list(Rank)), st.sampled_from(POOLS), st.integers(0, 3),
+        st.booleans(),
     ),
     max_size=4,
 )  # fmt: skip
@@ -39,7 +40,7 @@ class Held:
 
 def place(path: str, entry: Entry[str], dues: Dues, held: Held) -> tuple[object, ...]:
     if entry.rank in (Rank.ROOM_MADE, Rank.STARVING):
-        return entry.rank, entry.since
+        return entry.rank, entry.since, entry.goes
     due, would = dues[path, entry.pool], held(path, entry.pool) + entry.cost_milli
     return (entry.rank, 0, Fraction(would, due)) if due else (entry.rank, 1, Fraction(would))
 

@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.tenancy.notices import give, goes_elsewhere
+from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tenancy import Stop
 from mesos_gpu.testing.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants, queue, shapes
 
@@ -109,6 +113,33 @@ def test_who_needs_no_room_any_more_lets_the_others_stay(world: Tenants) -> None
     world.submit("small", queue="ops", gpus=2, preemptible=True)
     world.passes(5)
     assert world.job("small").state is JobState.STARTING
+
+
+def test_who_only_just_came_where_room_was_made_goes_nowhere_when_it_is_drained(world: Tenants) -> None:
+    world.agents(1, 4)
+    world.document(dev=queue(), ops=queue(4))
+    world.runs("dev0", "dev", 4)
+    world.submit("owner", queue="ops", gpus=4, preemptible=True)
+    assert world.passes(5) == {"dev0"}
+    world.obeys()
+    assert (world.job("owner").state, bool(world.job("owner").room_on)) == (JobState.STARTING, True)
+    world.document(dev=queue(), ops=queue(4, stop=Stop.DRAIN))
+    assert world.passes(2) == {"owner"}
+    assert not goes_elsewhere(world.state, world.job("owner"))
+
+
+def test_who_ends_sooner_for_another_reason_goes_nowhere_when_nobody_needs_its_place(world: Tenants) -> None:
+    in_pieces(world, notice_s=30.0)
+    world.submit("large", queue="ops", gpus=4, preemptible=True)
+    world.passes(5)
+    (moved,) = (job for job in world.state.jobs.values() if goes_elsewhere(world.state, job))
+    turn = Turn(world.state, world.settings, world.now)
+    give(turn, moved, NoticeReason.IDLE, "its GPUs do nothing", notice_s=10.0)
+    world.feed(ev.KillRequested(JobId("large")))
+    world.passes(2)
+    assert world.job(moved.id).room_on == ()
+    assert not goes_elsewhere(world.state, world.job(moved.id))
+    assert world.passes(20) == {moved.id}
 
 
 def test_a_restart_keeps_the_place_of_who_goes_elsewhere(world: Tenants) -> None:

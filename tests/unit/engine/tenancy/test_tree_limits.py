@@ -225,6 +225,28 @@ def test_what_is_not_preemptible_and_larger_than_its_guarantee_is_refused(gpus: 
     submit_all(world, ("yields", "prod", gpus), tasks=tasks, preemptible=True)
 
 
+def test_what_is_not_preemptible_is_refused_where_nothing_is_guaranteed_of_the_pools_that_it_may_use() -> (
+    None
+):
+    pools = (Pool("new", models=("H100",)), Pool("old", models=("T4",)))
+    classes = (JobClass("cheap", preemptible=False, pools=("old",)),)
+    lab = QueueSpec(guarantee_gpus={"new": Guarantee(2000)})
+    world = tree_world({"lab": lab}, pools=pools, classes=classes)
+    never = (
+        "it is not preemptible, and queue lab is guaranteed nothing of pool {}, which it may use, so it could never "
+        "start: ask for it as preemptible"
+    )
+    assert refusal(world, queue="lab", gpus=1, job_class="cheap") == [("/preemptible", never.format("old"))]
+    of_model = [("/preemptible", never.format("default or old"))]
+    assert refusal(world, queue="lab", gpus=1, gpu_model=("T4",)) == of_model
+    assert refusal(world, queue="lab", gpus=1, job_class="cheap", gpu_model=("H100",)) == [
+        ("/gpu_model", "class cheap is for pools old, and none of them has H100")
+    ]
+    submit_all(world, ("fits", "lab", 2))
+    submit_all(world, ("either", "lab", 1), gpu_model=("T4", "H100"))
+    submit_all(world, ("yields", "lab", 1), gpu_model=("T4",), preemptible=True)
+
+
 def test_what_lost_its_guarantee_by_a_new_document_is_told_what_to_do() -> None:
     world = tree_world({"dev": QueueSpec(guarantee_gpus=owed(1)), "prod": QueueSpec(guarantee_gpus=owed(1))})
     submit_all(world, ("stays", "dev", 1))

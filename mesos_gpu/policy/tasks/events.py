@@ -1,0 +1,44 @@
+"""What befell jobs before the scheduler was started, as far as it follows from what is saved. Pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.event import MOST_EVENTS, EventKind, JobEvent
+from mesos_gpu.model.tasks.task import Task
+
+_ORDER = tuple(EventKind)
+
+
+def remembered(jobs: Iterable[Job], tasks: Iterable[Task]) -> list[JobEvent]:
+    """The latest events of jobs, oldest first: the latest notice of each launch, with its recall or its end, and the
+    latest checkpoint of each job. None of them has a larger number than it had, so whoever knew it is not told again.
+    Thresholds of budgets are not among them.
+    """
+    known = {(each.job_id, each.kind, each.at): each for each in (*_of_tasks(tasks), *_checkpoints(jobs))}
+    events: list[JobEvent] = []
+    for each in sorted(known.values(), key=lambda each: (each.at, each.job_id, _ORDER.index(each.kind))):
+        last = events[-1].number if events else 0
+        events.append(replace(each, number=max(int(each.at * 1000), last + 1)))
+    return events[-MOST_EVENTS:]
+
+
+def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:
+    """Members of a gang have theirs together: the caller keeps one of them."""
+    for task in tasks:
+        notice = task.notice
+        if notice is None or task.job_id is None:
+            continue
+        given = notice if notice.stands else replace(notice, number=notice.number - 1, recalled_at=None)
+        if notice.until > notice.at:
+            yield JobEvent(0, notice.at, EventKind.NOTICE, task.job_id, given)
+        if notice.recalled_at is not None:
+            yield JobEvent(0, notice.recalled_at, EventKind.RECALL, task.job_id, notice)
+        elif task.evicted and task.kill_sent_at is not None:
+            yield JobEvent(0, notice.until, EventKind.END, task.job_id, notice)
+
+
+def _checkpoints(jobs: Iterable[Job]) -> Iterator[JobEvent]:
+    for job in jobs:
+        if job.checkpoint_at is not None:
+            yield JobEvent(0, job.checkpoint_at, EventKind.CHECKPOINT, job.id)
