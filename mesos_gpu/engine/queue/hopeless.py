@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.never import is_able
@@ -45,12 +46,17 @@ def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
 
 
 def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:
-    """Whether none of some nodes could serve all tasks of a job if they were empty and well."""
+    """Whether none of some nodes could serve all tasks of a job if they were empty and well. Of a node that has never
+    offered a GPU no report is waited for: nothing is monitored there."""
     known = state.nodes
     return not is_able(
         request,
         [
-            replace(node, silent="it has not reported") if known[node.agent_id].inventory is None else node
+            replace(node, silent="it has not reported") if _may_report(known[node.agent_id]) else node
             for node in nodes
         ],
     )
+
+
+def _may_report(node: Node) -> bool:
+    return node.inventory is None and node.monitor_launches > 0

@@ -6,7 +6,7 @@ thousandths of cost times milliseconds, as in the records.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import JobId, TaskId
@@ -31,6 +31,7 @@ class Holding:
     whose: tuple[str, str, str]  # owner, queue, class
     amounts: Amounts
     begins_ms: int
+    models: frozenset[str] = field(default=frozenset(), compare=False)  # of its cards, as last reported
 
     def until(self, now_ms: int) -> Counter[int]:
         """What that is up to a moment; a clock that was set back takes nothing away."""
@@ -99,6 +100,8 @@ def _change(account: Account, books: Books, now_ms: int) -> None:
         old = books.holds.get(task_id)
         new = _holding(account, live.get(task_id), old, now_ms)
         if old == new:
+            if new is not None:
+                books.holds[task_id] = new
             continue
         if old is not None:
             books.held.setdefault(task_id, Counter()).update(old.until(now_ms))
@@ -126,19 +129,20 @@ def _holding(account: Account, task: Task | None, old: Holding | None, now_ms: i
     asked = job.spec.counted_milli  # what it may grow to counts at once, as in limits
     gpus = len(task.gpus) * WHOLE if share is None else max(asked, len(task.gpus) * share.compute_milli)
     document, node = account.queues, account.disk.nodes.get(task.agent_id)
-    models = {gpu.model for gpu in node.gpus if gpu.id in task.gpus} if node is not None else set()
-    if not models and old is not None and old.amounts[0] == gpus:
-        cost = old.amounts[1]
-    else:
-        cost = gpus * max((document.gpu_cost.get(model, 1) for model in models), default=1)
+    models = (
+        frozenset(gpu.model for gpu in node.gpus if gpu.id in task.gpus) if node is not None else frozenset()
+    )
+    if not models and old is not None:
+        models = old.models  # its host says no more of them, and they cost what the document says now
+    cost = gpus * max((document.gpu_cost.get(model, 1) for model in models), default=1)
     name = job.spec.job_class or ""
     percent = next((each.charge_percent for each in document.classes if each.name == name), 100)
     owner = job.owner or (f"{job.spec.user}?" if job.spec.user else "")
     whose = owner, job.spec.queue, name
     amounts = gpus, cost, cost * percent // 100
     if old is not None and (old.whose, old.amounts) == (whose, amounts):
-        return old
-    return Holding(whose, amounts, now_ms if old is None else max(now_ms, old.begins_ms))
+        return old if old.models == models else replace(old, models=models)
+    return Holding(whose, amounts, now_ms if old is None else max(now_ms, old.begins_ms), models)
 
 
 def _agrees(account: Account, books: Books, task_id: TaskId, now_ms: int) -> None:

@@ -51,8 +51,8 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
     """Whether both are in a queue that orders by attained service, and who waits comes first."""
     if tree.inherited(account.queues, job.spec.queue, "order") is not LineOrder.LAS:
         return False
-    members = [account.disk.tasks[task_id] for task_id in account.latest(job.id)]
-    return rank_of(other, (), now) < rank_of(job, members, now)
+    members, others = ([account.disk.tasks[i] for i in account.latest(each.id)] for each in (job, other))
+    return rank_of(other, () if other.state is JobState.PENDING else others, now) < rank_of(job, members, now)
 
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
@@ -65,7 +65,9 @@ def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
 
 
 def borrows(account: Account, job: Job) -> bool:
-    """Whether a job that waits has no seat for sure: nothing that it is guaranteed has so much left."""
+    """Whether a job has no seat for sure: it runs without one, or nothing that it is guaranteed has so much left."""
+    if job.state is not JobState.PENDING:
+        return job.seat is None
     document, taken = account.queues, Counter[tuple[str, str]]()
     for each in account.disk.jobs.values():
         if each.seat is not None:
@@ -98,12 +100,20 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     if any(each.preempted_for == task.preempted_for for each in members):
         return None
     job, other = account.disk.jobs[task.job_id], account.disk.jobs.get(task.preempted_for)
-    reason = other is not None and other.state is JobState.PENDING and job.spec.preemptible
+    reason = other is not None and _needs_room(account, other) and job.spec.preemptible
     if other is None or not (reason and account.settings.preemption and allowed(account, job, other, now)):
         words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'nobody'}"
         raise Violation("nothing is ended without a reason", words, task.id)
     _has_notice(account, task, job, members, now)
     return other.id
+
+
+def _needs_room(account: Account, job: Job) -> bool:
+    """Whether others may end for a job: it waits, or it has a seat, and leaves its node for a place that they have."""
+    if job.state is JobState.PENDING:
+        return True
+    told = (account.disk.tasks[task_id].notice for task_id in account.latest(job.id))
+    return job.seat is not None and _moves(job) and any(each is not None and each.stands for each in told)
 
 
 def _has_notice(account: Account, task: Task, job: Job, members: list[Task], now: float) -> None:
@@ -148,13 +158,16 @@ def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
     who borrows stays below who gives."""
     for job_id in takers:
         job = account.disk.jobs.get(job_id)
-        if job is None or job.state is not JobState.PENDING or job.spec.is_share or not job.spec.gpus:
+        if job is None or not _needs_room(account, job) or job.spec.is_share or not job.spec.gpus:
             continue
-        slots = sum(_slots(account, agent, job) for agent in account.mesos.agents.values())
+        agents = account.mesos.agents.values()
+        there = agents if job.state is JobState.PENDING else [a for a in agents if a.id in job.room_on]
+        slots = sum(_slots(account, agent, job) for agent in there)
         if slots < job.spec.tasks:
             words = f"others end for {job.id}, and then {slots} of its {job.spec.tasks} tasks fit"
             raise Violation("every stop helps somebody", words, job.id)
-        if len(takers) == 1 and account.queues.version and borrows(account, job):
+        waits = job.state is JobState.PENDING
+        if waits and len(takers) == 1 and account.queues.version and borrows(account, job):
             _stays_below(account, job, now)
 
 

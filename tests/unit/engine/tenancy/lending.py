@@ -53,7 +53,7 @@ class Tenants(World):
         """Report of each node, and offer what is free there."""
         effects = []
         for node in list(self.state.nodes.values()):
-            effects += self.report(node.id, *node.gpus)
+            effects += self.report(node.id, *node.gpus) if node.monitor is not None else []
             live = [t for t in self.state.tasks.values() if t.agent_id == node.id and not t.ended]
             free = len(node.gpus) - sum(len(task.gpus) for task in live)
             held = [each for each in self.state.offers.values() if each.agent_id == node.id]

@@ -67,6 +67,17 @@ def test_who_fits_on_no_node_does_not_keep_the_seat_of_its_queue() -> None:
     assert world.seat_of("next") == "a"
 
 
+def test_a_node_without_gpus_keeps_no_hope_alive() -> None:
+    """What chaos found: no monitor starts there, and for its report a job of a model that is too rare kept its seat."""
+    world = _two_cards(a=queue(2))
+    world.offers(offer("o9", "bare"))
+    world.submit("never", queue="a", gpus=1, tasks=2, gpu_model=("H100",), priority=5)
+    world.submit("next", queue="a", gpus=2, preemptible=False)
+    world.passes(5)
+    world.starts()
+    assert (world.job("never").state, world.job("next").state) == (JobState.PENDING, JobState.RUNNING)
+
+
 def test_who_may_have_a_seat_is_asked_again_when_there_are_other_nodes() -> None:
     world = _two_cards(a=queue(1))
     world.submit("large", queue="a", gpus=1, gpu_model=("H100",), preemptible=False)
