@@ -68,7 +68,7 @@ def _launch_jobs(
     seating: Seating | None,
 ) -> bool:
     """Place each job, or reserve for it; then let those of lower priority make room. Whether a match that follows at
-    once may launch more."""
+    once may launch, or plan, more."""
     state, settings, now = turn.state, turn.settings, turn.now
     if not state.queue:
         return False
@@ -101,8 +101,9 @@ def _launch_jobs(
         else:
             launch(turn, job, takes, remains, launches, seating.at_launch(job, takes) if seating else None)
     make_way(turn, backlog, blocked)
+    more = False
     if may_preempt and blocked and seating is not None:
-        reclaim(turn, backlog, blocked, seating)
+        more = reclaim(turn, backlog, blocked, seating)
     elif may_preempt and blocked:
         preempt(turn, backlog, blocked)
-    return backlog.neighbours.verdicts.is_behind
+    return more or backlog.neighbours.verdicts.is_behind

@@ -8,11 +8,13 @@ if that loses little, and borrowers of one node fit into what is free on others.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from math import inf
 from typing import Final
 
 from mesos_gpu.engine.match.preemption import ending, may_have_ports
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.tenancy.node_order import Order
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
@@ -22,8 +24,8 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
-from mesos_gpu.policy.room.knapsack import Victim
-from mesos_gpu.policy.room.preemption import grounds, plan
+from mesos_gpu.policy.room.knapsack import Bound, Victim
+from mesos_gpu.policy.room.preemption import grounds, plan, plan_of_one
 
 MOST_LOST_S: Final = 600  # for who borrows: what moves cost, times the GPUs that he asks for
 _MOST_NODES: Final = 16  # that are looked at for moves, those first that lack least
@@ -46,6 +48,25 @@ class Plan:
     taker: Mapping[JobId, JobId] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """What nodes are asked for.
+
+    Attributes:
+        job: One for which room is looked for.
+        request: What each of its tasks takes.
+        victims: Who may be stopped for it.
+        yields: Whether what is kept for another job is not kept from this one.
+        pools: Where it may go; None: there are no pools.
+    """
+
+    job: Job
+    request: Request
+    victims: Mapping[JobId, Victim]
+    yields: Callable[[JobId], bool]
+    pools: frozenset[str] | None
+
+
 class Planner:
     """Looks for room that can be made for jobs, by the rule and as nodes are at that moment. It changes nothing."""
 
@@ -53,8 +74,11 @@ class Planner:
         """Count on no node yet."""
         self._turn, self._backlog, self._rule, self._seating = turn, backlog, rule, seating
         self.closed = set[AgentId]()  # nodes that other plans count on
+        self.looked_at = 0  # nodes so far
         self._capacities: dict[AgentId, NodeCapacity] = {}
         self._chosen: dict[AgentId, NodeCapacity] = {}  # with what was looked at last
+        self._served = set[JobId]()  # jobs whose room is counted in already
+        self._order = Order(turn.state, rule, backlog, self._capacity)
 
     def find(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan; None: whoever may be stopped, or goes elsewhere, there is none, or there is room already.
@@ -71,6 +95,8 @@ class Planner:
 
     def _stopping(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan in which nobody goes elsewhere."""
+        if self._is_plain(job, request) and not self._order.kept_for(job.id):
+            return self._on_one(job, request)
         victims, allowed = self._rule.victims_of(job), self._rule.together(job)
         if self._backlog.over_limit(job):  # it waits for a seat, so only the end of who has one helps it
             jobs = self._turn.state.jobs
@@ -83,6 +109,93 @@ class Planner:
         chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
         room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
         return Plan(chosen, room_on) if chosen and room_on else None
+
+    # --- jobs of one task that ask for whole GPUs
+
+    def _is_plain(self, job: Job, request: Request) -> bool:
+        """Whether the order of nodes says what room costs it at least: it is one task with whole GPUs, and nobody of
+        its queue is ended at another cost for it."""
+        if job.spec.tasks > 1 or not request.gpu.count or request.gpu.share is not None:
+            return False
+        return not (self._backlog.attained.orders(job) or self._backlog.over_limit(job))
+
+    def has_room(self, job: Job, request: Request) -> bool:
+        """Whether there is room for a job when those have ended that are told to. From then on it is its room, beside
+        that of the jobs for which they end, and of others that were asked for."""
+        if not self._is_plain(job, request):
+            return False
+        ask = self._ask(job, request, {})
+        own = self._order.kept_for(job.id)
+        for agent_id in chain(own, self._order.with_room(request.gpu.count)):
+            node = self._node_for(ask, self._turn.state.nodes[agent_id])
+            if node is not None and (
+                place_on(ask.request, node) is not None if own else self._take(ask.request, node)
+            ):
+                return True
+        return False
+
+    def _on_one(self, job: Job, request: Request) -> Plan | None:
+        """The cheapest plan on any one node: those are looked at first where room costs least, whoever has it."""
+        rule, nodes = self._rule, self._turn.state.nodes
+        victims = rule.asked_for(job)
+        ask = self._ask(job, request, victims)
+
+        def line() -> Iterator[tuple[Bound, NodeCapacity]]:
+            for bound, agent_id in self._order.of(request.gpu.count):
+                node = self._node_for(ask, nodes[agent_id])
+                if node is not None:
+                    yield bound, node
+
+        chosen = plan_of_one(ask.request, line, victims, rule.together(job))
+        if not chosen:
+            return None
+        there = [nodes[agent_id] for agent_id in self._order.sorted(self._where(chosen))]
+        able = (self._node_for(ask, node) for node in there)
+        room_on = grounds(ask.request, 1, [node for node in able if node is not None], chosen)
+        return Plan(chosen, room_on) if room_on else None
+
+    def _where(self, chosen: Sequence[Victim]) -> set[AgentId]:
+        """The nodes on which some run."""
+        state = self._turn.state
+        return {task.agent_id for each in chosen for task in state.round_of(state.jobs[each.job_id])}
+
+    def _take(self, request: Request, node: NodeCapacity) -> bool:
+        """Count a task in where it has room; False: it has none."""
+        place = place_on(request, node)
+        if place is None:
+            return False
+        self._set(self._capacities[node.agent_id].minus(request.resources, place.gpus))
+        return True
+
+    def _set(self, capacity: NodeCapacity) -> None:
+        self._capacities[capacity.agent_id] = capacity
+        self._chosen.pop(capacity.agent_id, None)
+        self._order.changed(capacity.agent_id)
+
+    def planned(self, job: Job, request: Request, way: Plan) -> None:
+        """Count a plan in: who ends is planned for nobody else, and nobody else has the room that it makes. What is
+        left of that is anybody's, if it is on one node."""
+        plain, ended = not way.to and self._is_plain(job, request), {each.job_id for each in way.chosen}
+        view = self._view(job, request, way.room_on[0]) if plain else None
+        self._ending = self._ending | ended
+        for agent_id in self._where(way.chosen) & self._capacities.keys():
+            known = self._capacities[agent_id]
+            self._set(known.without([held for held in known.allocations if held.job_id in ended]))
+        self._rule.planned(way.chosen)
+        if view is not None:
+            view = view.without([held for held in view.allocations if held.job_id in ended])
+        if view is not None and self._take(replace(request, ports=job.spec.ports), view):
+            self._served.add(job.id)
+        else:
+            self.closed |= {*way.room_on, *way.to.values()}
+
+    def _view(self, job: Job, request: Request, agent_id: AgentId) -> NodeCapacity | None:
+        ask = self._ask(job, request, self._rule.every())
+        return self._node_for(ask, self._turn.state.nodes[agent_id])
+
+    def _ask(self, job: Job, request: Request, victims: Mapping[JobId, Victim]) -> _Ask:
+        request = replace(request, ports=job.spec.ports)
+        return _Ask(job, request, victims, self._rule.yields_to(job), self._pools(job, victims))
 
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
@@ -100,25 +213,35 @@ class Planner:
             victims: Who may be stopped for it.
             yields: Whether what is kept for another job is not kept from this one.
         """
-        backlog, rule = self._backlog, self._rule
-        pools, nodes = self._pools(job, victims), []
-        for node in self._turn.state.nodes.values():
-            if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
-                continue
-            if pools is not None and rule.pool_of(node.id) not in pools:
-                continue
-            capacity = self._capacity(node)
-            held = tuple([each for each in capacity.allocations if each.job_id in victims])
-            if len(capacity.gpus) + sum(len(each.gpus) for each in held) < request.gpu.count:
-                continue
-            kept = [each for each in backlog.kept_by_others(job, node) if not yields(each.job_id)]
-            if backlog.new_enough(job, node):
-                capacity = self._with(capacity, held)
-                if (ports := backlog.ports_for(job, node)) is not None:
-                    capacity = replace(capacity, ports=ports)
-                if may_have_ports(job, capacity):
-                    nodes.append(capacity.keeping(kept) if kept else capacity)
-        return nodes
+        ask = _Ask(job, request, victims, yields, self._pools(job, victims))
+        able = (self._node_for(ask, node) for node in self._turn.state.nodes.values())
+        return [node for node in able if node is not None]
+
+    def _node_for(self, ask: _Ask, node: Node) -> NodeCapacity | None:
+        """One of `nodes`; None: it could not serve the job."""
+        backlog, rule, job = self._backlog, self._rule, ask.job
+        self.looked_at += 1
+        if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):
+            return None
+        if ask.pools is not None and rule.pool_of(node.id) not in ask.pools:
+            return None
+        capacity = self._capacity(node)
+        held = tuple([each for each in capacity.allocations if each.job_id in ask.victims])
+        if len(capacity.gpus) + sum(len(each.gpus) for each in held) < ask.request.gpu.count:
+            return None
+        if not backlog.new_enough(job, node):
+            return None
+        kept = [
+            each
+            for each in backlog.kept_by_others(job, node)
+            if each.job_id not in self._served and not ask.yields(each.job_id)
+        ]
+        capacity = self._with(capacity, held)
+        if (ports := backlog.ports_for(job, node)) is not None:
+            capacity = replace(capacity, ports=ports)
+        if not may_have_ports(job, capacity):
+            return None
+        return capacity.keeping(kept) if kept else capacity
 
     def _pools(self, job: Job, victims: Iterable[JobId]) -> frozenset[str] | None:
         """The pools whose limits leave room for a job, and the one where it runs. Of one that waits for the end of

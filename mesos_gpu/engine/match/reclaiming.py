@@ -23,20 +23,23 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.capacity.request import Request
 
 _MOST_TRIED: Final = 16  # blocked jobs in one match: each is a look at every node
+_MOST_PLANS: Final = 100  # in one match, and
+_MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
 
 
-def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> None:
-    """End jobs for those of the blocked ones that this helps, each on nodes of its own."""
+def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
+    """End jobs for those of the blocked ones that this helps. Whether a match that follows at once may help others."""
     running = stoppable(turn.state)
     turn.state.next_moment = float("inf")
     if not running:
-        return
+        return False
     rule = Reclaim(turn, seating, backlog, running)
     plans = _Plans(turn, backlog, rule, seating)
     for job in blocked:
         if not plans.make(job):
             break
     turn.state.next_moment = rule.next_at
+    return plans.are_many
 
 
 def stoppable(state: State) -> dict[JobId, Job]:
@@ -80,6 +83,8 @@ class _Plans:
         self._turn, self._backlog, self._rule = turn, backlog, rule
         self._tried = set[tuple[Request, Hashable]]()
         self._queues = set[str]()  # of whose jobs some were tried
+        self._made = 0  # plans
+        self.are_many = False  # whether the next match is to make more
         self._planner = Planner(turn, backlog, rule, seating)
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
 
@@ -90,18 +95,22 @@ class _Plans:
             return True
         if self._waits(job) or backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
             return True
-        if self._planner.closed and backlog.is_limited(job):
+        if self._made and backlog.is_limited(job):
             return True  # what was planned before counts against its limit only once it is kept
-        if len(self._tried) >= _MOST_TRIED:
+        self.are_many = self._made >= (_MOST_PLANS if self._planner.looked_at < _MOST_LOOKED_AT else 1)
+        if self.are_many or len(self._tried) >= _MOST_TRIED:
             return False
         request, _ = key = self._key(job)
+        if self._planner.has_room(job, request):
+            return True
         self._tried.add(key)
         self._queues.add(job.spec.queue)
         way = self._planner.find(job, request)
         if way is None or not rule.has_waited(job, way.chosen) or just_launched(turn, way.chosen):
             return True
-        self._make_room(job, way)
+        self._make_room(job, request, way)
         self._tried.discard(key)
+        self._made += 1
         return True
 
     def _key(self, job: Job) -> tuple[Request, Hashable]:
@@ -123,10 +132,11 @@ class _Plans:
             return True
         return job.id in self._ending_for
 
-    def _make_room(self, job: Job, way: Plan) -> None:
+    def _make_room(self, job: Job, request: Request, way: Plan) -> None:
         turn, rule, chosen, room_on = self._turn, self._rule, way.chosen, way.room_on
         names = ", ".join(str(victim.job_id) for victim in chosen)
         message = f"room is made for it by {names}"
+        self._planner.planned(job, request, way)
         job = turn.put_job(replace(job, room_made_at=turn.now, room_on=room_on, message=message))
         for victim in chosen:
             other, taker = (
@@ -141,5 +151,4 @@ class _Plans:
             elif other.room_made_at is not None:  # it has only just come there itself
                 other = turn.put_job(replace(other, room_made_at=None, room_on=()))
             notices.give(turn, other, reason, why, by=taker.id)
-        self._planner.closed |= {*room_on, *way.to.values()}
-        rule.planned(chosen)
+        rule.forget_plans()  # the state has the plan

@@ -7,11 +7,11 @@ takes them from a job that has a seat in another queue.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
@@ -66,6 +66,55 @@ class _Leaf:
     least_ms: int
 
 
+class Victims(Mapping[JobId, Victim]):
+    """Jobs that may be stopped for one."""
+
+    def __init__(
+        self,
+        running: Mapping[JobId, Job],
+        known: dict[JobId, Victim | None],
+        ask: Callable[[Job], Victim | None],
+    ) -> None:
+        """Ask of nobody yet.
+
+        Args:
+            running: All that may be stopped for anybody; who is planned to be is taken out of it.
+            known: What was asked before.
+            ask: What it costs to stop one; None: that may not be done.
+        """
+        self._running, self._known, self._ask = running, known, ask
+
+    def get(self, job_id: Any, default: Any = None) -> Any:
+        """What it costs to stop him."""
+        other = self._running.get(job_id)
+        if other is None:
+            return default
+        try:
+            victim = self._known[job_id]
+        except KeyError:
+            victim = self._known[job_id] = self._ask(other)
+        return default if victim is None else victim
+
+    def __getitem__(self, job_id: JobId) -> Victim:
+        """`get`, of one who may be stopped."""
+        victim: Victim | None = self.get(job_id)
+        if victim is None:
+            raise KeyError(job_id)
+        return victim
+
+    def __contains__(self, job_id: object) -> bool:
+        """Whether he may be stopped."""
+        return self.get(job_id) is not None
+
+    def __iter__(self) -> Iterator[JobId]:
+        """All that may."""
+        return (job_id for job_id in self._running if job_id in self)
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return sum(1 for _ in self)
+
+
 class Reclaim:
     """The rule, at one moment."""
 
@@ -81,11 +130,13 @@ class Reclaim:
         self._turn, self._seating, self._tree, self._backlog = turn, seating, seating.tree, backlog
         self._attained, self._running = backlog.attained, dict(running)
         self._restart_ms = round(turn.settings.restart_s * 1000)
-        self._known: dict[Hashable, tuple[dict[JobId, Victim], frozenset[float]]] = {}
+        self._known: dict[Hashable, dict[JobId, Victim | None]] = {}
+        self._later: dict[Hashable, set[float]] = {}  # moments that were found for jobs of a kind
+        self._costs: dict[JobId, Victim | None] = {}
+        self._bars: dict[tuple[str, str, bool], float] = {}
         self._held: dict[str, _Leaf] = {}
         self._runners: dict[JobId, Runner] = {}
-        self._without_seat: dict[str, list[Runner]] = {}
-        self._open: dict[tuple[str, float], tuple[list[Runner], frozenset[float]]] = {}
+        self._open: dict[tuple[str, float], tuple[dict[JobId, Victim], frozenset[float]]] = {}
         self.moments = set[float]()  # when somebody may be stopped who may not yet
 
     @property
@@ -140,14 +191,6 @@ class Reclaim:
     def _ran(self, job: Job, milli: int, now: float) -> Ran:
         return ran(job.started_at, job.checkpoint_at, now, milli, job.stopped)
 
-    def _borrowers(self, leaf: str) -> list[Runner]:
-        """Who has no seat."""
-        known = self._without_seat.get(leaf)
-        if known is None:
-            line = [self._runner(job) for job in self._leaves[leaf] if job.seat is None]
-            known = self._without_seat[leaf] = [each for each in line if each.milli]
-        return known
-
     # --- who may be stopped
 
     def kind(self, job: Job) -> Hashable:
@@ -160,44 +203,71 @@ class Reclaim:
 
     def victims_of(self, job: Job) -> dict[JobId, Victim]:
         """All that may be stopped for a job that waits."""
-        key = self.kind(job)
-        known = self._known.get(key)
-        if known is None:
-            noted, self.moments = self.moments, set()
-            victims = {each.job.id: each.victim for each in self._find(job)}
-            known = self._known[key] = victims, frozenset(self.moments)
-            self.moments = noted
-        self.moments |= known[1]  # also of one whose like was looked at before
-        return {job_id: victim for job_id, victim in known[0].items() if job_id in self._running}
+        return self._all_of(job, self.asked_for(job).get)
 
-    def _find(self, job: Job) -> list[Runner]:
-        leaf = leaf_of(self._tree, job)
-        queue, seated = self._tree.queues[leaf], self._seating.seat_for(job) is not None
-        below = [
-            self._below(job, self._runner(each))
-            for each in self._leaves.get(leaf, ())
-            if self._is_before(job, each)
-        ]
-        if queue.resolved.reclaim is Whose.NEVER or not job.spec.gpus:
-            return below
-        victims: list[Runner] = []
-        for path in self._leaves:
-            other = self._tree.queues[path]
-            if self._is_fenced(queue, other):
-                continue
-            protected_s = self._protected_s(queue, other, seated=seated)
-            if protected_s >= LONGEST_S or not (seated or path != leaf):
-                continue
-            if seated and path != leaf and queue.resolved.reclaim is not Whose.LOWER:
-                victims += self._unprotected(path, protected_s)
-                continue
-            line = self._borrowers(path)
-            victims += [each for each in line if self._gives(job, each, protected_s, seated=seated)]
-        return victims + below
+    def asked_for(self, job: Job) -> "Victims":
+        """Those that may be stopped for a job that waits: the rule is asked of one when somebody looks at him."""
+        kind = self.kind(job)
+        known = self._known.setdefault(kind, {})
+        self.moments |= self._later.setdefault(kind, set())  # also of one whose like was looked at before
+        return Victims(self._running, known, partial(self._ask, job, self._later[kind]))
 
     def takes_from(self, job: Job) -> dict[JobId, Victim]:
         """All that may be stopped for a job that runs, and is to start again elsewhere."""
-        return {each.job.id: each.victim for each in self._find(job) if each.job.id in self._running}
+        return self._all_of(job, lambda job_id: self._victim(job, self._running[job_id]))
+
+    def _all_of(self, job: Job, ask: Callable[[JobId], Victim | None]) -> dict[JobId, Victim]:
+        """Ask of all that run, unless their queue says it of all of them at once."""
+        leaf, seated = leaf_of(self._tree, job), self._seating.seat_for(job) is not None
+        whose = self._tree.queues[leaf].resolved.reclaim
+        victims: dict[JobId, Victim] = {}
+        for path, jobs in self._leaves.items():
+            protected_s = self._bar(leaf, path, seated=seated)
+            if path != leaf and (protected_s >= LONGEST_S or not job.spec.gpus):
+                continue
+            if seated and path != leaf and whose is not Whose.LOWER:
+                victims |= self._unprotected(path, protected_s)
+            else:
+                each = ((other.id, ask(other.id)) for other in jobs if other.id in self._running)
+                victims |= {job_id: victim for job_id, victim in each if victim is not None}
+        return {job_id: victim for job_id, victim in victims.items() if job_id in self._running}
+
+    def _ask(self, job: Job, later: set[float], other: Job) -> Victim | None:
+        """`_victim`; when he may be stopped later is on record for all jobs of that kind."""
+        noted, self.moments = self.moments, set()
+        victim = self._victim(job, other)
+        later |= self.moments
+        self.moments |= noted
+        return victim
+
+    def _victim(self, job: Job, other: Job) -> Victim | None:
+        """What it costs to stop another for a job; None: that may not be done."""
+        leaf, path = leaf_of(self._tree, job), leaf_of(self._tree, other)
+        if path == leaf and self._is_before(job, other):
+            return self._below(job, self._runner(other)).victim
+        if other.seat is not None or not job.spec.gpus:
+            return None
+        seated = self._seating.seat_for(job) is not None
+        protected_s = self._bar(leaf, path, seated=seated)
+        each = self._runner(other)
+        if protected_s >= LONGEST_S or not each.milli:
+            return None
+        return each.victim if self._gives(job, each, protected_s, seated=seated) else None
+
+    def _bar(self, leaf: str, path: str, *, seated: bool) -> float:
+        """How long borrowers of a leaf run before they may be stopped for one of another; `LONGEST_S`: for ever."""
+        key = leaf, path, seated
+        known = self._bars.get(key)
+        if known is None:
+            queue, other = self._tree.queues[leaf], self._tree.queues[path]
+            never = queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, other)
+            barred = never or (path == leaf and not seated)
+            known = self._bars[key] = LONGEST_S if barred else self._protected_s(queue, other, seated=seated)
+        return known
+
+    def every(self) -> Mapping[JobId, Victim]:
+        """All that run, and may be stopped for somebody."""
+        return Victims(self._running, self._costs, lambda other: self._runner(other).victim)
 
     def movable(self, job: Job, *, seated: bool) -> dict[JobId, Victim]:
         """Who may go elsewhere for a job that waits: of one task and smaller than it, not across a fence, not within
@@ -244,14 +314,15 @@ class Reclaim:
             return False
         return not self._is_protected(each, protected_s)
 
-    def _unprotected(self, leaf: str, protected_s: float) -> list[Runner]:
+    def _unprotected(self, leaf: str, protected_s: float) -> Mapping[JobId, Victim]:
         """Who has no seat, and gives to whoever has one in another queue: looked up once."""
         known = self._open.get((leaf, protected_s))
         if known is None:
             noted, self.moments = self.moments, set()
-            there = [each for each in self._borrowers(leaf) if not self._is_protected(each, protected_s)]
-            known = self._open[leaf, protected_s] = there, frozenset(self.moments)
-            self.moments = noted
+            line = [self._runner(job) for job in self._leaves[leaf] if job.seat is None]
+            there = (each for each in line if each.milli and not self._is_protected(each, protected_s))
+            known = {each.job.id: each.victim for each in there}, frozenset(self.moments)
+            self._open[leaf, protected_s], self.moments = known, noted
         self.moments |= known[1]
         return known[0]
 
@@ -403,10 +474,13 @@ class Reclaim:
     # --- plans
 
     def planned(self, chosen: Sequence[Victim]) -> None:
-        """Stop nobody twice; what the plan moves is counted in."""
+        """Stop nobody twice."""
         for victim in chosen:
             del self._running[victim.job_id]
-        self.__dict__.pop("_to_come", None)  # the state has the plan
+
+    def forget_plans(self) -> None:
+        """What plans move is found in the state anew."""
+        self.__dict__.pop("_to_come", None)
 
     def pool_of(self, agent_id: AgentId) -> str:
         """The pool that a node is in."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import chain, combinations, filterfalse
+from itertools import chain, combinations, count, filterfalse
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId
@@ -52,7 +52,7 @@ def plan(
     best: tuple[Victim, ...] | None = None
     for model in request.gpu.models or (None,):
         if tasks == 1:
-            chosen = _on_one(request, nodes, victims, model, allowed)
+            chosen = _on_one(request, ((_NOTHING, node) for node in nodes), victims, model, allowed)
         else:
             chosen = _on_many(request, tasks, nodes, victims, model)
             if chosen and allowed is not None and not allowed(chosen):
@@ -60,6 +60,25 @@ def plan(
         if chosen is not None and (best is None or worth(chosen) < worth(best)):
             best = chosen
     return best
+
+
+def plan_of_one(
+    request: Request,
+    line: Callable[[], Iterable[tuple[Bound, NodeCapacity]]],
+    victims: Mapping[JobId, Victim],
+    allowed: Rule | None = None,
+) -> tuple[Victim, ...] | None:
+    """`plan` for one task, where nodes are asked for only as long as one of them may be the best.
+
+    Args:
+        request: What it takes.
+        line: The nodes, each with what room costs there at least: those that cost least come first.
+        victims: As of `plan`; it is only asked who is in it.
+        allowed: As of `plan`.
+    """
+    models = request.gpu.models or (None,)
+    each = (_on_one(request, line(), victims, model, allowed) for model in models)
+    return min((chosen for chosen in each if chosen is not None), key=worth, default=None)
 
 
 def grounds(
@@ -167,7 +186,7 @@ def _is_plain(request: Request, node: NodeCapacity) -> bool:
 
 def _on_one(
     request: Request,
-    nodes: Sequence[NodeCapacity],
+    nodes: Iterable[tuple[Bound, NodeCapacity]],
     victims: Mapping[JobId, Victim],
     model: str | None,
     allowed: Rule | None,
@@ -175,14 +194,20 @@ def _on_one(
     """The cheapest choice on any one node. Nodes that cannot be cheaper than the best so far are not looked at."""
     best: tuple[Victim, ...] | None = None
     line: list[tuple[int, int, int, NodeCapacity | _Ground]] = []
-    for i, node in enumerate(nodes):
-        bound = _least_of(request, node, victims)
-        if bound is not None:
-            line.append((bound.priority, bound.cost, i, node))
-    heapify(line)
-    while line:
-        priority, cost, i, ground = heappop(line)
-        if best is not None and (priority, cost) > worth(best)[:2]:
+    number, source = count(), iter(nodes)  # no two entries of the line are alike
+    following = next(source, None)
+    while line or following is not None:
+        while following is not None and (not line or _of(following[0]) <= line[0][:2]):
+            if best is not None and _of(following[0]) > worth(best)[:2]:
+                following = None
+                break
+            if (bound := _least_of(request, following[1], victims)) is not None:
+                heappush(line, (*_of(bound), next(number), following[1]))
+            following = next(source, None)
+        if not line:
+            break
+        priority, cost, _, ground = heappop(line)
+        if best is not None and (not best or (priority, cost) > worth(best)[:2]):
             break
         if isinstance(ground, _Ground):
             best = _better(best, _exact(request, ground), allowed)
@@ -191,15 +216,31 @@ def _on_one(
         else:
             for each in _grounds(request, ground, victims, model):
                 if (bound := bound_of(each.lack(1), each.items)) is not None:
-                    i += len(nodes)  # no two entries of the line are alike
-                    heappush(line, (bound.priority, bound.cost, i, each))
+                    heappush(line, (*_of(bound), next(number), each))
     return best
 
 
+def _of(bound: Bound) -> tuple[int, int]:
+    return bound.priority, bound.cost
+
+
 def _least_of(request: Request, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
-    """What room for a task costs at least on a node, as if all GPUs would do; None: it has too few."""
-    need = request.gpu.count - len(node.gpus)
-    if need <= 0 or request.gpu.share is not None or node.parts:
+    if request.gpu.share is not None:
+        return _NOTHING
+    return least_of(request.gpu.count, len(node.gpus), node, victims)
+
+
+def least_of(gpus: int, free: int, node: NodeCapacity, victims: Mapping[JobId, Victim]) -> Bound | None:
+    """What room for a task costs at least on a node, as if all GPUs would do; None: it has too few.
+
+    Args:
+        gpus: Whole ones, that it takes.
+        free: How many there are no victims on.
+        node: With what holds the others.
+        victims: Those who may be ended for it, or more.
+    """
+    need = gpus - free
+    if need <= 0 or node.parts:
         return _NOTHING
     gifts: dict[JobId, int] = {}
     for held in node.allocations:

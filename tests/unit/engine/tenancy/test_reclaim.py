@@ -7,6 +7,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.shares import queue_shares
+from mesos_gpu.engine.match import reclaiming
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
@@ -117,6 +118,56 @@ def test_room_for_several_is_made_in_one_match_each_on_a_node_of_its_own(world: 
     assert len(world.passes(4)) == 3
     world.obeys()
     assert all(world.job(f"prod{i}").state is JobState.STARTING for i in range(3))
+
+
+def owed_five_nodes(gpus: int) -> Tenants:
+    """Queue dev runs a job on all of each of five nodes, which prod is guaranteed, and ten jobs of prod have come."""
+    world = Tenants()
+    world.register()
+    world.agents(5, 4)
+    world.document(dev=queue(notice_s=60.0), prod=queue(shapes(5, 4)))
+    for i in range(5):
+        world.runs(f"dev{i}", "dev", 4, cpus=16, mem_mib=4096)
+    for i in range(10):
+        world.submit(f"prod{i}", queue="prod", gpus=gpus)
+    world.now += world.settings.preempt_after_s + 1
+    world.feed()
+    return world
+
+
+def told(world: Tenants) -> dict[str, str]:
+    """For whom jobs are told to end, and on which node."""
+    tasks = (task for task in world.state.tasks.values() if task.preempted_for is not None)
+    return {str(task.preempted_for): str(task.agent_id) for task in tasks}
+
+
+@pytest.mark.parametrize(("gpus", "ended"), [(4, 5), (3, 5), (2, 5), (1, 3)])
+def test_what_one_that_ends_frees_is_room_for_others_too(gpus: int, ended: int) -> None:
+    """Ten jobs of one GPU had ten jobs of four ended."""
+    world = owed_five_nodes(gpus)
+    assert len(told(world)) == ended
+    world.passes(65)
+    world.obeys()
+    world.starts()
+    running = [i for i in range(10) if world.job(f"prod{i}").state is JobState.RUNNING]
+    assert len(running) == min(10, ended * (4 // gpus))
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 4])
+@pytest.mark.parametrize("bound", ["_MOST_PLANS", "_MOST_LOOKED_AT"])
+def test_one_match_makes_so_many_plans_and_the_next_at_once_the_others(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, bound: str
+) -> None:
+    whole = owed_five_nodes(gpus)
+    assert not whole.state.unmatched
+    monkeypatch.setattr(reclaiming, bound, 1)
+    world = owed_five_nodes(gpus)
+    counts = list[int]()
+    while world.state.unmatched:
+        counts.append(len(told(world)))
+        world.feed()
+    assert counts == list(range(1, len(told(whole)) + 1))
+    assert told(world) == told(whole)
 
 
 def test_room_that_is_being_made_for_another_is_not_made_again(world: Tenants) -> None:
