@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -27,6 +28,33 @@ from mesos_gpu.policy.tenancy.tree import lineage
 _MOST_TRIED: Final = 16  # kinds of jobs: each is a look at every node
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is expected of one job, for all planners to count in.
+
+    Attributes:
+        at: From when on, seconds since the epoch.
+        job: It.
+        request: What it takes.
+        way: Who makes room for it, or the node where others leave it room.
+    """
+
+    at: float
+    job: Job
+    request: Request
+    way: Plan | AgentId
+
+    def to(self, planner: Planner, at: float) -> None:
+        """Count it in at a moment: before room is made, the nodes of that are left alone."""
+        if isinstance(self.way, Plan):
+            if at < self.at:
+                planner.leave(self.way)
+            else:
+                planner.planned(self.job, self.request, self.way)
+        elif at >= self.at:
+            planner.count_in(self.job, self.request, self.way)
+
+
 class Coming:
     """What is expected of jobs, asked in the order of the line: who ends for one does not for the next."""
 
@@ -35,7 +63,8 @@ class Coming:
         self._state, self._settings, self._now = state, settings, now
         self._running = stoppable(state) if settings.preemption and state.tree is not None else {}
         self._ending_for = {state.tasks[task_id].preempted_for for task_id in state.live}
-        self._closed = set[AgentId]()
+        self._told: list[_Told] = []
+        self._made: dict[AgentId, RoomToCome] = {}  # the latest on each node
         self._in_vain = set[tuple[Request, Hashable]]()
         self._known: dict[JobId, RoomToCome | None] = {}
         self._asked: Backlog | None = None  # whose line is asked for now
@@ -60,16 +89,24 @@ class Coming:
         key = request, rule.kind(job)
         if key in self._in_vain or len(self._in_vain) >= _MOST_TRIED:
             return None
-        way = self._way(backlog, begun_at)[1].find(job, request)
+        way = self._look(backlog, job, request, begun_at)
         if way is None:
-            later = self._later(
-                backlog, job, request, sorted(each for each in rule.moments if each < FOR_EVER)
-            )
+            moments = sorted(each for each in rule.moments if each < FOR_EVER)
+            later = self._later(backlog, job, request, moments)
             if later is None:
                 self._in_vain.add(key)
                 return None
-            begun_at, rule, way = later
-        return self._take(job, rule, way, begun_at)
+            begun_at, way = later
+        if isinstance(way, Plan):
+            return self._take(job, request, self._way(backlog, begun_at)[0], way, begun_at)
+        self._tell(_Told(begun_at, job, request, way))
+        return self._made.get(way)
+
+    def _look(self, backlog: Backlog, job: Job, request: Request, at: float) -> Plan | AgentId | None:
+        """Who makes room for a job at a moment, or the node where others leave it room; None: nothing does."""
+        planner = self._way(backlog, at)[1]
+        there = planner.room_for(job, request)
+        return planner.find(job, request) if there is None else there
 
     def owed(self, backlog: Backlog, job: Job) -> Owed | None:
         """What of a guarantee a job has, or would have; None: nothing is guaranteed to its queue, or it needs none."""
@@ -123,7 +160,8 @@ class Coming:
         if known is None:
             rule = Reclaim(Turn(self._state, self._settings, at), self._seating, backlog, self._running)
             planner = Planner(Turn(self._state, self._settings, self._now), backlog, rule, self._seating)
-            planner.closed = self._closed
+            for told in self._told:
+                told.to(planner, at)
             known = self._ways[at] = rule, planner
         return known
 
@@ -135,15 +173,15 @@ class Coming:
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]
-    ) -> tuple[float, Reclaim, Plan] | None:
-        """The first moment at which there is a plan, when more jobs may be stopped than now."""
-        made: dict[float, tuple[float, Reclaim, Plan]] = {}
+    ) -> tuple[float, Plan | AgentId] | None:
+        """The first moment at which there is room, when more jobs may be stopped than now, and how."""
+        made: dict[float, tuple[float, Plan | AgentId]] = {}
 
         def is_enough(moment: float) -> bool:
-            rule = self._rule(backlog, moment)
-            way = self._way(backlog, moment)[1].find(job, request)
+            self._rule(backlog, moment)
+            way = self._look(backlog, job, request, moment)
             if way is not None:
-                made[moment] = moment, rule, way
+                made[moment] = moment, way
             return way is not None
 
         first = bisect_left(
@@ -151,7 +189,7 @@ class Coming:
         )  # whoever may be stopped at one may be at a later one
         return made[moments[first]] if first < len(moments) else None
 
-    def _take(self, job: Job, by: Reclaim, way: Plan, at: float) -> RoomToCome:
+    def _take(self, job: Job, request: Request, by: Reclaim, way: Plan, at: float) -> RoomToCome:
         protected = max((by.protection_of(job, victim) for victim in way.chosen), default=(0.0, ""))
         after = protected[1] if protected[0] > self._now else ""
         patient_until = by.is_patient_until(job, way.chosen)
@@ -164,14 +202,12 @@ class Coming:
         givers: dict[str, list[Job]] = {}
         until = at
         for victim in way.chosen:
-            other = self._running.pop(victim.job_id)
+            other = self._running[victim.job_id]
             assert self._state.tree is not None, "who may be stopped is of a tree of queues"
             givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)
-        for rule, _ in self._ways.values():
-            rule.planned(way.chosen)
-        self._closed |= set(way.room_on)
-        return RoomToCome(
+        self._tell(_Told(at, job, request, way))
+        room = RoomToCome(
             tuple(
                 Giver(
                     queue,
@@ -185,3 +221,11 @@ class Coming:
             after,
             way.room_on,
         )
+        self._made |= dict.fromkeys(way.room_on, room)
+        return room
+
+    def _tell(self, told: _Told) -> None:
+        """Let all planners, and those to come, count something in."""
+        self._told.append(told)
+        for at, (_, planner) in self._ways.items():
+            told.to(planner, at)

@@ -14,6 +14,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.seats import seat
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import RoomToCome
 from mesos_gpu.model.queue_plan import PlannedReclaim
 from mesos_gpu.model.tenancy import QueueDocument
 
@@ -44,7 +46,11 @@ def reclaims_of(
     coming = Coming(trial, settings, now)
     forecast = Forecast(trial, settings, now, standing, coming)
     rooms = [(job, coming.of(forecast.backlog, job)) for job in islice(forecast.jobs, _MOST_LOOKED_AT)]
-    return tuple(PlannedReclaim(job.id, job.spec.queue, room) for job, room in rooms if room is not None)
+    first: dict[RoomToCome, Job] = {}  # others have room beside it
+    for job, room in rooms:
+        if room is not None:
+            first.setdefault(room, job)
+    return tuple(PlannedReclaim(job.id, job.spec.queue, room) for room, job in first.items())
 
 
 def _copied(state: State) -> State:

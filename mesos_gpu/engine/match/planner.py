@@ -119,20 +119,25 @@ class Planner:
             return False
         return not (self._backlog.attained.orders(job) or self._backlog.over_limit(job))
 
-    def has_room(self, job: Job, request: Request) -> bool:
-        """Whether there is room for a job when those have ended that are told to. From then on it is its room, beside
-        that of the jobs for which they end, and of others that were asked for."""
+    def room_for(self, job: Job, request: Request) -> AgentId | None:
+        """Where there is room for a job when those have ended that are told to, beside the jobs for which they end, and
+        others that were counted in; None: nowhere."""
         if not self._is_plain(job, request):
-            return False
+            return None
         ask = self._ask(job, request, {})
-        own = self._order.kept_for(job.id)
-        for agent_id in chain(own, self._order.with_room(request.gpu.count)):
+        for agent_id in chain(self._order.kept_for(job.id), self._order.with_room(request.gpu.count)):
             node = self._node_for(ask, self._turn.state.nodes[agent_id])
-            if node is not None and (
-                place_on(ask.request, node) is not None if own else self._take(ask.request, node)
-            ):
-                return True
-        return False
+            if node is not None and place_on(ask.request, node) is not None:
+                return agent_id
+        return None
+
+    def count_in(self, job: Job, request: Request, agent_id: AgentId) -> None:
+        """Let a job have the room that `room_for` found."""
+        node = self._node_for(self._ask(job, request, {}), self._turn.state.nodes[agent_id])
+        if node is not None and agent_id not in self._order.kept_for(
+            job.id
+        ):  # that is kept from others already
+            self._take(replace(request, ports=job.spec.ports), node)
 
     def _on_one(self, job: Job, request: Request) -> Plan | None:
         """The cheapest plan on any one node: those are looked at first where room costs least, whoever has it."""
@@ -188,6 +193,11 @@ class Planner:
             self._served.add(job.id)
         else:
             self.closed |= {*way.room_on, *way.to.values()}
+
+    def leave(self, way: Plan) -> None:
+        """Leave a plan alone that is made later: its nodes, and those who end for it."""
+        self._rule.planned(way.chosen)
+        self.closed |= {*way.room_on, *way.to.values()}
 
     def _view(self, job: Job, request: Request, agent_id: AgentId) -> NodeCapacity | None:
         ask = self._ask(job, request, self._rule.every())

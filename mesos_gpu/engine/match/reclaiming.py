@@ -101,7 +101,8 @@ class _Plans:
         if self.are_many or len(self._tried) >= _MOST_TRIED:
             return False
         request, _ = key = self._key(job)
-        if self._planner.has_room(job, request):
+        if (there := self._planner.room_for(job, request)) is not None:
+            self._planner.count_in(job, request, there)
             return True
         self._tried.add(key)
         self._queues.add(job.spec.queue)

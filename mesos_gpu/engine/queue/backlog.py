@@ -426,6 +426,8 @@ class Backlog:
             )
             if self.attained.in_way(job, ends_at, kept)
             else kept
+            if kept.job_id != job.id
+            else replace(kept, agent_id=None, spares=())  # it has it now
             for kept in self.reservations
         ]
 

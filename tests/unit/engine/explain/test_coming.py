@@ -133,6 +133,28 @@ def test_two_who_wait_are_not_promised_the_same_gpus(world: Tenants) -> None:
     )
 
 
+@pytest.mark.parametrize("least_s", [0.0, 600.0])
+def test_what_another_leaves_of_who_ends_for_it_is_told_to_the_next(world: Tenants, least_s: float) -> None:
+    world.agents(2, 4)
+    world.document(dev=queue(min_runtime_s=MinRuntime(least_s, 6000.0)), prod=queue(shapes(2, 4)))
+    world.runs("first", "dev", 4, cpus=16, mem_mib=4096)
+    world.passes(100)
+    world.runs("second", "dev", 4, cpus=16, mem_mib=4096)
+    for name in ("one", "two", "three"):
+        world.submit(name, queue="prod", gpus=2)
+    waiting = listed(world)
+    gives = ["first" if "(first)" in each.estimate.basis else "second" for each in waiting]
+    assert [each.job.id for each in waiting] == ["one", "two", "three"]
+    assert gives[0] == gives[1] != gives[2]
+    assert waiting[0].estimate.at == waiting[1].estimate.at
+    # It comes true.
+    ended = world.passes(620)
+    assert ended == {"first", "second"}
+    world.obeys()
+    world.starts()
+    assert all(world.job(name).state is JobState.RUNNING for name in ("one", "two", "three"))
+
+
 def test_patience_is_told_of(world: Tenants) -> None:
     world.agents(1, 2)
     world.document(dev=queue(), prod=queue(2, patience=10.0))
