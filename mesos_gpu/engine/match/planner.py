@@ -228,7 +228,7 @@ class Planner:
         return [node for node in able if node is not None]
 
     def _node_for(self, ask: _Ask, node: Node) -> NodeCapacity | None:
-        """One of `nodes`; None: it could not serve the job."""
+        """The node as one of `nodes`; None: it could not serve the job."""
         backlog, rule, job = self._backlog, self._rule, ask.job
         self.looked_at += 1
         if node.id in self.closed or not rule.serves(job, node.id) or not backlog.serves(job, node):

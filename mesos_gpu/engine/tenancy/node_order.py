@@ -47,7 +47,7 @@ class Order:
             yield Bound(priority, cost), self._ids[place]
 
     def with_room(self, gpus: int) -> Iterator[AgentId]:
-        """Those on which so many may be free when all have ended that are told to, the fullest first."""
+        """Nodes on which so many may be free when all have ended that are told to, the fullest first."""
         for key in list(self._line(gpus)):
             if key[:2] != _FREE:
                 break

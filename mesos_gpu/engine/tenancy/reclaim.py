@@ -206,7 +206,7 @@ class Reclaim:
         return self._all_of(job, self.asked_for(job).get)
 
     def asked_for(self, job: Job) -> "Victims":
-        """Those that may be stopped for a job that waits: the rule is asked of one when somebody looks at him."""
+        """All that may be stopped for a job that waits: the rule is asked of one when somebody looks at him."""
         kind = self.kind(job)
         known = self._known.setdefault(kind, {})
         self.moments |= self._later.setdefault(kind, set())  # also of one whose like was looked at before
