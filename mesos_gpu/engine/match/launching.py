@@ -9,6 +9,7 @@ from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.tasks.unknown import MONITOR
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -34,9 +35,10 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
         settings.monitor
     ):
         return
-    number = node.monitor_launches + 1
-    # The start of this scheduler makes the id new even if the store lost the count.
-    task_id = TaskId(f"gpu-monitor.{node.id}.{int(turn.state.started_at)}.{number}")
+    turn.state.monitors += 1
+    # The start of this scheduler makes the id new even if it counts from 0 again.
+    since = round(turn.state.started_at * 1000)
+    task_id = TaskId(f"{MONITOR}{node.id}.{since}.{turn.state.monitors}")
     # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
     own, executor = settings.monitor.halves()
     take = Take(node.id, task=own, executor=executor)
@@ -53,7 +55,7 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
         sealed=settings.sealed,
     )
     turn.put_task(task)
-    turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
+    turn.put_node(replace(node, monitor=task_id, monitor_launches=node.monitor_launches + 1))
     carved = remains.carved(take)
     launches.fill(take, LaunchTask(task, None, carved.task, carved.executor))
 

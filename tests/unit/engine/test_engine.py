@@ -424,6 +424,19 @@ def test_a_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(
         assert world.state.nodes[AgentId("a1")].monitor not in (None, monitor)
 
 
+def test_no_monitor_has_the_id_of_one_before_it_though_its_node_was_forgotten(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    first = world.state.nodes[AgentId("a1")].monitor
+    assert first is not None
+    world.status(first, "TASK_LOST")
+    world.feed(ev.AgentLost(AgentId("a1")))
+    world.now += world.settings.keep_lost_nodes_s
+    world.tick(2)
+    assert not world.state.nodes
+    world.offers(offer("o9", gpus=1))
+    assert world.state.nodes[AgentId("a1")].monitor not in (None, first)
+
+
 def test_cpu_work_keeps_off_gpu_nodes(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.offers(offer("o9", "plain", cpus=64))
