@@ -110,10 +110,14 @@ def _change(known: dict[Any, V], how: Callable[[V], V]) -> None:
 def _save(turn: Turn, moments: _Moments) -> None:
     """Change what is saved."""
     state = turn.state
-    for task in [state.tasks[task_id] for task_id in state.live]:
+    jobs = [job for job in state.jobs.values() if not job.state.ended]
+    of_jobs = (
+        task_id for job in jobs for task_id in state.launches.get(job.id, ())
+    )  # how long each waits since
+    for task in [state.tasks[task_id] for task_id in dict.fromkeys((*state.live, *of_jobs))]:
         if (changed := _task(task, moments)) != task:
             turn.put_task(changed)
-    for job in [job for job in state.jobs.values() if not job.state.ended]:
+    for job in jobs:
         if (job_now := _job(job, moments)) != job:
             turn.put_job(job_now)
     for node in list(state.nodes.values()):
@@ -141,7 +145,8 @@ def _task(task: Task, moments: _Moments) -> Any:
         task = replace(task, notice=moments.of(task.notice, "at", to_come=("until",)))
     if task.resize is not None:
         task = replace(task, resize=moments.of(task.resize, "since", "sent_at"))
-    return moments.of(task, "launched_at", "started_at", "heard_at", "unreachable_since", "kill_sent_at")
+    names = "launched_at", "started_at", "heard_at", "unreachable_since", "kill_sent_at", "ended_at"
+    return moments.of(task, *names)
 
 
 def _job(job: Job, moments: _Moments) -> Any:

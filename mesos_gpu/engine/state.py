@@ -147,7 +147,9 @@ class State:
     # Tasks that held shared cards, the latest to end.
     gone_covers: dict[TaskId, None] = field(default_factory=dict)
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
-    monitors: int = 0  # launches of node monitors, ever: their ids never come again, though a node is forgotten
+    monitors: int = (
+        0  # launches of node monitors, ever: their ids never come again, though a node is forgotten
+    )
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     # Of agents whose reservations were given back, and that have not offered anything without them since.
     unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)

@@ -65,6 +65,9 @@ def test_a_failed_job_waits_for_its_next_attempt_as_long_as_it_was_told() -> Non
     job = world.job("j1")
     assert 0 <= job.not_before - world.now <= left_s
     assert job.submitted_at <= world.now
+    assert world.state.tasks[TaskId(task_id)].ended_at == world.now, (
+        "it waits since then for who is first in line"
+    )
 
 
 def test_offers_are_asked_for_and_matched_with_jobs_at_once() -> None:
