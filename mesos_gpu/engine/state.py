@@ -147,9 +147,7 @@ class State:
     # Tasks that held shared cards, the latest to end.
     gone_covers: dict[TaskId, None] = field(default_factory=dict)
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
-    monitors: int = (
-        0  # launches of node monitors, ever: their ids never come again, though a node is forgotten
-    )
+    monitors: int = 0  # launches of node monitors, ever: their ids never come again
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     # Of agents whose reservations were given back, and that have not offered anything without them since.
     unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)
@@ -202,9 +200,8 @@ class State:
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
 
-    disbelieved: int = field(
-        default=0, compare=False, metadata=DERIVED
-    )  # updates since the start that were not believed
+    # Updates since the start that were not believed.
+    disbelieved: int = field(default=0, compare=False, metadata=DERIVED)
 
     #: By job, the launches that were told to make room for it, be they recalled or not.
     made_room: dict[JobId, dict[TaskId, None]] = field(default_factory=dict, compare=False, metadata=DERIVED)

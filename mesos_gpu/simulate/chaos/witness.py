@@ -70,8 +70,10 @@ class Witness(Account):
 
     def _give_up(self, now: float) -> None:
         """What was cut off for too long stays given up, though the clock was set back since; what is cut off is so at
-        most since that."""
+        most since that. Drains end as soon as they would have."""
         last, self._heard_at = self._heard_at, now
+        for place, ends_at in self.drained.items() if now < last else ():
+            self.drained[place] = None if ends_at is None else ends_at - (last - now)
         for task_id, word in self.words.items() if now < last else ():
             word.given_up |= not word.ended and self.given_up(task_id, last)
             if word.cut_since is not None:
