@@ -325,7 +325,7 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
     )
     turn.put_task(replace(task, share=share, resize=resize))
     job = turn.state.current(task)
-    if job is not None:
+    if job is not None and not job.state.ended:
         _settle(turn, job)
 
 
@@ -366,7 +366,7 @@ def _learn(turn: Turn, task: Task, answer: Resized) -> None:
         known = replace(known, number=answer.number, share=share, answered=True)
     turn.put_task(replace(task, share=share, resize=known))
     job = turn.state.current(task)
-    if job is not None and share != old:
+    if job is not None and not job.state.ended and share != old:
         spec = replace(job.spec, **changes(old, share))
         turn.put_job(replace(job, spec=spec, message=f"it was resized to {_words(share)}"))
 

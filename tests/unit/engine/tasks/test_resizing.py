@@ -370,6 +370,19 @@ def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
     assert every(world.tick(5), fx.AskResize) == []
 
 
+def test_the_answer_of_a_launch_that_was_given_up_changes_nothing_of_a_job_that_has_ended(world: World) -> None:
+    """What chaos found: an agent came back, and of a job that was killed meanwhile it said that it was resized."""
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    world.status("j1.1", "TASK_UNREACHABLE")
+    world.tick(world.settings.unreachable_timeout_s + 2)
+    world.feed(ev.KillRequested(JobId("j1")))
+    ended = world.job("j1")
+    assert ended.state is JobState.KILLED
+    answer(world)
+    assert (world.job("j1"), granted(world)) == (ended, (30000, 250))
+
+
 def test_growth_counts_in_the_limit_of_a_queue_before_it_is_confirmed() -> None:
     world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
     world.register()
