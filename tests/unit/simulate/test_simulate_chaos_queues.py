@@ -1,72 +1,60 @@
 """Bugs put into trees of queues on purpose: chaos finds each, and tells it shortly."""
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.engine.match import planner
+from mesos_gpu.engine.match import reclaiming
+from mesos_gpu.engine.match.planner import Plan, Planner
 from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy import budgets, notices
-from mesos_gpu.engine.tenancy.reclaim import Reclaim, Runner
+from mesos_gpu.engine.tenancy.reclaim import Reclaim
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Budget
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import Key, period_of, terms_of
-from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
-from mesos_gpu.policy.room import preemption
-from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found
 
 REAL_OVER_LIMIT = Backlog.over_limit
 REAL_BLOCK = Backlog.block
-REAL_PLAN = preemption.plan
+REAL_STOPPABLE = reclaiming.stoppable
 
 
 def _gpus_are_counted(patch: pytest.MonkeyPatch) -> None:
     """So many GPUs are enough, on whatever nodes they are."""
 
-    def plan(
-        request: Request,
-        tasks: int,
-        nodes: Sequence[NodeCapacity],
-        victims: Mapping[str, Victim],
-        *_: Hashable,
-    ) -> tuple[Victim, ...] | None:
-        held = Counter(each.job_id for node in nodes for each in node.allocations for _ in each.gpus)
-        chosen, gpus = [], 0
-        for victim in sorted(victims.values(), key=lambda victim: (victim.cost, victim.job_id)):
-            if gpus < request.gpu.count * tasks:
+    def stopping(planner: Planner, job: Job, request: Request) -> Plan | None:
+        state, chosen, gpus = planner._turn.state, [], 0
+        victims = planner._rule.victims_of(job).values()
+        for victim in sorted(victims, key=lambda victim: (victim.cost, victim.job_id)):
+            if gpus < request.gpu.count * job.spec.tasks:
                 chosen.append(victim)
-                gpus += held[victim.job_id]
-        return tuple(chosen) if gpus >= request.gpu.count * tasks else None
+                gpus += sum(len(task.gpus) for task in state.round_of(state.jobs[victim.job_id]))
+        nodes = {task.agent_id for each in chosen for task in state.round_of(state.jobs[each.job_id])}
+        is_enough = chosen and gpus >= request.gpu.count * job.spec.tasks
+        return Plan(tuple(chosen), tuple(sorted(nodes))) if is_enough else None
 
-    patch.setattr(planner, "plan", plan)
+    patch.setattr(Planner, "_stopping", stopping)
 
 
 def _rules_are_not_asked_again(patch: pytest.MonkeyPatch) -> None:
     """Each victim alone may be ended; nobody looks at those that are left of a plan together."""
-
-    def plan(
-        request: Request,
-        tasks: int,
-        nodes: Sequence[NodeCapacity],
-        victims: Mapping[str, Victim],
-        *_: Hashable,
-    ) -> tuple[Victim, ...] | None:
-        return REAL_PLAN(request, tasks, nodes, victims)  # type: ignore[arg-type]
-
-    patch.setattr(planner, "plan", plan)
+    patch.setattr(Reclaim, "together", lambda rule, job: None)
 
 
 def _seats_protect_nobody(patch: pytest.MonkeyPatch) -> None:
-    def borrowers(rule: Reclaim, leaf: str) -> list[Runner]:
-        return [each for each in map(rule._runner, rule._leaves[leaf]) if each.milli]
+    """The rule sees of nobody who runs that he has one."""
 
-    patch.setattr(Reclaim, "_borrowers", borrowers)
+    def stoppable(state: State) -> dict[JobId, Job]:
+        return {job_id: replace(job, seat=None) for job_id, job in REAL_STOPPABLE(state).items()}
+
+    patch.setattr(reclaiming, "stoppable", stoppable)
 
 
 def _notices_are_short(patch: pytest.MonkeyPatch) -> None:

@@ -370,7 +370,9 @@ def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
     assert every(world.tick(5), fx.AskResize) == []
 
 
-def test_the_answer_of_a_launch_that_was_given_up_changes_nothing_of_a_job_that_has_ended(world: World) -> None:
+def test_the_answer_of_a_launch_that_was_given_up_changes_nothing_of_a_job_that_has_ended(
+    world: World,
+) -> None:
     """What chaos found: an agent came back, and of a job that was killed meanwhile it said that it was resized."""
     running(world)
     ask(world, gpu_memory_mib=30000)
