@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.http.door import BODY_S
+from mesos_gpu.api.http.door import BODY_S, MOST_QUERY
 from mesos_gpu.api.spec import (
     access,
     audit,
@@ -326,7 +326,7 @@ _ID: Final = {
     "tasks": "a task's id",
 }
 _REFUSALS: Final = {
-    400: "The body is no JSON object",
+    400: f"The body is no JSON object, or the query has more than {MOST_QUERY} fields",
     401: "It needs a name that is proved, or what it shows is no proof; WWW-Authenticate says what would be",
     403: "Who asks may not do that; the message names the right that is missing. Or the request comes through a web "
     "page of another origin, or under another host's name",
@@ -405,13 +405,13 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
 
 
 def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
-    yield from (*operation.refusals, 401, 403, 429, 500, 503)
+    yield from (*operation.refusals, 400, 401, 403, 429, 500, 503)
     if verb != "GET" and not path.startswith("/v1/plan/"):
         yield 507
     if "{" in path:
         yield 404
     if operation.body is not None:
-        yield from (400, 408, 413, 415, 422)
+        yield from (408, 413, 415, 422)
     if operation.query:
         yield 422
 

@@ -131,9 +131,9 @@ def can(
     Without --queue, --app, --owner and --about: whether it may for all of the cluster. The exit code is 0 if it may,
     else 1. `mesos-gpu access rights` lists the rights.
     """
-    about_what = {"queue": queue, "app": path, "owner": owner, "about": about}
-    question = {"name": name, "groups": list(groups), "right": right, **about_what}
-    answer = _documents(app).check({key: each for key, each in question.items() if each})
+    about_what = {"groups": list(groups), "queue": queue, "app": path, "owner": owner, "about": about}
+    question = {key: each for key, each in about_what.items() if each}
+    answer = _documents(app).check({"name": name, "right": right, **question})
     if as_json:
         output.document(answer)
     elif answer["allowed"]:

@@ -33,6 +33,8 @@ def decode(value: Mapping[str, Any]) -> Question | list[Problem]:
     """A question, or all that is wrong with it."""
     check = Check(value, KNOWN)
     name = fields.name(check)
+    if value.get("name") == "":  # a script's empty variable is not whoever runs it
+        check.problem("name", 'must be somebody\'s name, got ""; without the field: of who asks')
     groups = fields.texts(check, "groups", fields.MOST_PATTERNS, fields.name_problem)
     right = BY_NAME.get(value["right"]) if isinstance(value.get("right"), str) else None
     if right is None:

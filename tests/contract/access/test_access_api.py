@@ -202,6 +202,8 @@ def test_what_a_name_may_do_and_why(rig: AccessRig) -> None:
     foreign = {"right": "job:run", "name": "boss"}
     assert code_of(rig.call("ann", "POST", "/v1/access/check", json=foreign)) == (403, "forbidden")
     assert code_of(rig.call("ann", "POST", "/v1/access/check", json={"right": "x"})) == (422, "invalid")
+    nobodys = {"right": "gpu:reset", "name": ""}  # as of an empty variable: not a question about who asks
+    assert code_of(rig.call(ROOT, "POST", "/v1/access/check", json=nobodys)) == (422, "invalid")
     by_group = {**foreign, "name": "ann", "groups": ["ops"]}  # groups that she may not have
     assert code_of(rig.call("ann", "POST", "/v1/access/check", json=by_group)) == (403, "forbidden")
 

@@ -128,6 +128,13 @@ def test_its_examples_keep_to_it(rig: Rig) -> None:
                 assert answer.status_code != 422 or "there is no app" in answer.text
 
 
+def test_a_query_of_too_many_fields_is_refused_as_it_says(rig: Rig) -> None:
+    answer = rig.call("GET", "/v1/jobs?" + "&".join(["label=a"] * 101))
+    assert answer.status_code == 400
+    paths = openapi.document()["paths"]
+    assert all("400" in paths[path][verb.lower()]["responses"] for verb, path in OPERATIONS)
+
+
 JOB: Final = Draft202012Validator({"$ref": "#/components/schemas/JobRequest", **openapi.document()})
 ODD: Final = (
     st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([2**31, 2**31 + 1, 1e5, 1e9, 0.5, 1e300, 65535])
