@@ -6,6 +6,7 @@ Until the job runs it stands first in the line, and what it waits for is kept fo
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from mesos_gpu.engine.match.planner import Plan, Planner
@@ -30,7 +31,7 @@ _MOST_LOOKED_AT: Final = 40_000  # nodes for them: so long all others wait
 def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seating) -> bool:
     """End jobs for those of the blocked ones that this helps. Whether a match that follows at once may help others."""
     running = stoppable(turn.state)
-    turn.state.next_moment = float("inf")
+    turn.state.next_moment = inf
     if not running:
         return False
     rule = Reclaim(turn, seating, backlog, running)
@@ -84,6 +85,7 @@ class _Plans:
         self._tried = set[tuple[Request, Hashable]]()
         self._queues = set[str]()  # of whose jobs some were tried
         self._made = 0  # plans
+        self._begins_at = inf  # the first of those for whom that is to come
         self.are_many = False  # whether the next match is to make more
         self._planner = Planner(turn, backlog, rule, seating)
         self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
@@ -121,9 +123,11 @@ class _Plans:
     def _waits(self, job: Job) -> bool:
         """Whether what is free may not have been offered yet; or room was made, and who was ended for it still runs."""
         turn, settings = self._turn, self._turn.settings
-        begun_at = begins_at(turn.state, settings, job)
+        begun_at = max(job.submitted_at, job.not_before, turn.state.registered_at) + settings.preempt_after_s
         if turn.now < begun_at:
-            self._rule.note(begun_at)
+            if begun_at < self._begins_at:
+                self._begins_at = begun_at
+                self._rule.note(begun_at)
             return True
         if job.room_made_at is None:
             return False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heapify, heapreplace
+from itertools import count
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
@@ -62,6 +63,7 @@ class Line(Generic[J]):
         due: Amount,
         held: Amount,
         jobs: Mapping[str, Sequence[Entry[J]]],
+        revision: Callable[[], int] | None = None,
     ) -> None:
         """Look at no job yet.
 
@@ -70,29 +72,38 @@ class Line(Generic[J]):
             due: What a queue is due of a pool now, of `mesos_gpu.policy.tenancy.share`.
             held: What a queue holds of it now, with all that is below it.
             jobs: Of each leaf with jobs that wait, in their order.
+            revision: Grows whenever `held` may say something else of any queue; None: nobody knows when.
         """
-        self._due, self._held = due, held
+        self._due, self._held, self._revision = due, held, revision or count().__next__
         self._leaves = {path: _Leaf(path, entries) for path, entries in jobs.items() if entries}
         self._root = self._branch(ROOT, children)
 
     def __iter__(self) -> Iterator[J]:
         """Each job once. What became of the one before must be known to `held` when the next is asked for."""
-        while self._root is not None and (leaf := self._best(self._root)) is not None:
+        while self._root is not None and (leaf := self._best(self._root, self._revision())) is not None:
             entries, held, path = leaf.entries, self._held, leaf.path
             _, cost, rank, pool, since, goes = entries[leaf.at]
-            before, count = held(path, pool), len(entries)
+            before, end = held(path, pool), len(entries)
             while True:
                 job = entries[leaf.at].job
                 leaf.at += 1
                 yield job
                 # As long as nothing starts, jobs that cost the same have the same key.
-                if leaf.at == count or held(path, pool) != before:
+                if leaf.at == end or held(path, pool) != before:
                     break
                 _, next_cost, next_rank, next_pool, next_since, next_goes = entries[leaf.at]
                 if next_cost != cost or next_rank is not rank or next_pool != pool:
                     break
                 if next_since != since or next_goes is not goes:
                     break
+            self._forget(leaf)
+
+    @staticmethod
+    def _forget(node: "_Branch[J] | _Leaf[J] | None") -> None:
+        """Find the keys of a leaf, and of all above it, anew."""
+        while node is not None:
+            node.known_at = -1
+            node = node.parent
 
     def _branch(self, path: str, children: Mapping[str, Sequence[str]]) -> "_Branch[J] | None":
         below: list[_Branch[J] | _Leaf[J]] = []
@@ -103,20 +114,25 @@ class Line(Generic[J]):
         if not below:
             return None
         branch = _Branch(path, below)
-        branch.heap = [(self._key(node.path, self._best(node)), i) for i, node in enumerate(below)]
+        for each in below:
+            each.parent = branch
+        branch.heap = [(self._key(child.path, self._best(child, -1)), i) for i, child in enumerate(below)]
         heapify(branch.heap)
         return branch
 
-    def _best(self, node: "_Branch[J] | _Leaf[J]") -> "_Leaf[J] | None":
-        """The leaf whose first job comes first below a queue; None: no job waits there."""
+    def _best(self, node: "_Branch[J] | _Leaf[J]", revision: int) -> "_Leaf[J] | None":
+        """The leaf whose first job comes first below a queue; None: no job waits there. What was known at the same
+        revision is not looked at again."""
         if isinstance(node, _Leaf):
             return node if node.at < len(node.entries) else None
         heap, children = node.heap, node.children
         while True:
             key, i = heap[0]
             child = children[i]
-            leaf = self._best(child)
-            now = self._key(child.path, leaf)
+            if child.known_at == revision >= 0:
+                return self._best(child, revision)
+            leaf = self._best(child, revision)
+            now, child.known_at = self._key(child.path, leaf), revision
             if now == key:
                 return leaf
             # That of the leaf that was asked last may be less, others only grow.
@@ -142,6 +158,8 @@ class _Leaf(Generic[J]):
     path: str
     entries: Sequence[Entry[J]]
     at: int = 0  # the first that has not been given yet
+    parent: "_Branch[J] | None" = None
+    known_at: int = -1  # at which revision its key was found; -1: it is to be found anew
 
 
 @dataclass(slots=True)
@@ -149,3 +167,5 @@ class _Branch(Generic[J]):
     path: str
     children: Sequence["_Branch[J] | _Leaf[J]"]
     heap: list[tuple[Key, int]] = field(default_factory=list)
+    parent: "_Branch[J] | None" = None
+    known_at: int = -1  # as of a leaf

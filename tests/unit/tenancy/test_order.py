@@ -27,10 +27,12 @@ Dues = dict[tuple[str, str], int]
 class Held:
     def __init__(self, start: dict[str, int]) -> None:
         self.milli = Counter[tuple[str, str]]()
+        self.revision = 0
         for leaf, milli in start.items():
             self.add(leaf, POOLS[milli % 2], milli)
 
     def add(self, leaf: str, pool: str, milli: int) -> None:
+        self.revision += 1
         for path in (*lineage(leaf), ""):
             self.milli[path, pool] += milli
 
@@ -58,15 +60,17 @@ def best(path: str, firsts: dict[str, Entry[str]], dues: Dues, held: Held) -> st
     DUES,
     st.fixed_dictionaries({leaf: st.integers(0, 3) for leaf in LEAVES}),
     st.randoms(use_true_random=False),
+    st.booleans(),
 )
-def test_each_job_is_given_when_it_is_the_best(jobs, dues, start, random) -> None:  # type: ignore[no-untyped-def]
+def test_each_job_is_given_when_it_is_the_best(jobs, dues, start, random, told) -> None:  # type: ignore[no-untyped-def]
     named = {
         leaf: [Entry(f"{leaf}#{i}", *each) for i, each in enumerate(entries)]
         for leaf, entries in jobs.items()
     }
     held, left = Held(start), {leaf: list(entries) for leaf, entries in named.items()}
     given_out = []
-    for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named):
+    revision = (lambda: held.revision) if told else None
+    for job in Line(CHILDREN, lambda path, pool: dues[path, pool], held, named, revision):
         firsts = {leaf: entries[0] for leaf, entries in left.items() if entries}
         leaf = job.split("#")[0]
         entry = left[leaf].pop(0)
