@@ -89,8 +89,15 @@ class Refused(MesosGpuError):
         self.code, self.problems = code, tuple(problems)
 
     def __str__(self) -> str:
-        lines = [f"  {p['path'] or '/'}: {p['reason']}" for p in self.problems]
-        return "\n".join([self.what, *lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
+        reasons = [p["reason"] for p in self.problems]
+        places = [f"{p['path'] or '/'}: {p['reason']}" for p in self.problems]
+        if reasons == [self.what]:
+            lines = places  # nothing is said twice
+        elif reasons and "; ".join(reasons) == self.what:
+            lines = [f"refused for {len(places)} reasons", *(f"  {line}" for line in places)]
+        else:
+            lines = [self.what, *(f"  {line}" for line in places)]
+        return "\n".join([*lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
 
 
 class Client:

@@ -6,15 +6,20 @@ from typing import Any, Final
 from mesos_gpu.adapters.files.versioned import QUEUES
 from mesos_gpu.cli.versioned.files import without
 from mesos_gpu.cli.versioned.kept import Kept
-from mesos_gpu.model.tenancy import NO_QUEUES, Budget, JobClass, Pool, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import NO_QUEUES, Budget, JobClass, MinRuntime, Pool, QueueDocument, QueueSpec
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.tenancy.document import encode
 
 _DEFAULTS: Final = encode(NO_QUEUES)
 _OF_ITEMS: Final = encode(
-    QueueDocument(queues={"q": QueueSpec(budget=Budget(0))}, pools=(Pool("p"),), classes=(JobClass("c"),))
+    QueueDocument(
+        queues={"q": QueueSpec(budget=Budget(0), min_runtime_s=MinRuntime())},
+        pools=(Pool("p"),),
+        classes=(JobClass("c"),),
+    )
 )
-_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], "budget": None}
+_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], "budget": None, "min_runtime_s": None}
+_RUNTIMES: Final[Mapping[str, Any]] = _OF_ITEMS["queues"]["q"]["min_runtime_s"]
 _BUDGET: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"]["budget"], "gpu_hours": None}
 _POOL: Final[Mapping[str, Any]] = _OF_ITEMS["pools"]["p"]
 _CLASS: Final[Mapping[str, Any]] = _OF_ITEMS["classes"]["c"]
@@ -51,6 +56,8 @@ def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
     body = without(spec, _QUEUE)
     if "budget" in body:
         body["budget"] = without(body["budget"], _BUDGET)
+    if "min_runtime_s" in body:
+        body["min_runtime_s"] = without(body["min_runtime_s"], _RUNTIMES)
     if "users" in body:
         body["users"] = _by_user(body["users"])
     if "user_budgets" in body:

@@ -6,14 +6,17 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.versioned.changing import comment_option
 from mesos_gpu.model.tenancy import Stop
+from mesos_gpu.policy.tenancy.tree import lineage
 
 _SAID = {
     Stop.HOLD: "nothing of it starts, and what runs goes on",
     Stop.DRAIN: "nothing of it starts, and what runs is ended with notice and waits",
-    Stop.NONE: "its jobs start again",
+    Stop.NONE: "it is served again",
 }
+_NOW = {Stop.HOLD: "on hold", Stop.DRAIN: "drained"}
 
 
 @click.command()
@@ -65,6 +68,17 @@ def _stop(app: App, path: str, stop: Stop, comment: str, *, as_json: bool) -> No
     elif now["version"] == before["version"]:
         output.line(f"{path}: that is so already.")
     else:
-        output.line(f"{path}: {_SAID[stop]}.")
+        held = _held_above(client, path) if stop is Stop.NONE else None
+        output.line(f"{path}: {_SAID[stop] if held is None else held}.")
     for warning in now.get("warnings", ()):
         output.note(warning)
+
+
+def _held_above(client: Client, path: str) -> str | None:
+    """Which queue above it keeps it from being served still, in words; None: none does."""
+    queues = client.call("GET", "/v1/queues", dict)["queues"]
+    for above in lineage(path)[1:]:
+        stop = Stop(queues[above]["stop"]) if above in queues else Stop.NONE
+        if stop is not Stop.NONE:
+            return f"nothing of it starts, as {above} is {_NOW[stop]} (mesos-gpu queue resume {above})"
+    return None

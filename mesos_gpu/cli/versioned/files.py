@@ -66,7 +66,15 @@ def _dumper() -> Any:
     Dumper.add_representer(
         list, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data)
     )
+    Dumper.add_representer(float, _number)
     return Dumper
+
+
+def _number(dumper: Any, value: float) -> Any:
+    """A whole number as people write it."""
+    if value.is_integer():
+        return dumper.represent_int(int(value))
+    return dumper.represent_float(value)
 
 
 def _is_plain(value: Any) -> bool:

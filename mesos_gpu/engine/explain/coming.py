@@ -62,7 +62,6 @@ class Coming:
         """Look at nothing yet."""
         self._state, self._settings, self._now = state, settings, now
         self._running = stoppable(state) if settings.preemption and state.tree is not None else {}
-        self._ending_for = {state.tasks[task_id].preempted_for for task_id in state.live}
         self._told: list[_Told] = []
         self._made: dict[AgentId, RoomToCome] = {}  # the latest on each node
         self._in_vain = set[tuple[Request, Hashable]]()
@@ -77,7 +76,7 @@ class Coming:
         return self._known[job.id]
 
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
-        if not self._running or self._state.tree is None or job.id in self._ending_for:
+        if not self._running or self._state.tree is None or job.id in backlog.ended_for:
             return None
         if backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
             return None

@@ -55,7 +55,7 @@ def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
         key = request, (job.priority, backlog.attained.rank(job))
         if key in tried or len(tried) >= _MOST_TRIED:
             continue
-        if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
+        if _may_fit_soon(turn, backlog, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
             continue
         tried.add(key)
         lower = _lower(turn, backlog, job, victims)
@@ -74,7 +74,7 @@ def just_launched(turn: Turn, chosen: Iterable[Victim]) -> bool:
     return any(task.launched_at >= turn.now for job in jobs for task in turn.state.round_of(job))
 
 
-def _may_fit_soon(turn: Turn, job: Job) -> bool:
+def _may_fit_soon(turn: Turn, backlog: Backlog, job: Job) -> bool:
     """What is free may not have been offered yet; or room was made, and who was ended for it still runs."""
     if (
         turn.now - max(job.submitted_at, job.not_before, turn.state.registered_at)
@@ -86,7 +86,7 @@ def _may_fit_soon(turn: Turn, job: Job) -> bool:
         return False
     if turn.now - made_at < turn.settings.preempt_again_s:
         return True
-    return any(turn.state.tasks[task_id].preempted_for == job.id for task_id in turn.state.live)
+    return job.id in backlog.ended_for
 
 
 def _victims(turn: Turn) -> dict[JobId, Victim]:

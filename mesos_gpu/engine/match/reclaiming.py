@@ -88,7 +88,6 @@ class _Plans:
         self._begins_at = inf  # the first of those for whom that is to come
         self.are_many = False  # whether the next match is to make more
         self._planner = Planner(turn, backlog, rule, seating)
-        self._ending_for = {turn.state.tasks[task_id].preempted_for for task_id in turn.state.live}
 
     def make(self, job: Job) -> bool:
         """Make room for a job if the rule allows it and there is a plan; whether more may be planned in this match."""
@@ -135,7 +134,7 @@ class _Plans:
         if turn.now < again_at:
             self._rule.note(again_at)
             return True
-        return job.id in self._ending_for
+        return job.id in self._backlog.ended_for
 
     def _make_room(self, job: Job, request: Request, way: Plan) -> None:
         turn, rule, chosen, room_on = self._turn, self._rule, way.chosen, way.room_on

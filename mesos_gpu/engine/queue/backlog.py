@@ -162,12 +162,12 @@ class Backlog:
         wait = self.rule_against(job)
         if wait is None:
             return bool(self.beyond_limit(job))
-        return wait.stage is not Stage.GUARANTEE or job.id not in self._ended_for
+        return wait.stage is not Stage.GUARANTEE or job.id not in self.ended_for
 
     @cached_property
-    def _ended_for(self) -> set[JobId | None]:
-        """Jobs for which others are told to end."""
-        return {self._state.tasks[task_id].preempted_for for task_id in self._state.live}
+    def ended_for(self) -> frozenset[JobId | None]:
+        """Jobs for which others are told to end, and hold something still; as it was before this match told anybody."""
+        return frozenset(self._state.tasks[task_id].preempted_for for task_id in self._state.live)
 
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of GPUs let a job start when some jobs that run have ended."""

@@ -118,6 +118,32 @@ def test_a_queue_is_held_drained_and_resumed(rig: CliRig, file: Path) -> None:
     assert "there is no queue nobody" in failed(call("queue", "hold", "nobody"), 66)
 
 
+def test_who_is_resumed_below_a_queue_on_hold_is_told_of_that(rig: CliRig, file: Path) -> None:
+    done("queue", "apply", file, "--yes")
+    for path in ("research", "research/vision"):
+        done("queue", "hold", path)
+    told = "nothing of it starts, as research is on hold (mesos-gpu queue resume research)"
+    assert done("queue", "resume", "research/vision") == f"research/vision: {told}.\n"
+    assert done("queue", "resume", "research") == "research: it is served again.\n"
+
+
+def test_a_file_has_no_defaults_and_numbers_as_people_write_them(rig: CliRig, file: Path) -> None:
+    text = "queues:\n  a:\n    min_runtime_s:\n      reclaim: 30\n    notice_s: 60\n  b:\n    notice_s: 0.5\n"
+    file.write_text(text)
+    done("queue", "apply", file, "--yes")
+    assert done("queue", "show", "a") + done("queue", "show", "b").removeprefix("queues:\n") == text
+
+
+def test_one_reason_is_said_once_and_several_are_listed(rig: CliRig, file: Path) -> None:
+    file.write_text("queues: {a: {max_gpus_per_job: 1, max_timeout_s: 60}}")
+    done("queue", "apply", file, "--yes")
+    one = failed(call("run", "--queue", "b", "--gpus", "1", "--", "true"), 65)
+    assert one.splitlines()[0] == "Error: --queue: there is no queue b; there are a, default"
+    several = failed(call("run", "--queue", "a", "--gpus", "2", "--", "true"), 65).splitlines()
+    assert several[0] == "Error: refused for 2 reasons"
+    assert [line.split(":")[0] for line in several[1:]] == ["  --gpus", "  --timeout", "To fix"]
+
+
 def test_a_dry_run_tells_what_would_change_and_changes_nothing(rig: CliRig, file: Path) -> None:
     node(rig, "a1", 4)
     file.write_text("queues: {a: {guarantee_gpus: 2}}")
