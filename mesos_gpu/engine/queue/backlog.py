@@ -500,13 +500,14 @@ class Backlog:
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:
         """The ports of a node that nothing holds; None: the job needs none, or no offer says which they are."""
-        state = self._state
         if job.spec.tasks == 1 and not job.spec.ports:
             return None
-        offers = [offer for offer in state.offers.values() if offer.agent_id == node.id]
+        offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
+        here = [each for offer in offers for each in offer.ports]
+        if not here and (not offers or self._offered(node.id).cpus < self.capacity(node).free.cpus):
+            return None  # offers that may have some were given back
         taken = sorted(port for task in self._tasks_on(node.id) for port in task.ports)
-        held = [PortRange(port, port) for port in taken]
-        return without(held, [each for offer in offers for each in offer.ports]) if offers else None
+        return without([PortRange(port, port) for port in taken], here)
 
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""
