@@ -34,9 +34,11 @@ def ran(started_at: float | None, checkpoint_at: float | None, now: float, milli
 
 
 def least_ms(of_queue: Sequence[Ran]) -> int:
-    """What a job of a queue loses at least that tells of checkpoints: half of what the median of the queue's loses.
+    """What a job of a queue counts at least as losing once it was stopped, whatever checkpoints it tells of: half of
+    what the median of the queue's loses.
 
-    Else who tells of a checkpoint each moment would be stopped each time, and would better keep silent.
+    Else who tells of a checkpoint each moment would be stopped each time, and would better keep silent. The first
+    checkpoint that spares anybody work is worth all of it: who was never stopped for others has no such floor.
     """
     return median_low([each.since_checkpoint_ms for each in of_queue]) // 2 if of_queue else 0
 
@@ -46,10 +48,12 @@ def lost_milli_s(job: Ran, least: int, restart_ms: int) -> int:
 
     Args:
         job: It.
-        least: Of `least_ms`.
+        least: Of `least_ms`; it holds for a job that was stopped before.
         restart_ms: What it takes to be where it was, once it runs again.
     """
-    lost = max(job.since_checkpoint_ms, min(job.since_start_ms, least))
+    lost = job.since_checkpoint_ms
+    if job.stopped:
+        lost = max(lost, min(job.since_start_ms, least))
     return (lost + restart_ms) * job.milli // 1000
 
 

@@ -61,11 +61,20 @@ def test_there_is_a_last_transfer(queues: list[tuple[int, list[int]]], chance: o
 
 def test_who_tells_of_checkpoints_all_the_time_is_not_the_cheapest_each_time() -> None:
     silent = [ran(0.0, None, 3600.0, 1000, 0) for _ in range(3)]
+    stopped_once = ran(0.0, 3599.0, 3600.0, 1000, 1)
+    least = least_ms([*silent, stopped_once])
+    assert lost_milli_s(stopped_once, least, 60_000) == (1800 + 60) * 1000, (
+        "half of the median, and the restart"
+    )
+    assert cost(stopped_once, least, 60_000) > cost(silent[0], least, 60_000)
+
+
+def test_the_checkpoint_of_a_job_that_was_never_stopped_counts_in_full() -> None:
+    silent = [ran(0.0, None, 3600.0, 1000, 0) for _ in range(3)]
     teller = ran(0.0, 3599.0, 3600.0, 1000, 0)
     least = least_ms([*silent, teller])
-    assert lost_milli_s(teller, least, 60_000) == (1800 + 60) * 1000, "half of the median, and the restart"
-    stopped_once = ran(0.0, 3599.0, 3600.0, 1000, 1)
-    assert cost(stopped_once, least, 60_000) > cost(silent[0], least, 60_000)
+    assert lost_milli_s(teller, least, 60_000) == (1 + 60) * 1000, "a second, and the restart"
+    assert cost(teller, least, 60_000) < cost(silent[0], least, 60_000)
 
 
 def test_a_checkpoint_that_lies_ahead_is_one_of_now_and_who_has_not_started_loses_nothing() -> None:

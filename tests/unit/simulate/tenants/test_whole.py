@@ -21,9 +21,9 @@ def test_the_engine_is_the_fairest_on_the_whole_trace() -> None:
     assert (ours.in_vain, ours.stopped_3x <= 10) == (0, True)
     assert ours.unfair_pct <= 1.1
     assert ours.p99_delay_h <= 3.2
-    assert ours.lost_gpu_h <= 230  # measured: 213
-    assert ours.mean_jct_h <= 95  # measured: 92.2
-    assert ours.utilisation >= 0.775  # measured: 0.786
+    assert ours.lost_gpu_h <= 200  # measured: 161
+    assert ours.mean_jct_h <= 95  # measured: 85.8
+    assert ours.utilisation >= 0.775  # measured: 0.782
     others = {policy: figures for policy, figures in judged.items() if policy not in (ALONE, "mesos-gpu")}
     assert ours.worst_tenant <= min(figures.worst_tenant for figures in others.values())
     assert ours.unfair_pct <= min(figures.unfair_pct for figures in others.values())
