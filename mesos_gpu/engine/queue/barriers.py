@@ -79,7 +79,7 @@ class Barriers:
         seated = job.id in self._state.seats_given
         wait = wait_of_queue(self._tree, job.spec, seated=seated)
         if wait is not None:
-            return wait
+            return (self._budgets.wait_for_seat(job) if wait.stage is Stage.GUARANTEE else None) or wait
         cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
         if wait := self._budgets.refuses(job, cost, self._held.taken_below):
             return wait

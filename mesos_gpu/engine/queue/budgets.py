@@ -171,6 +171,14 @@ class Budgets:
         """Whether a budget is empty whose jobs run as borrowers then."""
         return any(must_borrow(each) for each in self._paid_by(job))
 
+    def wait_for_seat(self, job: Job) -> Wait | None:
+        """Why a job that starts only with a seat gets none, whoever ends; None: no budget keeps it from one."""
+        empty = next((each for each in self._paid_by(job) if must_borrow(each)), None)
+        if empty is None:
+            return None
+        words = f"{_named(empty.use)} {_over(empty)}, so its jobs borrow, and this one may not: it is not preemptible"
+        return Wait(Stage.BUDGET, f"{words}; {_again(empty)}", _opens_at(empty))
+
     def _paid_by(self, job: Job) -> Iterable[Standing]:
         if self._tree is None or not self._tree.has_budgets:
             return

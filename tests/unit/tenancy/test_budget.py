@@ -180,6 +180,23 @@ def test_borrow_lets_jobs_run_as_borrowers() -> None:
     assert each.state.spans[TaskId(each.job("j2").task_id or "")].borrowed
 
 
+def test_nobody_is_ended_for_one_that_may_not_borrow_while_its_budget_is_empty() -> None:
+    from mesos_gpu.model.tenancy import Guarantee
+
+    empty = {"alice": budget(0, on_empty=OnEmpty.BORROW)}
+    queue = QueueSpec(guarantee_gpus={"default": Guarantee(4000)}, user_budgets=empty)
+    each = world({"ml": queue})
+    starts(each, "j1", gpus=4)
+    each.feed(
+        ev.JobSubmitted(JobId("j2"), replace(each.job("j1").spec, preemptible=False, priority=9), "alice")
+    )
+    each.tick(60)
+    assert each.job("j1").state is JobState.RUNNING
+    assert not each.state.tasks[TaskId("j1.1")].notice
+    why = why_of(each.state, each.settings, each.now, each.job("j2"))
+    assert "budget of user alice of queue ml is used up" in str(why)
+
+
 def test_jobs_of_an_empty_budget_that_borrow_come_after_all_others() -> None:
     broke = QueueSpec(budget=budget(1, on_empty=OnEmpty.BORROW), weight=100)
     each = world({"ml": broke, "web": QueueSpec()})
