@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.state import State
@@ -10,12 +9,11 @@ from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
-from mesos_gpu.policy.room.knapsack import NOBODY, Bound
+from mesos_gpu.policy.room.knapsack import Bound
 from mesos_gpu.policy.room.preemption import least_of
 
 #: The highest priority that is hurt at least, the cost at least, free GPUs, and the place of a node among all.
 _Key = tuple[int, int, int, int]
-_FREE: Final = (NOBODY, 0)
 
 
 class Order:
@@ -40,6 +38,8 @@ class Order:
         self._places = {agent_id: place for place, agent_id in enumerate(self._ids)}
         self._lines: dict[int, list[_Key]] = {}
         self._keys: dict[int, dict[AgentId, _Key]] = {}
+        self._free: dict[AgentId, int] = {}
+        self._by_free: list[tuple[int, int]] = []  # with the place of each node
 
     def of(self, gpus: int) -> Iterator[tuple[Bound, AgentId]]:
         """The nodes on which so many GPUs are free, or may be made free."""
@@ -48,10 +48,11 @@ class Order:
 
     def with_room(self, gpus: int) -> Iterator[AgentId]:
         """Nodes on which so many may be free when all have ended that are told to, the fullest first."""
-        for key in list(self._line(gpus)):
-            if key[:2] != _FREE:
-                break
-            yield self._ids[key[3]]
+        if not self._by_free:
+            self._free = {agent_id: self._free_of(agent_id) for agent_id in self._ids}
+            self._by_free = sorted((free, self._places[agent_id]) for agent_id, free in self._free.items())
+        for i in range(bisect_left(self._by_free, (gpus, 0)), len(self._by_free)):
+            yield self._ids[self._by_free[i][1]]
 
     def sorted(self, agents: Iterable[AgentId]) -> list[AgentId]:
         """Some nodes as they stand among all."""
@@ -59,6 +60,11 @@ class Order:
 
     def changed(self, agent_id: AgentId) -> None:
         """What is free of a node, or who holds it, has changed."""
+        if agent_id in self._free:
+            place, free = self._places[agent_id], self._free_of(agent_id)
+            del self._by_free[bisect_left(self._by_free, (self._free[agent_id], place))]
+            insort(self._by_free, (free, place))
+            self._free[agent_id] = free
         for gpus, line in self._lines.items():
             keys = self._keys[gpus]
             old, new = keys.pop(agent_id, None), self._key(gpus, self._places[agent_id], agent_id)
@@ -98,8 +104,12 @@ class Order:
 
     def _key(self, gpus: int, place: int, agent_id: AgentId) -> _Key | None:
         """None: it has not so many GPUs, whoever ends."""
-        self._look_at_kept()
-        capacity, made = self._capacity(self._state.nodes[agent_id]), self._made.get(agent_id)
-        free = sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)
+        capacity, free = self._capacity(self._state.nodes[agent_id]), self._free_of(agent_id)
         least = least_of(gpus, free, capacity, self._rule.every())
         return None if least is None else (least.priority, least.cost, free, place)
+
+    def _free_of(self, agent_id: AgentId) -> int:
+        """How many GPUs are free that are not kept for whom room was made."""
+        self._look_at_kept()
+        capacity, made = self._capacity(self._state.nodes[agent_id]), self._made.get(agent_id)
+        return sum(gpu.id not in made for gpu in capacity.gpus) if made else len(capacity.gpus)

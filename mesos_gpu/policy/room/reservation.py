@@ -133,6 +133,11 @@ def _better(
     best: Reservation | None,
 ) -> Reservation | None:
     """The node's reservation if it is better than the best so far, else that one."""
+    if best is not None and len(node.gpus) < request.gpu.count and request.gpu.share is None:
+        # The first of those that run there ends at the soonest then: of a full cluster that rules most nodes out.
+        first = max(node.allocations[0].ends_at, now) if node.allocations else inf
+        if (first, 1, node.hostname, str(node.agent_id)) >= _rank(best):
+            return best
     if not (node.free + node.given_back).covers(request.resources):
         return best
     left = node.keeping(taken) if taken else node
