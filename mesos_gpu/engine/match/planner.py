@@ -210,7 +210,8 @@ class Planner:
     def _seats(self, job: Job, chosen: Sequence[Victim]) -> bool:
         """Whether a job that may not start without a seat has one, and room in its limits, when others have ended."""
         ended = {victim.job_id for victim in chosen}
-        return self._seating.would_seat(job, ended) and self._backlog.has_room_without(job, ended)
+        pools = {self._rule.pool_where(victim.job_id) for victim in chosen}
+        return self._seating.would_seat(job, ended, pools) and self._backlog.has_room_without(job, ended)
 
     def nodes(
         self, job: Job, request: Request, victims: Mapping[JobId, Victim], yields: Callable[[JobId], bool]

@@ -173,10 +173,9 @@ class Backlog:
         """Whether the limits of GPUs let a job start when some jobs that run have ended."""
         return self._barriers is None or self._barriers.has_room_without(job, ended)
 
-    def may_be_seated(self, job: Job) -> bool:
-        """Whether it could start if it had a seat."""
-        wait = self.wait_of(job)
-        return wait is None or wait.stage is Stage.GUARANTEE
+    def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
+        """Whether it could start if it had a seat, in any pool or in that one."""
+        return self._barriers is None or self._barriers.may_be_seated(job, pool, self.reservations)
 
     def beyond_limit(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""

@@ -96,6 +96,17 @@ class Barriers:
         pools = self._held.pools_of(job)
         return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
 
+    def may_be_seated(self, job: Job, pool: str | None, reservations: Reservations) -> bool:
+        """Whether it could start if it had a seat, in any pool or in that one."""
+        wait = self.wait_of(job, reservations)
+        if wait is not None and wait.stage not in (Stage.GUARANTEE, Stage.POOL):
+            return False
+        if not self._tree.document.pools:
+            return True
+        pools = self._held.pools_of(job) if pool is None else self._held.pools_of(job) & {pool}
+        waits = (self._wait_in(job, each, reservations) for each in pools)
+        return any(each is None or each.stage is Stage.GUARANTEE for each in waits)
+
     def has_room_without(self, job: Job, ended: Collection[JobId]) -> bool:
         """Whether the limits of the pools where some jobs run let another start there when they have ended."""
         freed = self._held.held_by(ended)

@@ -25,6 +25,8 @@ from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
+MayStart = Callable[[Job, str], bool]  # a job that waits, in a pool
+
 
 @dataclass(frozen=True)
 class Ground:
@@ -123,15 +125,17 @@ class Seating:
         """Whether it has a seat, or needs none, as it holds no GPUs."""
         return not job.spec.gpus or self.seat_for(job) is not None
 
-    def would_seat(self, job: Job, ended: Collection[JobId]) -> bool:
-        """Whether a job for which room was made has a seat when some that run have ended: it comes first then."""
+    def would_seat(self, job: Job, ended: Collection[JobId], pools: Collection[str]) -> bool:
+        """Whether a job for which room was made has a seat in some pools when jobs there have ended: it comes first
+        then."""
         state, ground = self.ground.state, self.ground
         running = [each for each in _running(state) if each.seat is not None and each.id not in ended]
         room, _ = kept(ground.cells, [_held(ground, each) for each in running])
         for job_id, given in self.given.items():
             if job_id != job.id and state.jobs[job_id].room_made_at is not None:
                 room.take(given)
-        ask = Ask(job.id, ground.wants(job), job.spec.tasks)
+        wants = tuple([each for each in ground.wants(job) if each[0] in pools])
+        ask = Ask(job.id, wants, job.spec.tasks)
         return seat_in(room, leaf_of(ground.tree, job), ask, 0.0) is not None
 
     def at_launch(self, job: Job, takes: Sequence[Take]) -> Seat | None:
@@ -143,14 +147,14 @@ class Seating:
         return replace(seat, milli=milli) if pool == seat.pool and milli <= seat.milli else None
 
 
-def seat(turn: Turn, may_start: Callable[[Job], bool] = lambda _: True) -> Seating | None:
+def seat(turn: Turn, may_start: MayStart = lambda *_: True) -> Seating | None:
     """Give free cells to the next in each queue: seats of running jobs are saved, those of jobs that wait last as long
     as the match.
 
     Args:
         turn: The step.
-        may_start: Whether a job that waits may have a seat: it has none if a limit keeps it waiting. It is asked of one
-            of those that are alike for limits and rules.
+        may_start: Whether a job that waits may have a seat in a pool: it has none where a limit keeps it waiting. It is
+            asked of one of those that are alike for limits and rules.
 
     Returns:
         None: There is no tree, and nobody has a seat.
@@ -198,7 +202,7 @@ def _held(ground: Ground, job: Job) -> Held:
 
 
 def _lines(
-    turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
+    turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: MayStart
 ) -> dict[str, Iterable[Ask]]:
     """By leaf, the jobs without a seat, where any queue at or above it has a cell that is not full."""
     state = turn.state
@@ -285,13 +289,10 @@ def _ranked(turn: Turn, attained: Attained, leaf: Leaf) -> list[Ranked]:
     return sorted(anew, key=lambda each: each.rank)
 
 
-def _asks(
-    ground: Ground, ranked: Iterable[Ranked], free: int, may_start: Callable[[Job], bool]
-) -> Iterator[Ask]:
+def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MayStart) -> Iterator[Ask]:
     """Ask for the first waiting jobs of each kind: for as many as what is free could seat, and one."""
     taken: dict[Hashable, int] = {}
     wants: dict[Hashable, tuple[tuple[str, int], ...]] = {}
-    able: dict[Hashable, bool] = {}
     given = ground.state.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
@@ -299,15 +300,13 @@ def _asks(
         so_far = taken.get(kind, 0)
         if so_far > free:
             continue
-        alike = ruled, job.id in given
-        if alike not in able:
-            able[alike] = may_start(job)
-        if not able[alike]:
+        alike = kind, ruled, job.id in given
+        if alike not in wants:
+            wants[alike] = tuple([each for each in ground.wants(job) if may_start(job, each[0])])
+        if not wants[alike]:
             continue
         taken[kind] = so_far + max(milli * tasks, 1)
-        if kind not in wants:
-            wants[kind] = ground.wants(job)
-        yield Ask(job.id, wants[kind], tasks, rank)
+        yield Ask(job.id, wants[alike], tasks, rank)
 
 
 def _rank(turn: Turn, attained: Attained, job: Job) -> tuple[int, ...]:

@@ -149,3 +149,13 @@ def test_who_may_start_in_the_place_of_one_with_a_seat_does_so_in_a_pool_with_ro
     assert world.passes(6) == {"seated"}
     world.obeys()
     assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("few", "slow"))
+
+
+def test_a_seat_is_in_a_pool_whose_limit_lets_the_job_start(world: Tenants) -> None:
+    few = QueueSpec(
+        guarantee_gpus={"fast": Guarantee(4000), "slow": Guarantee(2000)}, limit_gpus={"fast": 1000}
+    )
+    pools(world, few=few)
+    world.submit("firm", queue="few", gpus=2)
+    world.passes(2)
+    assert (agents_of(world, "firm"), seat(world, "firm")) == ({"slow"}, ("few", "slow"))

@@ -1,7 +1,7 @@
 """Who asks for a seat: what is kept of each leaf from match to match gives the lines that a look at every job gives."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -29,9 +29,7 @@ Lines = dict[str, list[Ask]]
 LINES = seats._lines
 
 
-def plain(
-    turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
-) -> Lines:
+def plain(turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: seats.MayStart) -> Lines:
     """Every job of the queue, each leaf put in order, and `may_start` asked of each."""
     state, tree, now = turn.state, ground.tree, turn.now
     budgets, attained = Budgets(state, now), Attained(state, now)
@@ -64,9 +62,10 @@ def plain(
         free, taken = sum(room.left(path) for path in lineage(leaf)), dict[object, int]()
         for job in sorted(jobs, key=rank):
             kind = job.spec.gpu_model, job.spec.counted_milli, job.spec.tasks
-            if taken.get(kind, 0) <= free and may_start(job):
+            wants = tuple(each for each in ground.wants(job) if may_start(job, each[0]))
+            if taken.get(kind, 0) <= free and wants:
                 taken[kind] = taken.get(kind, 0) + max(job.spec.gpu_milli_in_all, 1)
-                lines.setdefault(leaf, []).append(Ask(job.id, ground.wants(job), job.spec.tasks, rank(job)))
+                lines.setdefault(leaf, []).append(Ask(job.id, wants, job.spec.tasks, rank(job)))
     for leaf, line in lines.items():
         line.sort(key=lambda ask: ask.rank)
         after_s = tree.queues[leaf].resolved.starve_after_s
@@ -83,7 +82,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
 
     def lines(
-        turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: Callable[[Job], bool]
+        turn: Turn, ground: Ground, room: Room, running: Sequence[Job], may_start: seats.MayStart
     ) -> Lines:
         wanted = plain(turn, ground, room, running, may_start)
         asked = {leaf: list(line) for leaf, line in LINES(turn, ground, room, running, may_start).items()}
