@@ -193,7 +193,8 @@ def _ends(account: Account, task_id: TaskId, is_killed: bool) -> bool:
     task = account.disk.tasks.get(task_id)
     if task is None or is_killed or task.covers is not None or account.words[task_id].ended:
         return True
-    if task.evicted or task.preempted_for is not None or (task.job_id in account.user_killed):
+    is_told = task.notice is not None and task.notice.stands  # also for a drain, a budget or its time limit
+    if task.evicted or is_told or task.preempted_for is not None or task.job_id in account.user_killed:
         return True
     latest = account.launches.get(task.job_id, [])[-1:] if task.job_id else []
     return bool(latest) and launch_of(latest[0]) != launch_of(task_id)  # it was given up
