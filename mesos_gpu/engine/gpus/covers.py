@@ -131,11 +131,16 @@ def cost_of_keeper(state: State, settings: Settings, agent_id: AgentId) -> Resou
     return settings.keeper if keeper_of(state, agent_id) is None else NOTHING
 
 
-def held_for_covers(state: State, settings: Settings, on_agent: Iterable[Task]) -> Resources:
-    """What cover tasks hold for longer, with their keepers. `on_agent`: all tasks of one agent."""
-    tasks = [task for task in on_agent if task.covers is not None and not is_closing(state, task.covers)]
-    keepers = len({task.executor_id for task in tasks})
-    return settings.cover.scaled(len(tasks)) + settings.keeper.scaled(keepers) if tasks else NOTHING
+def held_for_covers(
+    state: State, settings: Settings, on_agent: Iterable[Task]
+) -> tuple[Resources, Resources]:
+    """What cover tasks hold for longer, with their keepers, and what those hold whose cards are about to be whole ones
+    again. `on_agent`: all tasks of one agent."""
+    tasks = [task for task in on_agent if task.covers is not None]
+    stay = [task for task in tasks if task.covers is not None and not is_closing(state, task.covers)]
+    keepers = len({task.executor_id for task in stay})
+    closing = settings.cover.scaled(len(tasks) - len(stay))
+    return settings.cover.scaled(len(stay)) + settings.keeper.scaled(keepers), closing
 
 
 # --- their life

@@ -520,9 +520,9 @@ class Backlog:
         tasks = (task for task in self._tasks_on(node.id) if task.covers is None)
         allocations = [self.allocation(task, node) for task in tasks]
         held = total(each.resources for each in allocations)
-        covered = covers.held_for_covers(self._state, settings, self._tasks_on(node.id))
+        covered, closing = covers.held_for_covers(self._state, settings, self._tasks_on(node.id))
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        free = self._capacity(node.id, self._offered(node.id) + held + covered) - held - covered
+        free = self._capacity(node.id, self._offered(node.id) + held + covered + closing) - held - covered
         parts = covers.open_parts(self._state, node, settings)
         if uncovered := covers.uncovered_parts(self._state, node, settings, free.gpus):
             parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))

@@ -46,6 +46,20 @@ def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
     assert share_of(world, "large").gpus == (GpuId("g1"), GpuId("g2"))
 
 
+def test_what_is_kept_for_a_job_stays_kept_however_long_it_takes_to_close_a_card() -> None:
+    """What chaos found: what a node had is remembered for a while only, and the word of the end was lost."""
+    world = world_of(shared("g1"), shared("g2"))
+    submit(world, "j1", **QUARTER)
+    run(world, cover_task(world), share_of(world, "j1"))
+    submit(world, "large", gpus=2)
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    world.tick(400)
+    world.report("a1", shared("g1"), shared("g2"))
+    submit(world, "small", gpus=1)
+    rest(world, "o1", 1)
+    assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
+
+
 def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_uncovered() -> None:
     world = world_of(shared("g1"), shared("g2"))
     submit(world, "j1", **QUARTER, timeout_s=500.0)
