@@ -15,10 +15,14 @@ from mesos_gpu.cli.app import json_option
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
+from mesos_gpu.engine.tenancy.seats import seat
 from mesos_gpu.engine.tenancy.shares import Shares, standing_of
+from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
@@ -30,6 +34,7 @@ from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
     EVERYBODY,
     Budget,
+    Fairness,
     Guarantee,
     Period,
     QueueDocument,
@@ -92,8 +97,21 @@ def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, floa
     first_ms = (thread_time() - before) * 1000
     match_ms = _ms(cluster.match)
     why_ms = _ms(lambda: why_of(state, settings, cluster.now, state.jobs[last]))
-    shares = _shares_ms(state, settings, cluster.now) if tree else {}
-    return {"first_match": first_ms, "match": match_ms, "why": why_ms, **shares}
+    if not tree:
+        return {"first_match": first_ms, "match": match_ms, "why": why_ms}
+    seats_ms = _ms(lambda: _seat_anew(state, settings, cluster.now))
+    shares = _shares_ms(state, settings, cluster.now)
+    cluster.step(ev.QueuesChanged(replace(document, fairness=Fairness.DRF), state.queues.version))
+    shares["shares_drf"] = _ms(lambda: _divide_anew(state, settings, cluster.now))
+    return {"first_match": first_ms, "match": match_ms, "why": why_ms, "seats": seats_ms, **shares}
+
+
+def _seat_anew(state: State, settings: Settings, now: float) -> None:
+    """Give out seats, as each match does first."""
+    backlog = Backlog(
+        state, settings, now, offered_of(state), reading=True, standing=standing_of(state, settings, now)
+    )
+    seat(Turn(state, settings, now), backlog.may_be_seated)
 
 
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
@@ -285,22 +303,25 @@ def _shares_ms(state: State, settings: Settings, now: float) -> dict[str, float]
     """Work out what all queues are due after a change of demand; the division of it; and as a baseline the division
     that keeps each number for who asks."""
 
-    def anew() -> None:
-        state.books.revision += 1
-        shares().due("", DEFAULT_POOL)
-
-    def shares() -> Shares:
-        standing = standing_of(state, settings, now)
-        assert standing is not None, "there is a tree"
-        return standing
-
-    demands, layout = shares().demands(DEFAULT_POOL), shares().layout(DEFAULT_POOL)
-    amount = shares().pools[DEFAULT_POOL].milli
+    shares = _shares(state, settings, now)
+    demands, layout = shares.demands(DEFAULT_POOL), shares.layout(DEFAULT_POOL)
+    amount = shares.pools[DEFAULT_POOL].milli
     return {
-        "shares": _ms(anew),
+        "shares": _ms(lambda: _divide_anew(state, settings, now)),
         "division": _ms(lambda: layout.dues(amount, demands, {})),
         "division_explained": _ms(lambda: layout.explained(amount, demands, {})),
     }
+
+
+def _divide_anew(state: State, settings: Settings, now: float) -> None:
+    state.books.revision += 1
+    _shares(state, settings, now).due("", DEFAULT_POOL)
+
+
+def _shares(state: State, settings: Settings, now: float) -> Shares:
+    standing = standing_of(state, settings, now)
+    assert standing is not None, "there is a tree"
+    return standing
 
 
 def _document(gpus: int) -> QueueDocument:

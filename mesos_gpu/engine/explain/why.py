@@ -48,17 +48,18 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         queue, kept = _queue_view(state, settings, now, job)
     neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
     offers = _offers(state, past_offers=past_offers)
-    nodes = [
-        replace(
-            view := _node_view(state, settings, now, node, offers.get(node.id, ())),
-            kept=tuple([_kept_of(view, job, each) for each in kept.get(node.id, ())]),
-            barred=neighbours.barred(job, node),
-            ruled_out=neighbours.ruled_out(job.spec, node)
+    nodes: list[NodeCapacity] = []
+    for node in state.nodes.values():
+        ruled_out = (
+            neighbours.ruled_out(job.spec, node)
             or _off_pool(state, job, node)
-            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
+            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else "")
         )
-        for node in state.nodes.values()
-    ]
+        view = _node_view(
+            state, settings, now, node, offers.get(node.id, ()), neighbours.barred(job, node), ruled_out
+        )
+        its = kept.get(node.id)
+        nodes.append(replace(view, kept=tuple([_kept_of(view, job, each) for each in its])) if its else view)
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = partial(_apart, state, job, neighbours) if bound else None
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
@@ -158,10 +159,17 @@ def _ends_by(task: Task, job: Job) -> float:
 
 
 def _node_view(
-    state: State, settings: Settings, now: float, node: Node, offers: Sequence[Offer]
+    state: State,
+    settings: Settings,
+    now: float,
+    node: Node,
+    offers: Sequence[Offer],
+    barred: str,
+    ruled_out: str,
 ) -> NodeCapacity:
-    drain, holders = state.drain_of(node.hostname), _holders(state, node, now)
-    installed = tuple(_as_it_stands(state, node, gpu) for gpu in node.gpus)
+    drain, holders, installed = state.drain_of(node.hostname), _holders(state, node, now), node.gpus
+    if state.drains or state.resets:
+        installed = tuple([_as_it_stands(state, node, gpu) for gpu in installed])
     parts = covers.open_parts(state, node, settings)
     ids = {part.gpu_id for part in parts if state.contested.get(part.gpu_id, 0.0) <= now}
     free = [gpu for gpu in installed if gpu.health is Health.OK and (gpu.id in ids or gpu.id not in holders)]
@@ -182,6 +190,8 @@ def _node_view(
         lost=lost(node, now),
         silent=silent(node, now, settings.report_stale_s),
         drained=f"is {drain.words}" if drain else "",
+        barred=barred,
+        ruled_out=ruled_out,
         ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
     )
     return (
@@ -200,6 +210,10 @@ def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
     """Who has each of its GPUs that is not free, or shares of it."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
+        whole = state.holder(gpu.id) if gpu.id not in state.sharers else None
+        if whole is not None:
+            holders[gpu.id] = str(whole.job_id)
+            continue
         tenants = [str(task.job_id) for task in state.tenants(gpu.id)]
         if tenants:
             holders[gpu.id] = ", ".join(dict.fromkeys(tenants))

@@ -1,6 +1,7 @@
 """The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
 
 from collections.abc import Callable, Hashable
+from functools import cached_property
 from itertools import islice
 from typing import Final, Protocol
 
@@ -68,6 +69,7 @@ class Forecast:
         self._state, self._settings, self._now = state, settings, now
         self._standing, self._coming = standing, coming
         self.backlog = Backlog(state, settings, now, offered_of(state), reading=True, standing=standing)
+        self._blocked_until: JobId | None = None  # whoever stands before that job is blocked in `backlog`
         self.jobs: list[Job] = []
         for job in self.backlog.jobs():
             self.jobs.append(job)
@@ -92,13 +94,31 @@ class Forecast:
         ]
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
-        """What is kept for those that stand before a job; None: for all."""
+        """What is kept for those that stand before a job; None: for all.
+
+        Of those before a job it is also found for whom others make room.
+        """
+        asks = self._coming if job_id is not None and not self.learns else None
         for job in self.jobs:
             if job.id == job_id:
                 break
+            self._ask_before(asks, self.backlog, job)
             if job.not_before <= self._now:
                 self.backlog.block(job)
+        self._blocked_until = job_id
         return self.backlog.reservations
+
+    def _ask_before(self, coming: Coming | None, backlog: Backlog, job: Job) -> None:
+        """Who ends for a job with a seat does not for those behind it."""
+        if coming is not None and job.id in self._state.seats_given:
+            coming.of(backlog, job)
+
+    @cached_property
+    def learns(self) -> bool:
+        """Whether the end of anything that runs follows from how long others ran: it has no time limit. If not, an
+        estimate needs no second look at those before a job."""
+        running = (self._state.holding_job(self._state.tasks[task_id]) for task_id in self._state.live)
+        return any(job is not None and job.spec.timeout_s is None for job in running)
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
         """What is kept of nodes that this job must leave alone. Call `before` first."""
@@ -118,8 +138,11 @@ class Forecast:
         return self.backlog.beyond_limit(job)
 
     def estimate(self, job: Job) -> Estimate:
-        """When the job may start."""
+        """When the job may start. Call `before` first."""
         position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
+        if self._blocked_until == job.id and not self.learns:
+            reservation = self.backlog.reservation(job, request_of(job, self._settings))
+            return self._estimate(self.backlog, job, reservation, position)
         return self._estimates(position + 1, only=job.id)[job.id]
 
     def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
@@ -144,8 +167,8 @@ class Forecast:
                 if key not in known:
                     known[key] = backlog.reservation(job, request)
                 estimates[job.id] = self._estimate(backlog, job, known[key], i)
-            elif self._coming is not None and job.id in self._state.seats_given:
-                self._coming.of(backlog, job)  # who ends for it does not for those behind it
+            else:
+                self._ask_before(self._coming, backlog, job)
             if job.not_before <= self._now:
                 backlog.block(job)
         return estimates

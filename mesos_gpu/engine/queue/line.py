@@ -121,16 +121,30 @@ class Waits:
 
     def _entries(self, path: str, leaf: Leaf) -> list[Entry[Job]]:
         """What the line sees of a leaf: first those that others were ended for, then those with seats."""
-        jobs, apart = self._in_order(path, leaf), leaf.room_made or path in self._seated
-        if apart or self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
-            entries = [self._entry(job) for job in jobs]
-            entries.sort(key=_rank)  # a stable sort
+        jobs = self._in_order(path, leaf)
+        if self._attained.orders(jobs[0]) or self._is_by_model or self._budgets is not None:
+            entries = sorted(map(self._entry, jobs), key=_rank)  # a stable sort
         else:
             if leaf.entries is None:
                 leaf.entries = [Entry(job, job.spec.gpu_milli_in_all) for job in jobs]
             entries = leaf.entries
+            if leaf.room_made or path in self._seated:
+                entries = self._with_first(entries)
         first = next((i for i, entry in enumerate(entries) if entry.rank >= Rank.BORROWER), None)
         return entries if first is None else self._with_starving(path, entries, first)
+
+    def _with_first(self, entries: list[Entry[Job]]) -> list[Entry[Job]]:
+        """Put those in front of a leaf's entries that others were ended for, or that have a seat."""
+        given = self._state.seats_given
+        first, rest = list[Entry[Job]](), list[Entry[Job]]()
+        for entry in entries:
+            job = entry.job
+            if job.room_made_at is not None or job.id in given:
+                first.append(self._entry(job))
+            else:
+                rest.append(entry)
+        first.sort(key=_rank)  # a stable sort
+        return [*first, *rest]
 
     def _with_starving(self, path: str, entries: list[Entry[Job]], first: int) -> list[Entry[Job]]:
         """Put the first of those that borrow in front of them, if it waits too long. Whom a rule holds back, as no

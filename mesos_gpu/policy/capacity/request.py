@@ -48,10 +48,11 @@ class GpuRequest:
 
     def by_model(self, gpus: Iterable[Gpu], model: str | None = None) -> list[list[Gpu]]:
         """GPUs that will do, by model: a task never gets a mix."""
-        groups: dict[str, list[Gpu]] = {}
-        for gpu in self.suited(gpus, model):
-            groups.setdefault(gpu.model, []).append(gpu)
-        return list(groups.values())
+        suited = self.suited(gpus, model)
+        models = {gpu.model: None for gpu in suited}
+        if len(models) == 1:  # nearly all nodes
+            return [suited]
+        return [[gpu for gpu in suited if gpu.model == each] for each in models]
 
 
 @dataclass(frozen=True, slots=True)

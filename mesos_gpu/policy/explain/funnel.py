@@ -13,6 +13,7 @@ from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
 from mesos_gpu.policy.explain.owed import owed_words
 
 _ORDER = tuple(Stage)
+_FROM_GPUS = frozenset(_ORDER[_ORDER.index(Stage.GPUS) :])
 Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
 
 
@@ -118,7 +119,7 @@ def _free(request: Request, passages: Sequence[Passage]) -> list[int]:
     """GPUs that would do on each node that gets as far as its GPUs, and has any."""
     if not request.gpu.count:
         return []
-    reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
+    reached = [p for p in passages if p.stage is None or p.stage in _FROM_GPUS]
     numbers = [free_here(request.gpu, passage.node) for passage in reached]
     return [number for number in numbers if number]
 
@@ -153,8 +154,11 @@ def _free_words(free: Sequence[int]) -> str:
 
 def _stages(passages: Sequence[Passage], scattered: str, owed: str) -> list[Removed]:
     rows, left = [], len(passages)
+    by_stage: dict[Stage | None, list[Passage]] = {}
+    for passage in passages:
+        by_stage.setdefault(passage.stage, []).append(passage)
     for stage in Stage:
-        removed = [passage for passage in passages if passage.stage is stage]
+        removed = by_stage.get(stage, ())
         if removed:
             left -= len(removed)
             example = f"{removed[0].node.hostname} {removed[0].hurdles[0].words}"

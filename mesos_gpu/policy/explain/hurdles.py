@@ -129,8 +129,8 @@ def _lacks(request: GpuRequest, node: NodeCapacity, now: float) -> str:
     """What is lacking of the model that comes nearest."""
     free = {gpu.id for group in node.usable(request) for gpu in group}
     enough = [group for group in request.by_model(node.installed) if len(group) >= request.count]
-    nearest = max(enough, key=lambda group: len([gpu for gpu in group if gpu.id in free]))
-    blocked = [gpu for gpu in nearest if gpu.id not in free]
+    unfree = [[gpu for gpu in group if gpu.id not in free] for group in enough]
+    nearest, blocked = max(zip(enough, unfree, strict=True), key=lambda each: len(each[0]) - len(each[1]))
     missing = request.count - (len(nearest) - len(blocked))
     users: dict[str, list[Gpu]] = {}
     for gpu in blocked:

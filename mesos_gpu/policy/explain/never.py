@@ -34,7 +34,7 @@ def is_able(request: Request, nodes: Sequence[NodeCapacity]) -> bool:
         return True
     if not nodes or any((node.silent or node.lost) and not node.installed for node in nodes):
         return True  # a report may come yet
-    if not request.gpu.count:
+    if not request.gpu.count or (request.tasks == 1 and request.gpu.share is None):
         return any(could(request, node) for node in nodes)
     return _room(request, nodes) >= request.tasks
 

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -189,9 +190,9 @@ class Anew(Coming):
         return super()._find(backlog, job)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, seed: int) -> None:
-    chance = random.Random(seed)
+def lends(world: Tenants, chance: random.Random, **more: Any) -> None:
+    """Queues with guarantees want GPUs that others have borrowed, some of which are protected still. `more`: fields of
+    the jobs that run."""
     world.agents(6, 4)
     world.document(
         dev=queue(min_runtime_s=MinRuntime(300.0, 6000.0)),
@@ -202,13 +203,18 @@ def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, see
     for i in range(24):
         gpus = chance.choice((1, 1, 2))
         if sum(len(task.gpus) for task in world.state.tasks.values()) + gpus <= 20:
-            world.runs(f"held{i}", chance.choice(("dev", "lab")), gpus, kill_grace_s=10.0)
+            world.runs(f"held{i}", chance.choice(("dev", "lab")), gpus, kill_grace_s=10.0, **more)
             world.passes(chance.randrange(20))
     for i in range(16):
         wanted = chance.choice(("prod", "ops", "dev", "lab"))
         world.submit(
             f"owed{i}", queue=wanted, gpus=chance.choice((1, 2, 4)), priority=i % 3, preemptible=True
         )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, seed: int) -> None:
+    lends(world, random.Random(seed))
     asked = world.state, world.settings, world.now
     answers = [
         (
@@ -221,3 +227,28 @@ def test_one_rule_for_all_jobs_finds_what_one_for_each_finds(world: Tenants, see
     assert answers[0] == answers[1]
     rooms = [owed.room for owed in answers[0][1] if owed is not None and owed.room is not None]
     assert len(rooms) > 1, "others make room for several jobs"
+
+
+class Thorough(Forecast):
+    """Looks a second time at all who stand before a job."""
+
+    learns = True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_look_at_who_stands_before_a_job_tells_what_two_tell(world: Tenants, seed: int) -> None:
+    lends(world, random.Random(seed), timeout_s=5000.0)
+    world.passes(seed * 40)
+    asked = world.state, world.settings, world.now
+    rooms = list[RoomToCome | None]()
+    for job in Forecast(*asked, standing_of(*asked)).jobs:
+        answers = []
+        for kind in (Forecast, Thorough):
+            coming = Coming(*asked)
+            forecast = kind(*asked, standing_of(*asked), coming, until=job.id)
+            forecast.before(job.id)
+            answers.append((forecast.estimate(job), coming.owed(forecast.backlog, job)))
+            rooms.append(coming.of(forecast.backlog, job))
+        assert answers[0] == answers[1], job.id
+    assert None in rooms
+    assert any(rooms)
