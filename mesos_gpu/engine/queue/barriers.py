@@ -76,10 +76,16 @@ class Barriers:
         return ruled_as(job), job.id in self._state.seats_given, own
 
     def _wait_of_rules(self, job: Job) -> Wait | None:
+        """Who only lacks a seat waits for that: whatever else keeps a job waiting comes first, as no seat helps it."""
         seated = job.id in self._state.seats_given
         wait = wait_of_queue(self._tree, job.spec, seated=seated)
-        if wait is not None:
-            return (self._budgets.wait_for_seat(job) if wait.stage is Stage.GUARANTEE else None) or wait
+        if wait is None or wait.stage is Stage.GUARANTEE:
+            return self._wait_of_budgets_and_scopes(job, lacks_seat=wait is not None) or wait
+        return wait
+
+    def _wait_of_budgets_and_scopes(self, job: Job, *, lacks_seat: bool) -> Wait | None:
+        if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
+            return wait
         cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
         if wait := self._budgets.refuses(job, cost, self._held.taken_below):
             return wait

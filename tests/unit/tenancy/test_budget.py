@@ -180,10 +180,11 @@ def test_borrow_lets_jobs_run_as_borrowers() -> None:
     assert each.state.spans[TaskId(each.job("j2").task_id or "")].borrowed
 
 
-def test_nobody_is_ended_for_one_that_may_not_borrow_while_its_budget_is_empty() -> None:
+@pytest.mark.parametrize("on_empty", [OnEmpty.BORROW, OnEmpty.NO_START])
+def test_nobody_is_ended_for_one_that_needs_a_seat_while_its_budget_is_empty(on_empty: OnEmpty) -> None:
     from mesos_gpu.model.tenancy import Guarantee
 
-    empty = {"alice": budget(0, on_empty=OnEmpty.BORROW)}
+    empty = {"alice": budget(0, on_empty=on_empty)}
     queue = QueueSpec(guarantee_gpus={"default": Guarantee(4000)}, user_budgets=empty)
     each = world({"ml": queue})
     starts(each, "j1", gpus=4)
