@@ -107,7 +107,7 @@ _TERMS: Final = {
 }
 TERMS: Final = tuple(_TERMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS)
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS)
 
 
 @dataclass(frozen=True, slots=True)
