@@ -70,7 +70,7 @@ def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
 
     Raises:
         NotFound: There is no such job.
-        Conflict: It is not being resized.
+        Conflict: It is not being resized, or what some of its tasks gave back is another's by now.
     """
     job = _job(turn, event.job_id)
     tasks = turn.state.round_of(job)
@@ -84,6 +84,10 @@ def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
         )
     if any(resize.back for _, resize in asked if resize.pending):
         return  # it goes back already
+    back = {task.id: resize.before for task, resize in asked if not resize.refused}
+    if why := _cannot(turn, [task for task, _ in asked if task.id in back], back)[0]:
+        what = f"the resize of job {job.id} cannot be withdrawn any more: {why}"
+        raise Conflict(what, remedy="wait until its hosts have answered, and resize it anew")
     job = turn.put_job(replace(job, message="its resize is withdrawn, as soon as its hosts have answered"))
     for task, resize in asked:
         if not resize.refused:
@@ -430,6 +434,9 @@ def _settle(turn: Turn, job: Job) -> None:
         _start_again(turn, job, spec, refused[0].refused)
     elif refused:
         turn.put_job(replace(job, message=f"not resized: {refused[0].refused}"))
+        tasks = [task for task, _ in done]
+        if _cannot(turn, tasks, {task.id: resize.before for task, resize in done})[0]:
+            return  # what they gave back is another's by now
         for task, resize in done:  # a gang's tasks have the same, or what they had
             _ask(turn, replace(task, resize=_undone(resize)))
 

@@ -472,6 +472,20 @@ def test_a_gang_goes_back_with_those_of_its_tasks_that_were_resized_already(worl
     assert (world.job().message, world.job().spec.gpu_memory_mib) == ("its resize is withdrawn", None)
 
 
+def test_what_a_gang_gave_back_is_another_s_and_not_taken_back(world: World) -> None:
+    """What chaos found: one task of a gang had shrunk, and another job had what it gave back."""
+    running(world, tasks=2)
+    ask(world, gpu_memory_mib=1000)
+    answer(world, "j1.1.0")
+    before = 80000 - 1000 - world.state.sharers[GpuId("g0")][TaskId("j1.1.1")].memory_mib
+    running(world, "j2", share=replace(QUARTER, memory_mib=before, memory_max_mib=before))
+    with pytest.raises(Conflict, match=r"cannot be withdrawn any more: g0 has 0 MiB free"):
+        world.feed(ev.ResizeWithdrawn(JobId("j1")))
+    answer(world, "j1.1.1", refused="it uses all of it")
+    assert counted(world, "j1.1.0")[0] == 1000
+    assert not world.state.problems()
+
+
 def test_a_gang_of_which_one_could_not_follow_is_not_said_to_be_resized(world: World) -> None:
     running(world, tasks=2)
     ask(world, gpu_memory_mib=30000)
