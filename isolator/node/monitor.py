@@ -22,6 +22,7 @@ from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
 from isolator.node.reaper import Reaping, audit, strangers
+from isolator.node.use import Counts, Uses
 from isolator.secrets.exposure import with_key
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
@@ -69,6 +70,8 @@ class Monitor:
         self._cards = Cards(ledger.directory / "health.json", self._health)
         self._abilities = abilities or Abilities(os.environ)
         self._watch = Watch(ledger, os.environ)
+        self._counts = Counts(ledger)
+        self._used: Uses = (), ()
         self._widening = Widening(ledger)
         self._reaping = Reaping(ledger)
         self._looked = Survey()  # the last that could be had
@@ -163,8 +166,8 @@ class Monitor:
                 self._reaping.look()
                 self._look()
                 look_at = time.monotonic() + min(interval_s, self._pace_s())
-            if (now >= due or self._known != last) and self._sent():
-                last, due = self._known, time.monotonic() + interval_s
+            if (now >= due or _without_use(self._known) != last) and self._sent():
+                last, due = _without_use(self._known), time.monotonic() + interval_s
             self._wake.wait(min(LOOK_S, interval_s))
 
     def _pace_s(self) -> float:
@@ -197,7 +200,7 @@ class Monitor:
         try:
             self._survey()
             self._known = self._inventory()
-            write_inventory(self._ledger.directory, replace(self._known, uses=()))
+            write_inventory(self._ledger.directory, replace(_without_use(self._known), uses=()))
         except OSError as error:
             logger.error("what this host's executors need cannot be written: %s", error)
         finally:
@@ -207,7 +210,10 @@ class Monitor:
     def _inventory(self) -> Inventory:
         inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
-        said = replace(inventory, control_ports=ports, uses=self._uses())
+        gpu_uses, task_uses = self._used
+        said = replace(
+            inventory, control_ports=ports, uses=self._uses(), gpu_uses=gpu_uses, task_uses=task_uses
+        )
         return with_key(
             self._abilities.completed(self._volume.look(said)), self._ledger.directory, os.environ
         )
@@ -220,6 +226,14 @@ class Monitor:
             logger.error("what tasks use of their shares cannot be told: %s", error)
             return ()
 
+    def _uses_of_cards(self) -> Uses:
+        """How the cards are used, and by whom; nothing is said of a look that failed."""
+        try:
+            return self._counts.look(self._looked.readings)
+        except (MesosGpuError, OSError) as error:
+            logger.error("the use of the GPUs cannot be told: %s", error)
+            return (), ()
+
     def _survey(self) -> None:
         try:
             survey = self._probe.survey()
@@ -229,10 +243,11 @@ class Monitor:
                 "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
             )
             self._cards.failed(self._failure, time.time())
-            self._looked = Survey()
+            self._looked, self._used = Survey(), ((), ())
             return
         self._failure, self._looked = "", survey
         self._cards.surveyed(survey, self._strangers(survey), time.time())
+        self._used = self._uses_of_cards()
 
     def _strangers(self, survey: Survey) -> dict[GpuId, str]:
         try:
@@ -298,6 +313,11 @@ class Monitor:
         sick = sum(gpu.health is not Health.OK for gpu in self._known.gpus)
         counted = f"{len(self._known.gpus)} GPUs ({self._known.source})"
         return counted + (f", {sick} not healthy" if sick else "")
+
+
+def _without_use(inventory: Inventory) -> Inventory:
+    """What is worth a report before its time: the use of cards is another at each look."""
+    return replace(inventory, gpu_uses=(), task_uses=())
 
 
 def interval_from(data: bytes, env: Mapping[str, str]) -> float:

@@ -4,16 +4,19 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.shares.card import Ability
-from mesos_gpu.wire.body import parsed
+from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 from mesos_gpu.wire.mesos.sharing import unknown_in
 
@@ -47,7 +50,9 @@ _SAID: Final = {
     "process_mib": dict,
     "clocks_event_reasons": int,
     "hang": bool,
+    "use": dict,
 }
+_METERS: Final = tuple(field.name for field in fields(Meters))
 _HEALTH: Final = ("ok", "sick", "lost", "unknown")
 _REMEDY: Final = (
     'write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}'
@@ -62,6 +67,10 @@ class SimulatedProbe:
     the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them;
     `"process_mib"`: the memory of processes, as {"4711": 512}.
 
+    `"use"` says how it is used: any of `Meters`' fields, as `{"power_mw": 250000}`; `"busy_pct"`, the part of the time
+    from look to look in which it works, and `"process_busy_pct"`, the same of processes, as {"4711": 30}. What it does
+    not say is unknown.
+
     All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
     `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
     `"instances"`; null: it cannot be shared.
@@ -71,6 +80,7 @@ class SimulatedProbe:
         """The file is read at each `survey()`."""
         self._path = Path(path)
         self._seen: _Stamp | None = None
+        self._surveyed_at: float | None = None  # on the monotonic clock
 
     def survey(self) -> Survey:
         """What the file says now.
@@ -80,8 +90,12 @@ class SimulatedProbe:
         """
         stamp, before = self._stamp(), self._seen
         self._seen = stamp
+        now, last = time.monotonic(), self._surveyed_at
+        elapsed_ms = None if last is None else round(1000 * (now - last))
         try:
-            return _survey(parsed(self._path.read_text()), events=stamp != before)
+            survey = _survey(parsed(self._path.read_text()), events=stamp != before, elapsed_ms=elapsed_ms)
+            self._surveyed_at = now
+            return survey
         except (OSError, ValueError) as error:
             raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
 
@@ -92,7 +106,7 @@ class SimulatedProbe:
     def reset(self, gpu_id: GpuId) -> str:
         """Take the fault out of the file."""
         try:
-            well = dict.fromkeys(_SAID)
+            well = dict.fromkeys(name for name in _SAID if name != "use")
             return "" if change_gpu(self._path, gpu_id, **well) else f"{self._path} has no {gpu_id}"
         except (OSError, ValueError) as error:
             return f"{self._path}: {error}"
@@ -111,7 +125,7 @@ class SimulatedProbe:
 _Stamp = tuple[int, int, int]
 
 
-def _survey(value: Any, *, events: bool) -> Survey:
+def _survey(value: Any, *, events: bool, elapsed_ms: int | None) -> Survey:
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
     for name in ("driver_version", "cuda_version"):
@@ -120,7 +134,7 @@ def _survey(value: Any, *, events: bool) -> Survey:
     readings = []
     for index, item in enumerate(value["gpus"]):
         try:
-            readings.append(_reading(item, events=events))
+            readings.append(_reading(item, events=events, elapsed_ms=elapsed_ms))
         except ValueError as error:
             raise ValueError(f"gpus[{index}]: {error}") from error
     Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
@@ -132,7 +146,7 @@ def _survey(value: Any, *, events: bool) -> Survey:
     )
 
 
-def _reading(item: Any, *, events: bool) -> Reading:
+def _reading(item: Any, *, events: bool, elapsed_ms: int | None) -> Reading:
     said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
     for name, value in said.items():
         if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):
@@ -152,7 +166,39 @@ def _reading(item: Any, *, events: bool) -> Reading:
         if "process_mib" in said
         else None,
         clocks_event_reasons=said.get("clocks_event_reasons"),
+        **_use(said.get("use", {}), elapsed_ms),
     )
+
+
+def _use(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
+    """What a reading says of a card's use. `elapsed_ms`: since the look before; None: there was none."""
+    known = ("busy_pct", "process_busy_pct", *_METERS)
+    if strange := sorted(use.keys() - {*known}):
+        raise ValueError(f"use: unknown field {strange[0]!r}; known are {', '.join(known)}")
+    meters = {name: use[name] for name in _METERS if use.get(name) is not None}
+    for name, amount in meters.items():
+        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MOST_AMOUNT:
+            raise ValueError(f"use.{name} must be a whole number from 0, got {amount!r}")
+    busy_pct = use.get("busy_pct")
+    part_ms = None if busy_pct is None else _part("busy_pct", busy_pct, elapsed_ms or 0)
+    span = None if part_ms is None or elapsed_ms is None else Span(elapsed_ms, part_ms)
+    processes = use.get("process_busy_pct")
+    if processes is not None and not isinstance(processes, dict):
+        raise ValueError(f"use.process_busy_pct must be an object of pids with percent, got {processes!r}")
+    busy_ms = {
+        int(pid): _part("process_busy_pct", pct, elapsed_ms or 0) for pid, pct in (processes or {}).items()
+    }
+    return {
+        "meters": Meters(**meters),
+        "span": span,
+        "process_busy_ms": tuple(busy_ms.items()) if span and processes is not None else None,
+    }
+
+
+def _part(name: str, pct: Any, elapsed_ms: int) -> int:
+    if isinstance(pct, bool) or not isinstance(pct, int | float) or not 0 <= pct <= 100:
+        raise ValueError(f"use.{name} must be percent from 0 to 100, got {pct!r}")
+    return round(elapsed_ms * pct / 100)
 
 
 def _gpu(item: Any) -> Gpu:

@@ -159,5 +159,8 @@ class Turn:
 
 
 def _lasting(node: Node) -> Inventory | None:
-    """What a node reports, without what tasks use of their shares: that is another with each report."""
-    return replace(node.inventory, uses=()) if node.inventory and node.inventory.uses else node.inventory
+    """What a node reports, without the use of cards and of shares: that is another with each report."""
+    said = node.inventory
+    if said is None or not (said.uses or said.gpu_uses or said.task_uses):
+        return said
+    return replace(said, uses=(), gpu_uses=(), task_uses=())

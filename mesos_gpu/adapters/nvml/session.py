@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.nvml import health as nvml_health
 from mesos_gpu.adapters.nvml.sharing import SharingFacts
+from mesos_gpu.adapters.nvml.use import UseReader
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Link
@@ -36,7 +37,7 @@ class Nvml:
     def __init__(self, lib: Any, at: Callable[[int | None, str], None] = lambda index, uuid: None) -> None:
         """`lib`: the pynvml module, or a fake of it; None: it is not installed. `at(None, "")`: the driver."""
         self._nvml, self._at = lib, at
-        self._sharing = SharingFacts(lib)
+        self._sharing, self._use = SharingFacts(lib), UseReader(lib)
         self._said: set[str] = set()
         self._absent = "" if lib else "the Python package nvidia-ml-py is not installed"
         self.is_open = False
@@ -144,7 +145,11 @@ class Nvml:
         )
         self._at(index, uuid)
         sharing = self._sharing.read(handle, uuid, gpu.compute_capability) if memory else None
-        return look.reading(replace(gpu, sharing=sharing))
+        reading = look.reading(replace(gpu, sharing=sharing))
+        if reading.lost or reading.unreadable:
+            return reading
+        self._at(index, uuid)
+        return self._use.read(reading, handle)
 
     def _linked(
         self, reading: Reading, handle: Any, index: int, cards: list[tuple[Reading, Any, int]]

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.shares.card import Sharing
 
@@ -101,6 +102,8 @@ class Inventory:
     volume: str | None = None  # version of the driver volume that is ready on the node, "535.183.01"
     volume_problem: str = ""  # why there is none, in words for people
     uses: tuple[ShareUse, ...] = ()  # of shares that tasks hold there
+    gpu_uses: tuple[GpuUse, ...] = ()  # of cards; none: not told
+    task_uses: tuple[TaskUse, ...] = ()  # of what tasks hold of cards, whole or in part
     secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
     secrets_problem: str = ""  # why it takes none, in words for people
 

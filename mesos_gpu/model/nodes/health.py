@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.gpu_use import UNKNOWN, Meters, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Reading:
     clocks_event_reasons: int | None = None  # bits, nvmlClocksEventReason*
     pids: tuple[int, ...] | None = None  # processes on it: compute, graphics, MPS
     process_mib: tuple[tuple[int, int], ...] | None = None  # of those, pid and memory, as far as it tells
+    meters: Meters = UNKNOWN
+    span: Span | None = None  # since the look before; None: it has no samples, or there was no look
+    process_busy_ms: tuple[tuple[int, int], ...] | None = (
+        None  # of that span, by pid; who is not named did nothing
+    )
 
 
 @dataclass(frozen=True, slots=True)

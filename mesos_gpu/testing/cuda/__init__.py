@@ -15,7 +15,10 @@ CARD_MIB: Final = 16384
 _HEAD: Final = struct.Struct("<QQQQ16s")  # total, used, busy_ns, launches, uuid
 _PROCESS: Final = struct.Struct("<iiQQ")  # pid, -, used, busy_ns
 _PROCESSES: Final = 64
-_DRIVER: Final = (("libcuda.so.1", ("stub_cuda.c", "stub_work.c")), ("libnvidia-ml.so.1", ("stub_nvml.c",)))
+_DRIVER: Final = (
+    ("libcuda.so.1", ("stub_cuda.c", "stub_work.c")),
+    ("libnvidia-ml.so.1", ("stub_nvml.c", "stub_use.c")),
+)
 
 
 def compile_stubs(target: Path, command: Sequence[str]) -> None:

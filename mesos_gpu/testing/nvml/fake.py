@@ -12,6 +12,7 @@ import pynvml
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.testing.nvml.limits import FakeLimits
 from mesos_gpu.testing.nvml.mig import FakeMig
+from mesos_gpu.testing.nvml.use import FakeUse
 
 _BROKEN: Final = {
     "library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -20,7 +21,7 @@ _BROKEN: Final = {
 }
 
 
-class FakeNvml(FakeMig, FakeLimits):
+class FakeNvml(FakeMig, FakeLimits, FakeUse):
     """Stands for the module. A handle is the GPU's index.
 
     `state` is read at each call; a path: a JSON file with the same, for a fake in another process.
@@ -29,7 +30,7 @@ class FakeNvml(FakeMig, FakeLimits):
     - `events`: [UUID, XID] pairs, as they come; a wait begins with those that are new since nvmlEventSetCreate
     - `cards`: by index, as text: `lost`, `nameless`, `hang`, `reset_required`, `error` (a code, of each query),
       `rows` (as nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a",
-      `reserved_mib`, `cores`, and what `FakeMig` says
+      `reserved_mib`, `cores`, and what `FakeMig` and `FakeUse` say
     """
 
     def __init__(self, gpus: Sequence[Gpu], state: Mapping[str, Any] | Path | None = None) -> None:
@@ -110,8 +111,12 @@ class FakeNvml(FakeMig, FakeLimits):
         if version is None:
             return SimpleNamespace(total=gpu.memory_mib << 20)
         assert version == pynvml.nvmlMemory_v2
+        reserved_mib, used_mib = self._fact(handle, "reserved_mib"), self._card(handle).get("used_mib", 0)
         return SimpleNamespace(
-            total=gpu.memory_mib << 20, reserved=int(self._fact(handle, "reserved_mib") * (1 << 20))
+            total=gpu.memory_mib << 20,
+            reserved=int(reserved_mib * (1 << 20)),
+            used=used_mib << 20,
+            free=int((gpu.memory_mib - used_mib - reserved_mib) * (1 << 20)),
         )
 
     def nvmlDeviceGetNumGpuCores(self, handle: int) -> int:
@@ -173,8 +178,9 @@ class FakeNvml(FakeMig, FakeLimits):
     nvmlDeviceGetMPSComputeRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3
 
     def nvmlDeviceGetFieldValues(self, handle: int, fields: Sequence[int]) -> list[Any]:
-        """The recovery action; without one, as a driver that does not know the field."""
-        assert list(fields) == [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        """The recovery action; without one, as a driver that does not know the field. Or what `FakeUse` has."""
+        if list(fields) != [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]:
+            return self._use_fields(handle, fields)
         self._optional(handle)
         action = self._card(handle).get("recovery")
         answer = pynvml.NVML_ERROR_INVALID_ARGUMENT if action is None else pynvml.NVML_SUCCESS

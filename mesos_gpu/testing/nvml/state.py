@@ -23,6 +23,10 @@ class State:
         """What the state says of a card."""
         raise NotImplementedError
 
+    def _fact(self, handle: int, name: str) -> Any:
+        """What the state says of a card, for a query that a driver need not have."""
+        raise NotImplementedError
+
     def _optional(self, handle: int) -> Gpu:
         """The card, for a query that a driver need not have."""
         raise NotImplementedError

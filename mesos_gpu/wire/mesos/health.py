@@ -1,9 +1,10 @@
 """Readings and the monitor's memory to JSON, and back. Only the standard library, pure."""
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import CardHealth, Reading
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 
@@ -11,7 +12,9 @@ from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 def reading_to_json(reading: Reading) -> dict[str, Any]:
     """A reading as a JSON object."""
     return {field.name: getattr(reading, field.name) for field in fields(reading)} | {
-        "gpu": gpu_to_json(reading.gpu)
+        "gpu": gpu_to_json(reading.gpu),
+        "meters": asdict(reading.meters),
+        "span": None if reading.span is None else asdict(reading.span),
     }
 
 
@@ -21,18 +24,23 @@ def reading_from_json(value: Any) -> Reading:
     Raises:
         ValueError, KeyError, TypeError: It is none.
     """
-    pids, process_mib = value["pids"], value.get("process_mib")
+    pids, span = value["pids"], value.get("span")
     return Reading(
         **{
             **value,
             "gpu": gpu_from_json(value["gpu"]),
             "xids": tuple(map(int, value["xids"])),
             "pids": None if pids is None else tuple(map(int, pids)),
-            "process_mib": None
-            if process_mib is None
-            else tuple((int(pid), int(mib)) for pid, mib in process_mib),
+            "process_mib": _pairs(value.get("process_mib")),
+            "meters": Meters(**value.get("meters", {})),
+            "span": None if span is None else Span(**span),
+            "process_busy_ms": _pairs(value.get("process_busy_ms")),
         }
     )
+
+
+def _pairs(value: Any) -> tuple[tuple[int, int], ...] | None:
+    return None if value is None else tuple((int(pid), int(amount)) for pid, amount in value)
 
 
 def record_to_json(record: CardHealth) -> dict[str, Any]:

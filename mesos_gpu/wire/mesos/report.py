@@ -10,6 +10,7 @@ from typing import Any
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
+from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.wire.body import MOST_AMOUNT, parsed
@@ -138,6 +139,7 @@ def encode(inventory: Inventory) -> bytes:
             **_of_secrets(inventory),
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
             **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
+            **_of_cards(inventory),
         },
         separators=(",", ":"),
     ).encode()
@@ -153,7 +155,7 @@ def decode(data: bytes) -> Inventory:
 
 
 def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
-    """A report as a JSON object, as an inventory. `shares`: whether with what is said of shares.
+    """A report as a JSON object, as an inventory. `shares`: whether with what is said of shares and of use.
 
     Raises:
         ValueError: Not a report of this version.
@@ -168,6 +170,7 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
 
 def _inventory(value: dict[str, Any], *, shares: bool) -> Inventory:
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
+    gpu_uses, task_uses = _uses_of_cards(value.get("use")) if shares else ((), ())
     return Inventory(
         gpus=tuple(gpu_from_json({**gpu, **left_out}) for gpu in value["gpus"]),
         source=value["source"],
@@ -178,9 +181,28 @@ def _inventory(value: dict[str, Any], *, shares: bool) -> Inventory:
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
         uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES] if shares else (),
+        gpu_uses=gpu_uses,
+        task_uses=task_uses,
         secrets_key=_key(value.get("secrets_key", "")),
         secrets_problem=str(value.get("secrets_problem", ""))[:LONGEST_PROBLEM],
     )
+
+
+def _of_cards(inventory: Inventory) -> dict[str, Any]:
+    """The use of cards, if something is said of it."""
+    if not (inventory.gpu_uses or inventory.task_uses):
+        return {}
+    from mesos_gpu.wire.mesos.gpu_use import uses_to_json
+
+    return {"use": uses_to_json(inventory.gpu_uses, inventory.task_uses)}
+
+
+def _uses_of_cards(value: Any) -> tuple[tuple[GpuUse, ...], tuple[TaskUse, ...]]:
+    if value is None:
+        return (), ()
+    from mesos_gpu.wire.mesos.gpu_use import uses_from_json  # executors are told of none
+
+    return uses_from_json(value)
 
 
 def _of_secrets(inventory: Inventory) -> dict[str, str]:

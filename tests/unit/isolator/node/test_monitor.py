@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import subprocess
 import threading
 import time
@@ -26,9 +27,10 @@ from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.compute_mode import DEADLINE_S, Change, Nvml, begin_undo
 from isolator.shares.mps.daemon import Host
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu, simulated_gpus, write_inventory
-from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.nodes.gpu_use import Meters
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.policy.gpus.health import HealthSettings, Tier
 from mesos_gpu.ports import GpuProbe
@@ -142,7 +144,7 @@ def test_it_reports_at_once_and_on_change(tmp_path: Path) -> None:
         report = seen.wait_for_report("sick", "ok")
         assert report.gpus[0].reason == "XID 79"
         assert seen.agent.updates[-1]["message"] == "2 GPUs (simulated), 1 not healthy"
-        assert read_inventory(tmp_path) == report
+        assert read_inventory(tmp_path) == replace(report, gpu_uses=())
 
 
 def test_a_flap_is_out_rechecked_and_back_each_once_and_logged(
@@ -426,6 +428,36 @@ def test_a_damaged_ledger_does_not_stop_the_reports(tmp_path: Path) -> None:
     with scene(tmp_path, Moody()) as seen:
         seen.launch()
         seen.wait_for_report("ok", "ok")
+
+
+def test_the_use_of_cards_is_reported_exactly_and_no_executor_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "gpus.json"
+    write_inventory(path, GPUS)
+    change_gpu(path, GPUS[0].id, use={"busy_pct": 40, "power_mw": 70123, "temperature_c": 61})
+    with scene(tmp_path, SimulatedProbe(path)) as seen:
+        seen.launch(b'{"report_interval_s": 0.2}')
+        seen.agent.wait_for(lambda: any(use.work for each in seen.reports() for use in each.gpu_uses))
+        one, other = seen.reports()[-1].gpu_uses
+        assert one.meters == Meters(power_mw=70123, temperature_c=61)
+        assert one.work is not None
+        assert one.work.busy_ms == pytest.approx(0.4 * one.work.seen_ms, abs=10)
+        assert (other.gpu_id, other.meters, other.work) == (GPUS[1].id, Meters(), None)
+        assert read_inventory(tmp_path).gpu_uses == ()  # executors have no use for it
+
+
+def test_a_use_that_cannot_be_names_card_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "gpus.json"
+    write_inventory(path, GPUS)
+    for use, what in (
+        ({"colour": 1}, "unknown field 'colour'"),
+        ({"power_mw": -1}, "use.power_mw must be a whole number from 0"),
+        ({"busy_pct": 101}, "use.busy_pct must be percent from 0 to 100"),
+        ({"process_busy_pct": 1}, "use.process_busy_pct must be an object"),
+    ):
+        change_gpu(path, GPUS[1].id, use=use)
+        with pytest.raises(Damaged, match=re.escape(what)) as error:
+            SimulatedProbe(path).survey()
+        assert "gpus[1]" in error.value.what
 
 
 @pytest.mark.parametrize(

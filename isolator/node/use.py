@@ -1,0 +1,107 @@
+"""The use of this host's cards, and what of it is each task's: counted from look to look, for the node monitor."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from isolator.devices.members import members_of
+from isolator.gpus.ledger import Holding, Ledger
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu_use import MOST_GPU_USES, MOST_TASK_USES, GpuUse, Span, TaskUse, Work
+from mesos_gpu.model.nodes.health import Reading
+from mesos_gpu.policy.gpus import use as policy
+
+Uses = tuple[tuple[GpuUse, ...], tuple[TaskUse, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What was counted of one holding of one card."""
+
+    work: Work | None = None
+    idle_since: float | None = None
+
+
+class Counts:
+    """Counts begin anew with each monitor; that is said by their `since`."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.time) -> None:
+        """Nothing is counted yet. `clock`: seconds since the epoch."""
+        self._ledger, self._clock = ledger, clock
+        self._cards: dict[GpuId, Work | None] = {}
+        self._tasks: dict[tuple[str, GpuId], _Count] = {}
+        self._xids: dict[GpuId, int] = {}
+
+    def look(self, readings: Iterable[Reading]) -> Uses:
+        """Count what was read of all cards; of cards and tasks that are gone nothing is kept.
+
+        Raises:
+            MesosGpuError: The ledger cannot be used.
+        """
+        now = self._clock()
+        cards = {each.gpu.id: each for each in readings if not (each.lost or each.unreadable)}
+        self._cards = {
+            gpu: policy.counted(self._cards.get(gpu), each.span, now) for gpu, each in cards.items()
+        }
+        self._xids |= {gpu: each.xids[-1] for gpu, each in cards.items() if each.xids}
+        gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
+        return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now)
+
+    def _of_card(self, reading: Reading, now: float) -> GpuUse:
+        gpu = reading.gpu.id
+        return GpuUse(
+            gpu_id=gpu,
+            at=now,
+            meters=reading.meters,
+            work=self._cards[gpu],
+            processes=None if reading.pids is None else len(reading.pids),
+            xid=self._xids.get(gpu),
+        )
+
+    def _of_tasks(self, cards: dict[GpuId, Reading], now: float) -> tuple[TaskUse, ...]:
+        holdings = [each for each in self._ledger.holdings() if each.gpus and self._ledger.alive(each)]
+        members = members_of(holdings) if holdings else []
+        before, self._tasks = self._tasks, {}
+        uses = []
+        for holding, pids in zip(holdings, members, strict=True):
+            for gpu in holding.gpus:
+                if gpu in cards:
+                    count = before.get((holding.task, gpu), _Count())
+                    uses.append(self._of_task(holding, pids, cards[gpu], count, now))
+        return tuple(uses[:MOST_TASK_USES])
+
+    def _of_task(
+        self, holding: Holding, members: frozenset[int], reading: Reading, before: _Count, now: float
+    ) -> TaskUse:
+        pids = None if reading.pids is None else [pid for pid in reading.pids if pid in members]
+        span = _span(holding, reading, pids)
+        now_counted = _Count(
+            policy.counted(before.work, span, now), policy.idle_since(before.idle_since, span, now)
+        )
+        self._tasks[holding.task, reading.gpu.id] = now_counted
+        return TaskUse(
+            task_id=TaskId(holding.task),
+            gpu_id=reading.gpu.id,
+            at=now,
+            processes=None if pids is None else len(pids),
+            memory_mib=_memory_mib(reading, pids),
+            work=now_counted.work,
+            idle_since=now_counted.idle_since,
+        )
+
+
+def _span(holding: Holding, reading: Reading, pids: list[int] | None) -> Span | None:
+    """What a task did of what its card did: all of it, if nobody else is on a card that it holds whole."""
+    if holding.share is None and (reading.pids is None or pids is None or len(pids) == len(reading.pids)):
+        return reading.span
+    processes = None if reading.process_busy_ms is None else dict(reading.process_busy_ms)
+    return None if pids is None else policy.busy_of(reading.span, processes, pids)
+
+
+def _memory_mib(reading: Reading, pids: list[int] | None) -> int | None:
+    """What these processes hold of a card; None: the driver does not say it of each of them."""
+    if pids is None:
+        return None
+    known = dict(reading.process_mib or ())
+    amounts = [known.get(pid) for pid in pids]
+    return None if None in amounts else sum(amount or 0 for amount in amounts)

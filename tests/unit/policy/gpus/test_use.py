@@ -1,0 +1,86 @@
+"""Time at work by samples: gaps are neither idle nor busy, and unknown is never 0."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.model.nodes.gpu_use import Span, Work, busy_pct
+from mesos_gpu.policy.gpus.use import (
+    LONGEST_SAMPLE_US,
+    busy_of,
+    counted,
+    idle_since,
+    shares_of_span,
+    span_of,
+)
+
+S = 1_000_000  # microseconds
+
+
+def test_each_sample_is_of_the_time_since_the_one_before() -> None:
+    assert span_of([(11 * S, 0), (12 * S, 100), (13 * S, 50)], 10 * S) == (Span(3000, 1500), 13 * S)
+
+
+def test_what_was_counted_is_not_counted_again() -> None:
+    assert span_of([(9 * S, 100), (10 * S, 100), (11 * S, 0)], 10 * S) == (Span(1000, 0), 11 * S)
+    assert span_of([], 10 * S) == (Span(0, 0), 10 * S)
+
+
+def test_a_gap_between_samples_is_not_known() -> None:
+    span, last_us = span_of([(11 * S, 100), (60 * S, 0)], 10 * S)
+    assert (span, last_us) == (Span(1000 + LONGEST_SAMPLE_US // 1000, 1000), 60 * S)
+
+
+def test_what_is_no_percentage_is_passed_over() -> None:
+    assert (
+        span_of([(11 * S, 4711), (12 * S, 100)], 10 * S)[0].busy_ms == 2000
+    )  # the sample of 2 s stands for both
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 100))), st.integers(0, 10**9))
+def test_nothing_is_busy_longer_than_it_was_seen_or_seen_longer_than_it_was(
+    samples: list[tuple[int, int]], last_us: int
+) -> None:
+    span, at_us = span_of(samples, last_us)
+    assert 0 <= span.busy_ms <= span.seen_ms <= (at_us - last_us) / 1000
+
+
+def test_processes_have_their_part_of_the_span() -> None:
+    assert shares_of_span(Span(1000, 600), [(7, 40), (8, 10), (8, 30), (0, 50), (9, 200)]) == {7: 400, 8: 200}
+
+
+def test_nobody_did_anything_on_a_card_that_did_nothing() -> None:
+    assert busy_of(Span(1000, 0), None, [7]) == Span(1000, 0)
+
+
+def test_who_did_something_is_not_known_without_a_word_of_processes() -> None:
+    assert busy_of(Span(1000, 600), None, [7]) is None
+    assert busy_of(Span(1000, 600), {}, [7]) is None
+    assert busy_of(None, {7: 100}, [7]) is None
+
+
+def test_who_is_not_named_did_nothing_and_nobody_did_more_than_was_seen() -> None:
+    assert busy_of(Span(1000, 600), {7: 600}, [8]) == Span(1000, 0)
+    assert busy_of(Span(1000, 900), {7: 600, 8: 600}, [7, 8]) == Span(1000, 1000)
+
+
+def test_counts_grow_and_stay_what_they_are_while_nothing_is_known() -> None:
+    first = counted(None, Span(1000, 500), 100.0)
+    assert first == Work(99.0, 1000, 500)
+    assert counted(first, None, 110.0) == first
+    assert counted(first, Span(2000, 0), 112.0) == Work(99.0, 3000, 500)
+    assert counted(None, None, 100.0) is None
+
+
+def test_it_is_idle_only_while_every_look_saw_it_idle() -> None:
+    since = idle_since(None, Span(1000, 0), 100.0)
+    assert since == 99.0
+    assert idle_since(since, Span(1000, 0), 101.0) == 99.0
+    for unknown_or_busy in (None, Span(0, 0), Span(1000, 1)):
+        assert idle_since(since, unknown_or_busy, 102.0) is None
+
+
+def test_the_part_at_work_is_that_of_what_was_seen_between_two_counts() -> None:
+    assert busy_pct(Work(1.0, 1000, 100), Work(1.0, 3000, 600)) == 25.0
+    assert busy_pct(Work(1.0, 1000, 100), Work(1.0, 1000, 100)) is None  # nothing was seen
+    assert busy_pct(Work(1.0, 1000, 100), Work(2.0, 3000, 600)) is None  # the count began anew
+    assert busy_pct(None, Work(1.0, 3000, 600)) is None
