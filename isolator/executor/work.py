@@ -166,7 +166,7 @@ class Work:
         return replace(enclosure, devices=again.devices)
 
     def _fetch_of(self, launch: Launch) -> "Fetch | None":
-        if not launch.plan.fetch:
+        if not (launch.plan.fetch or launch.plan.upload):
             return None
         from isolator.runs.fetching import Fetch
 

@@ -272,6 +272,15 @@ class Sandbox:
 
         shutil.rmtree(_one(name), ignore_errors=True, dir_fd=self._fd)
 
+    def unlink(self, name: str) -> None:
+        """Remove a file, or a link itself; harmless if nothing has the name.
+
+        Raises:
+            OSError: A directory has it.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_one(name), dir_fd=self._fd)
+
     def make_point(self, names: Sequence[str], *, is_file: bool) -> None:
         """What something can be mounted over, with the directories above it; they are the owner's of what they are in.
 

@@ -92,42 +92,67 @@ class Fetch:
         self._launcher.abort()
 
     def _fetch(self, directory: str, user: pwd.struct_passwd | None) -> None:
-        order = self._order(directory, user)
+        if self._plan.upload:
+            self._bring(directory, user)
+        if self._plan.fetch:
+            helped = self._help(self._order(directory, user), directory)
+            if helped.code:
+                raise self._failed(helped)
+
+    def _bring(self, directory: str, user: pwd.struct_passwd | None) -> None:
+        """What the job's submitter sent along. The archive is this process' own, beside the directory."""
+        from isolator.agent import uploads  # few tasks need it
+
+        limits = FetchLimits.on(directory, self._own)
+        with Sandbox(os.path.dirname(directory)) as above:
+            above.put(uploads.ARCHIVE, b"")
+            try:
+                with os.fdopen(above.hold(uploads.ARCHIVE), "r+b") as file:
+                    wanted = uploads.Wanted(self._plan, self._task, self._own, limits)
+                    uploads.receive(wanted, file, aborted=lambda: self._aborted)
+                    uploads.look_through(file, limits)
+                archive = os.path.join(os.path.dirname(directory), uploads.ARCHIVE)
+                helped = self._help(self._kept(uploads.extraction(archive, directory), {}, user), directory)
+            finally:
+                above.unlink(uploads.ARCHIVE)
+        if helped.code:
+            said = (helped.said.strip().splitlines() or [""])[-1]
+            raise NotStarted(f"the job's archive cannot be extracted: {said}")
+
+    def _help(self, order: Order, directory: str) -> Helped:
         if self._aborted:
             raise NotStarted("killed before it was started")
         try:
             with Watched(directory, FetchLimits.on(directory, self._own), self._launcher.abort):
-                helped = self._launcher.help(order)
+                return self._launcher.help(order)
         except LaunchFailed as error:
             raise _explained(error, order) from error
-        if helped.code:
-            raise self._failed(helped)
 
     def _order(self, directory: str, user: pwd.struct_passwd | None) -> Order:
-        info = {
+        info: dict[str, object] = {
             "sandbox_directory": directory,
             "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in self._plan.fetch],
             "stall_timeout": {"nanoseconds": STALL_S * 10**9},
         }
-        env = {k: v for k, v in self._own.items() if k in _PASSED}
-        # Its task's id: should the executor die, it is known by that.
-        env |= {"MESOS_TASK_ID": self._task, "MESOS_FETCHER_INFO": json.dumps(info)}
+        becomes = user
+        if user is not None and user.pw_uid != os.geteuid() and has_account(user):
+            info["user"], becomes = user.pw_name, None  # it does that itself, and knows users by name only
+        return self._kept((self._program(),), {"MESOS_FETCHER_INFO": json.dumps(info)}, becomes)
+
+    def _kept(self, argv: tuple[str, ...], env: Mapping[str, str], user: pwd.struct_passwd | None) -> Order:
+        """To run a program where the task will be; `user`: whom it becomes, None: nobody else."""
         apart, sandbox = apart_of(self._own), sandbox_of(self._own)
         order = Order(
-            argv=(self._program(),),
-            env=env,
+            argv=argv,
+            # Its task's id: should the executor die, it is known by that.
+            env={k: v for k, v in self._own.items() if k in _PASSED} | {"MESOS_TASK_ID": self._task, **env},
             cwd=sandbox,
             keeps=_KEEPS,
             domain=apart.domain,
             filter=apart.program.hex(),
         )
         if user is not None and user.pw_uid != os.geteuid():
-            if has_account(user):
-                order = replace(
-                    order, env={**env, "MESOS_FETCHER_INFO": json.dumps({**info, "user": user.pw_name})}
-                )
-            else:  # the program knows users by name only
-                order = replace(order, user=(user.pw_uid, user.pw_gid, ()))
+            order = replace(order, user=(user.pw_uid, user.pw_gid, ()))
         enclosure = self._enclosure
         if not enclosure.isolated:
             return order

@@ -222,6 +222,6 @@ def _where(program: str, sandbox: str, env: Mapping[str, str]) -> str:
         return ": what its first line names is not there"
     held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     return (
-        f"; looked in the sandbox {sandbox}, which holds {held}. Files of yours come there by --fetch URI, and paths "
-        "of the host by --volume"
+        f"; looked in the sandbox {sandbox}, which holds {held}. Files of yours come there by --upload [DIR] or "
+        "--fetch URI, and paths of the host by --volume"
     )

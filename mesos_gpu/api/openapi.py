@@ -22,6 +22,7 @@ from mesos_gpu.api.spec import (
     queues,
     sessions,
     shapes,
+    uploads,
     usage,
     ways,
 )
@@ -38,6 +39,7 @@ from mesos_gpu.wire.export import prometheus
 from mesos_gpu.wire.mesos.operations import LONGEST_BY
 
 _JSON: Final = "application/json"
+_BYTES: Final = "application/octet-stream"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _ABOUT: Final = f"""\
 The interface of mesos_gpu's scheduler. Times are seconds since the epoch, amounts carry their unit in the name.
@@ -298,6 +300,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **queue_shares.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
+    **uploads.OPERATIONS,
     **usage.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
@@ -324,6 +327,7 @@ _ID: Final = {
     "queues": "a queue's path, with its slashes",
     "tokens": "a token's id",
     "tasks": "a task's id",
+    "uploads": "the SHA-256 of an archive, in hexadecimal digits",
 }
 _REFUSALS: Final = {
     400: f"The body is no JSON object, or the query has more than {MOST_QUERY} fields",
@@ -334,7 +338,7 @@ _REFUSALS: Final = {
     408: f"The body did not come within {BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
     413: f"The body is larger than {asked.MOST_BODY} bytes",
-    415: "The body is not declared as application/json",
+    415: "The body is not declared as what it has to be, mostly application/json",
     422: "The request is not valid; `problems` says all that is wrong",
     429: "A limit of who asks, the user or the queue is reached, or there were too many wrong proofs; see Retry-After",
     500: "A defect; the scheduler's log has it",
@@ -396,6 +400,8 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
         else:
             content["example"] = operation.example
         made["requestBody"] = {"required": True, "content": {_JSON: content}}
+    elif operation.raw_body:
+        made["requestBody"] = {"required": True, "content": {_BYTES: {"schema": {}}}}
     refused = {
         status: {"$ref": f"#/components/responses/{status}"} for status in _refusals(verb, operation, path)
     }

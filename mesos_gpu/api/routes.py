@@ -37,6 +37,7 @@ from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
+from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
@@ -58,6 +59,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
+        *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
@@ -86,6 +88,14 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
         route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+    ]
+
+
+def _of_files(uploads: Uploads) -> list[Route]:
+    return [
+        route("/v1/uploads", GET=judged(JOB_RUN, uploads.list)),
+        route("/v1/uploads/{sha256}", GET=judged(JOB_RUN, uploads.show), PUT=judged(JOB_RUN, uploads.put)),
+        route("/v1/uploads/{sha256}/archive", GET=free(uploads.archive)),
     ]
 
 

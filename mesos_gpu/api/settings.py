@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.jobs.job import Engine
@@ -37,3 +38,5 @@ class ApiSettings:
     limits: Limits = field(default_factory=Limits)  # of each caller
     audit: AuditTrail | None = None  # None: lines of the log alone
     records: UseRecords | None = None  # of what jobs have used; None: none are kept
+    uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
+    task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of

@@ -304,6 +304,10 @@ class Client:
         ask = self._patiently if verb == "GET" else self._once
         return ask(verb, path, kind, query=query, body=body)
 
+    def send(self, path: str, kind: type[_T], data: bytes, query: Mapping[str, Any]) -> _T:
+        """PUT bytes that are no JSON. Never repeated."""
+        return self._once("PUT", path, kind, query=query, body=data)
+
     def resize(
         self,
         job_id: str,
@@ -375,10 +379,13 @@ class Client:
         body: object = None,
     ) -> _T:
         timeout = (_CONNECT_S, self._read_timeout_s + wait_s)
+        sent: dict[str, Any] = {"json": body}
+        if isinstance(body, bytes):
+            sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
         try:
             response = _unhurried(
                 lambda: self._session.request(
-                    verb, self._base + path, params=query, json=body, timeout=timeout, allow_redirects=False
+                    verb, self._base + path, params=query, timeout=timeout, allow_redirects=False, **sent
                 )
             )
         except requests.RequestException as err:

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.wire.jobs import spec_from_mapping
+
+WORKDIR: Final = "workdir"  # of a job in a file: a directory that is sent along; the interface has `upload`
 
 
 def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
@@ -33,7 +35,11 @@ def _problems(prefix: str, job: Any) -> list[str]:
     """What the scheduler would say of it, but for the rules that only its operator knows."""
     if not isinstance(job, dict):
         return [f"{prefix or '/'}: must be an object, got {json.dumps(job, default=str)[:60]}"]
-    checked = spec_from_mapping(job)
+    directory = job.get(WORKDIR, "")
+    if WORKDIR in job and (not isinstance(directory, str) or not directory or "upload" in job):
+        what = "must be a directory's path" if "upload" not in job else "may not come with upload"
+        return [f"{prefix}/{WORKDIR}: {what}, got {json.dumps(directory, default=str)[:60]}"]
+    checked = spec_from_mapping({key: value for key, value in job.items() if key != WORKDIR})
     if isinstance(checked, JobSpec):
         return []
     return [f"{(prefix + problem.path).rstrip('/') or '/'}: {problem.reason}" for problem in checked]

@@ -40,6 +40,7 @@ class Settings:
     secrets_first_s: float = 1.0  # after the first failure
     secrets_most_s: float = 60.0
     executor_env: Mapping[str, str] = field(default_factory=dict)
+    scheduler_url: str = ""  # where executors find the REST interface
     executor: Resources = EXECUTOR
     monitor: Resources = MONITOR
     keeper: Resources = KEEPER

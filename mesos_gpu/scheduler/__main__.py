@@ -139,12 +139,19 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     )
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
     settings = replace(
-        engine_settings(options), control_ports=of_api(host, port), principal=framework.principal
+        engine_settings(options),
+        control_ports=of_api(host, port),
+        principal=framework.principal,
+        scheduler_url=(options.uploads.executor_url or webui_url).rstrip("/"),
     )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
     who = who_asks(options, daemon)
-    api = _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who)
+    api = replace(
+        _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
+        uploads=options.uploads.store(options.state),
+        task_key=key,
+    )
     app = create_app(daemon, api)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -185,7 +192,11 @@ def _api_settings(
     return ApiSettings(
         webui_url=webui_url,
         version=__version__,
-        host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
+        host_names=(
+            *options.allowed_hosts,
+            urlsplit(webui_url).hostname or "",
+            urlsplit(options.uploads.executor_url or "").hostname or "",
+        ),
         permits=replace(options.permits, secrets=options.secrets.enabled),
         agent_authorization=credential.header if credential else "",
         agent_tls=agent_tls,

@@ -94,7 +94,7 @@ class Audit:
                 seen.status = message["status"]
                 seen.made = headers.get("location") or headers.get("marathon-deployment-id") or ""
                 noted = True
-                if changes or seen.status in _REFUSALS:
+                if (changes and not about.is_piece) or seen.status in _REFUSALS:
                     await self._keep(scope, about, seen)
             await send(message)
 

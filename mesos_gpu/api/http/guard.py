@@ -36,6 +36,7 @@ _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")  # RFC 6797: 
 _PRIVATE: Final = {b"cache-control": b"no-store"}  # of all that does not say otherwise
 _TAKEN: Final = ("application/json", "application/merge-patch+json")  # a browser asks before it sends either
 _TOLD: Final = {400: Reason.JSON, 408: Reason.SLOW_BODY, 413: Reason.BODY}  # by who reads the body
+_BYTES: Final = ("/v1/uploads/", "application/octet-stream")  # likewise; `_TAKEN` says why that is safe
 _FORM: Final = ("/login", "application/x-www-form-urlencoded")  # a browser says from which page it comes
 _OTHERS: Final = ("cross-site", "same-site")  # Sec-Fetch-Site of pages that are not ours
 _PORTS: Final = {"http": 80, "https": 443}
@@ -152,6 +153,8 @@ def _media_problem(scope: Scope) -> Refusal | None:
         return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if scope["path"].startswith(_BYTES[0]) and kind == _BYTES[1]:
+        return None
     if has_body and kind not in _TAKEN and (scope["path"], kind) != _FORM:
         what = f"Content-Type {kind[:300]!r} is not taken"
         return Refusal(415, "media-type", what, remedy="send Content-Type: application/json")

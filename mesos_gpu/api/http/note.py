@@ -27,6 +27,7 @@ class Note:
     on: list[str] = field(default_factory=list)
     claimed: str = ""  # the name that a wrong proof was for
     claimed_by: str = ""  # the kind of that proof
+    is_piece: bool = False  # of something that is on record when it is whole
 
 
 _current: Final[ContextVar[Note | None]] = ContextVar("note", default=None)

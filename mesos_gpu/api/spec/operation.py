@@ -22,6 +22,7 @@ class Operation:
     body: type | None = None
     example: Mapping[str, Any] | None = None
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, in place of `example`
+    raw_body: bool = False  # the body is bytes, no JSON
 
 
 def in_query(name: str, schema: Schema, about: str) -> Schema:

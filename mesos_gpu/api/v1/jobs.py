@@ -26,6 +26,7 @@ from mesos_gpu.api.sight.queues import sees_queue, told_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
 from mesos_gpu.errors import NotAccepted, NotFound
@@ -45,6 +46,7 @@ class Jobs:
         """Serve a scheduler."""
         self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
+        self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
         self._logs = LogReader(settings.agent_authorization, settings.agent_tls)
 
     @asynccontextmanager
@@ -53,7 +55,8 @@ class Jobs:
         self.changes.bind(asyncio.get_running_loop())
         unlisten = self._scheduler.listen(self.changes.on_change)
         try:
-            yield
+            async with self.uploads.tended():
+                yield
         finally:
             unlisten()
             self.changes.close()
@@ -70,6 +73,7 @@ class Jobs:
             spec = self._decoded(body, await self._read(most_for_shares))
         sight = Sight.of(request)  # what he may when all of the body is there
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
+        await self.uploads.see(spec, sight.rights.caller.name)
         try:
             job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
         except NotAccepted as error:

@@ -1,6 +1,7 @@
 """`mesos-gpu run`: a job as if its command ran here."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,15 +9,35 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.jobs.options import by_options, job_options, request_of
 
+if TYPE_CHECKING:
+    from mesos_gpu.cli.client import Client
+
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @job_options()
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
+@click.option(
+    "--upload",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    help="Send a directory along, without DIR this one: its files are in the job's own directory. What .gitignore "
+    "and .mesosgpuignore name is left out.",
+)
 @json_option
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
-def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...], **options: Any) -> None:
+def run(
+    app: App,
+    shell: bool,
+    detach: bool,
+    upload: Path | None,
+    as_json: bool,
+    cmd: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Run a command as a job and stay with it.
 
     Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C and SIGTERM
@@ -24,7 +45,7 @@ def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...]
     SIGHUP, the job runs on. A job gets no stdin: data that waits there is refused.
 
     \b
-      mesos-gpu run --gpus 1 --mem 4GiB -- python train.py --epochs 3
+      mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
     """
     from mesos_gpu.cli.interrupt import held_interrupt
@@ -38,6 +59,7 @@ def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...]
         raise click.UsageError("Missing argument 'CMD...'.")
     refuse_stdin()
     client = app.client()
+    _bring(client, request, upload)
     if not detach:
         with by_options():
             code = submit_and_stay(client, request)
@@ -45,3 +67,19 @@ def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...]
     with by_options(), held_interrupt():
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
+
+
+def _bring(client: "Client", request: dict[str, Any], directory: Path | None) -> None:
+    """Send a directory along; without one, say how a program of this machine comes to the job."""
+    if directory is not None:
+        from mesos_gpu.cli.code.send import upload
+
+        request["upload"] = upload(client, directory)
+        return
+    program = (request.get("argv") or ("",))[0]
+    is_here = "/" in program and not program.startswith("/") and Path(program).is_file()
+    if is_here and not {"fetch", "volumes", "image"} & request.keys():
+        output.note(
+            f"{program} is a file of this machine, and the job's directory has none of them: send them along with "
+            "--upload, or name their directory with --volume if the job's host has it, too"
+        )

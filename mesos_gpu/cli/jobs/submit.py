@@ -1,5 +1,6 @@
 """`mesos-gpu submit`: jobs from a file."""
 
+from pathlib import Path
 from typing import Final
 
 import click
@@ -13,6 +14,9 @@ _HELP: Final = f"""Submit the jobs of a file.
 
 FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST interface
 ({", ".join(KNOWN)}). All are checked before the first is sent. Prints their IDs.
+
+Of a job, `workdir` names a directory that is sent along, as `run --upload` does; its path begins in the file's own
+directory.
 """
 
 
@@ -22,12 +26,15 @@ FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with 
 @api_command
 def submit(app: App, file: str, as_json: bool) -> None:
     """See `_HELP`."""
+    from mesos_gpu.cli.code.workdir import with_code
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs
 
     with click.open_file(file, "rb") as stream:
-        requests = read_jobs(stream.read().decode("utf-8", "replace"), name="stdin" if file == "-" else file)
+        text = stream.read().decode("utf-8", "replace")
+    read = read_jobs(text, name="stdin" if file == "-" else file)
     client = app.client()
+    requests = with_code(client, read, Path() if file == "-" else Path(file).parent)
     jobs = []
     for request in requests:
         try:

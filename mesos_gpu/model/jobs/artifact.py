@@ -1,16 +1,20 @@
-"""A file that Mesos' fetcher brings into a task's sandbox."""
+"""What is brought into a task's sandbox before it starts: files by Mesos' fetcher, and its submitter's own archive."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.model.jobs.fields import Text
+
 #: What the fetcher takes for a URI (Fetcher::basename in slave/containerizer/fetcher.cpp), and a path after the host.
 _URI: Final = re.compile(
     r"[a-z][a-z0-9+.-]*://[^/\s]*/[^\s\\'\0]*[^\s\\'\0/]|/[^\s\\'\0]*[^\s\\'\0/]", re.IGNORECASE
 )
 #: Files of the sandbox that are the agent's and the executor's.
-_TAKEN: Final = frozenset({"containers", "executor.log", "hostfile", "stderr", "stdout"})
+TAKEN: Final = frozenset({"containers", "executor.log", "hostfile", "stderr", "stdout"})
+#: By the digest of an archive's bytes (gzip of tar).
+UPLOAD: Final = Text(re.compile(r"sha256:[0-9a-f]{64}"), "sha256: and 64 hexadecimal digits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Artifact:
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in name:
             return f"{name!r} is no path of a file below the sandbox"
-        if parts[0] in _TAKEN:
+        if parts[0] in TAKEN:
             return f"{parts[0]} in the sandbox is the agent's or the executor's own; fetch it to another path"
         return ""
 

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
-from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.artifact import UPLOAD, Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
@@ -446,6 +446,12 @@ class JobSpec:
         shown="class",
         of_app="job_class",
     )
+    upload: str | None = asks(  # None: nothing of the submitter's own is sent along
+        None,
+        UPLOAD,
+        about="an archive that its submitter has put into the scheduler's store, extracted into the sandbox",
+        shown="upload",
+    )
 
     @property
     def is_share(self) -> bool:
@@ -505,11 +511,11 @@ class JobSpec:
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
-    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts",
-    "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image",
-    "pull", "control_access", "container_engine",
-    "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "notice_s",
-    "notice_signal", "queue", "job_class", "app", "constraints", "near", "away", "health_checks",
+    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "upload", "fetch",
+    "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s",
+    "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement", "priority",
+    "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
+    "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 
@@ -552,21 +558,15 @@ class Job:
     ended_at: float | None = None
     exit_code: int | None = None  # as a shell gives it: 128 + N after signal N
     message: str = ""  # the latest thing that happened, for people
-    app_version: float | None = (
-        None  # of an app's instance: the app's `last_config_change_at`; None: it is none
-    )
+    app_version: float | None = None  # of an app's instance: the app's `last_config_change_at`
     in_line_since: float | None = (
         None  # of an app's instance that takes another's place: when that came; None: its own
     )
     nameless: bool = False  # of an app's instance: no other one takes its name when it ends
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
     proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
-    learnt_min_driver: str | None = (
-        None  # the oldest driver for its image, as an executor read it; None: unknown
-    )
-    room_made_at: float | None = (
-        None  # when others were last ended for it; None: nobody was since it last ran
-    )
+    learnt_min_driver: str | None = None  # the oldest for its image, as an executor read it
+    room_made_at: float | None = None  # when others were last ended for it, since it last ran
     room_on: tuple[AgentId, ...] = ()  # in a tree of queues: the nodes that are kept for it since
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
     adopted: bool = (

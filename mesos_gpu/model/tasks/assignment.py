@@ -56,6 +56,8 @@ class Assignment:
     sealed_secrets: str = ""  # their values, sealed to its host for this task
     secrets_problem: str = ""  # why there are none
     secret: str = ""  # what its executor seals updates with; the task never gets it
+    upload: str | None = None  # its submitter's archive, by digest; see `JobSpec.upload`
+    scheduler_url: str = ""  # where an executor finds the REST interface; "": nothing of this task needs it
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
+from mesos_gpu.scheduler.options.files.uploads import UPLOADS, UploadOptions
 from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.limits import CHECKS, LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
@@ -37,6 +38,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "checks": CHECKS,
     "audit": AUDIT,
     "secrets": SECRETS,
+    "uploads": UPLOADS,
 }
 
 
@@ -99,6 +101,7 @@ class Options:
     checks: Outward = field(default_factory=Outward)
     audit: AuditOptions = field(default_factory=AuditOptions)
     secrets: SecretOptions = field(default_factory=SecretOptions)
+    uploads: UploadOptions = field(default_factory=UploadOptions)
 
 
 def engine_settings(options: Options) -> Settings:

@@ -82,3 +82,15 @@ def _seal(secret: str, said: Said) -> str:
         [said.task_id, said.state, said.number, said.message, said.reason, said.healthy, said.body]
     )
     return blake2b(text.encode(), key=secret.encode(), digest_size=_SIZE).hexdigest()
+
+
+def pass_for(secret: str, what: str) -> str:
+    """What an executor shows the scheduler to be given something for its task; `what`: as verb and path."""
+    return blake2b(b"pass\0" + what.encode(), key=secret.encode(), digest_size=_SIZE).hexdigest()
+
+
+def passes(shown: str, secret: str, what: str) -> bool:
+    """Whether that is shown which only the task's executor can make."""
+    from hmac import compare_digest
+
+    return compare_digest(shown.encode(), pass_for(secret, what).encode())

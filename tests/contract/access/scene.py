@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
@@ -75,7 +76,7 @@ class Scene(AccessRig):
         self.directory, self.caller, self.seen = directory, NOBODY, list[int]()
         self._count = count(1)
         self.trail = AuditLog(AuditSettings(directory / "audit", 8 << 20, 2, OnFull.REFUSE))
-        super().__init__(audit=self.trail)
+        super().__init__(audit=self.trail, uploads=UploadStore(directory / "uploads"))
         self.bind(*BINDINGS)
         self._node()
 

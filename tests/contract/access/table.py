@@ -3,6 +3,7 @@
 `python -m tests.contract.access.table` prints docs/reference/rights.md.
 """
 
+import hashlib
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -155,6 +156,17 @@ def _queue_version(scene: Scene) -> Asked:
     return Asked(f"/v1/queue-versions/{scene.queues()}")
 
 
+def _piece(scene: Scene) -> Asked:
+    data = scene.new("code").encode()
+    digest, sent = hashlib.sha256(data).hexdigest(), {"Content-Type": "application/octet-stream"}
+    query = f"?offset=0&size={len(data)}"
+    return Asked(f"/v1/uploads/{digest}{query}", {"data": data, "headers": sent})
+
+
+def _archive(scene: Scene) -> Asked:
+    return Asked(f"/v1/uploads/{'0' * 64}")
+
+
 _JOB: Final = {"command": "true", "queue": "research", "cpus": 1000}
 _REASON: Final = {"reason": "fan"}
 _OWN_SEEN: Final = "those that one may see"
@@ -173,6 +185,16 @@ V1: Final = (
     Row("/v1/jobs/{id}/tasks", "GET", "-x-xxx", _job("/tasks")),
     Row("/v1/jobs/{id}/logs", "GET", "---x-x", _job("/logs")),
     Row("/v1/jobs/{id}/changes", "GET", "-x-xxx", _job("/changes")),
+    Row("/v1/uploads", "GET", "--xx-x", _to("/v1/uploads"), "one's own"),
+    Row("/v1/uploads/{sha256}", "GET", "--xx-x", _archive, "one's own"),
+    Row("/v1/uploads/{sha256}", "PUT", "--xx-x", _piece),
+    Row(
+        "/v1/uploads/{sha256}/archive",
+        "GET",
+        "xxxxxx",
+        _to(f"/v1/uploads/{'0' * 64}/archive"),
+        "executors of jobs that need it, by a seal of theirs; there is none for others",
+    ),
     Row("/v1/why/{id}", "GET", "-x-xxx", _job(before="/v1/why/")),
     Row("/v1/queue", "GET", "-xxxxx", _to("/v1/queue"), _OWN_SEEN),
     Row("/v1/queues", "GET", "-xxxxx", _to("/v1/queues"), _OWN_SEEN),

@@ -27,6 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
+from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api import openapi
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck as Check
@@ -54,8 +55,8 @@ OPERATIONS: Final = sorted(openapi.OPERATIONS)
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    rig = Rig()
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    rig = Rig(uploads=UploadStore(tmp_path_factory.mktemp("uploads")))
     rig.node(gpus=(gpu("g0"), gpu("g1")))
     rig.submit(name="one", gpus=1)
     rig.submit(name="two", gpus=2)

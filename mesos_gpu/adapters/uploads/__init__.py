@@ -1,0 +1,1 @@
+"""Archives of code that submitters send along with their jobs."""

@@ -1,0 +1,1 @@
+"""Files of submitters: what they send along with jobs."""

@@ -1,0 +1,179 @@
+"""Archives that submitters send along with their jobs: sent in pieces, asked for by the executors of their tasks."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from mesos_gpu.adapters.uploads.store import Upload, UploadStore
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.requests import Number, body_of, result_of
+from mesos_gpu.api.http.rights import caller_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.spec import uploads as spec
+from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.artifact import UPLOAD
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.mesos.seal import passes, secret_for
+
+AT: Final = Number("offset", 0, 0, 1 << 50)  # bytes
+SIZE: Final = Number("size", 0, 0, 1 << 50)  # bytes
+TASK: Final = "Mesos-Gpu-Task"  # headers of an executor: its task's id, and what only it can make
+PASS: Final = "Mesos-Gpu-Pass"
+_PREFIX: Final = "sha256:"
+_PIECE: Final = 1 << 18  # bytes
+_COLLECT_S: Final = 3600.0
+_NONE: Final = "this scheduler keeps no archives of jobs"
+logger = logging.getLogger("mesos_gpu.api")
+
+
+class Uploads:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: bytes) -> None:
+        """`store`: None: there is none. `key`: that secrets of launches are made of; empty: there are none."""
+        self._scheduler, self._stored, self._key = scheduler, store, key
+
+    @property
+    def _store(self) -> UploadStore:
+        if self._stored is None:
+            raise Unavailable(_NONE, remedy="use --fetch or --volume")
+        return self._stored
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/uploads: one's own."""
+        store = self._store
+        kept = await run_in_threadpool(store.of_owner, caller_of(request).name)
+        limits = store.limits
+        answer: spec.Uploads = {
+            "uploads": [_shown(each) for each in kept],
+            "archive_limit_bytes": limits.archive_bytes,
+            "owner_limit_bytes": limits.owner_bytes,
+        }
+        return json_answer(answer)
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/uploads/{sha256}: how much of it has come."""
+        digest = request.path_params["sha256"]
+        kept = await run_in_threadpool(self._store.find, caller_of(request).name, digest)
+        if kept is None:
+            raise NotFound(f"there is no archive {digest[:64]}", remedy="send it, from offset=0")
+        return json_answer(_shown(kept))
+
+    async def put(self, request: Request) -> Response:
+        """PUT /v1/uploads/{sha256}: a piece."""
+        store, digest, owner = self._store, request.path_params["sha256"], caller_of(request).name
+        offset, size = int(AT.of(request)), int(SIZE.of(request))
+        if not UPLOAD.pattern.fullmatch(_PREFIX + digest):
+            raise invalid(Problem("/sha256", f"must be 64 hexadecimal digits, got {digest[:80]!r}"))
+        data = await body_of(request)
+        if offset == 0:
+            needed = await result_of(self._scheduler.read(_needed))
+            mine = {each for whose, each in needed if whose == owner}
+            await run_in_threadpool(store.make_room, owner, mine, size)
+        kept = await run_in_threadpool(store.put, owner, digest, offset, size, data)
+        note.current().is_piece = not kept.complete
+        return json_answer(_shown(kept))
+
+    async def archive(self, request: Request) -> Response:
+        """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
+        digest, task_id = request.path_params["sha256"], request.headers.get(TASK, "")
+        what, shown = f"GET {request.url.path}", request.headers.get(PASS, "")
+        if not (self._key and passes(shown, secret_for(self._key, task_id), what)):
+            raise NotFound(
+                f"there is no archive {digest[:64]} for you", remedy="only executors of jobs get its bytes"
+            )
+        owner = await result_of(
+            self._scheduler.read(lambda view: _owner(view, TaskId(task_id), _PREFIX + digest))
+        )
+        fd = await run_in_threadpool(self._store.open, owner, digest)
+        size = os.fstat(fd).st_size
+        return StreamingResponse(
+            _pieces(fd), 200, {"Content-Length": str(size)}, media_type="application/gzip"
+        )
+
+    async def see(self, spec: JobSpec, owner: str) -> None:
+        """See that the archive of a job that is submitted is there, and will be.
+
+        Raises:
+            Refusal: It is not.
+        """
+        if spec.upload is None:
+            return
+        try:
+            await run_in_threadpool(self._store.touch, owner, spec.upload.removeprefix(_PREFIX))
+        except MesosGpuError as error:
+            raise invalid(Problem("/upload", f"{error.what}: {error.remedy}")) from error
+
+    async def tend(self) -> None:
+        """Remove what nobody needs, now and then, until cancelled."""
+        while self._stored is not None:
+            try:
+                needed = await result_of(self._scheduler.read(_needed))
+            except MesosGpuError:
+                return  # the scheduler is stopping
+            try:
+                removed = await run_in_threadpool(self._stored.collect, needed)
+            except OSError as error:
+                logger.warning("archives of jobs cannot be looked through: %s", error)
+            else:
+                if removed:
+                    logger.info("%d archives of jobs are removed that nobody has used for long", removed)
+            await asyncio.sleep(_COLLECT_S)
+
+    @contextlib.asynccontextmanager
+    async def tended(self) -> AsyncIterator[None]:
+        """Tend to the archives while the server runs."""
+        task = asyncio.create_task(self.tend())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _shown(upload: Upload) -> spec.Upload:
+    return {
+        "sha256": upload.digest,
+        "received_bytes": upload.received,
+        "complete": upload.complete,
+        "used_at": upload.used_at,
+    }
+
+
+def _needed(view: View) -> set[tuple[str, str]]:
+    """Owners and digests of the archives of jobs that have not ended."""
+    return {
+        (job.owner, job.spec.upload.removeprefix(_PREFIX))
+        for job in view.jobs.values()
+        if job.spec.upload is not None and not job.state.ended
+    }
+
+
+def _owner(view: View, task_id: TaskId, upload: str) -> str:
+    """Whose archive a task needs.
+
+    Raises:
+        NotFound: It has ended, or needs another one.
+    """
+    task = view.tasks.get(task_id)
+    job = view.jobs.get(JobId(task.job_id)) if task is not None and task.job_id and not task.ended else None
+    if job is None or job.spec.upload != upload:
+        raise NotFound("that task needs no such archive", remedy="see the task's job: mesos-gpu show")
+    return job.owner
+
+
+async def _pieces(fd: int) -> AsyncIterator[bytes]:
+    with os.fdopen(fd, "rb", buffering=0) as file:
+        while piece := await run_in_threadpool(file.read, _PIECE):
+            yield piece

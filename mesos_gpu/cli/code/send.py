@@ -1,0 +1,71 @@
+"""A directory sent along with a job: packed, and put into the scheduler's store unless it is there already."""
+
+import tempfile
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from mesos_gpu.api.spec.uploads import Upload, Uploads
+from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.code.archive import Found, Packed, find, in_mib, pack
+from mesos_gpu.model.words import counted
+
+_PIECE: Final = 1 << 20  # bytes; the interface takes no more at once
+_KEPT: Final = 1 << 24  # bytes of an archive in memory; what is more is in a temporary file
+_MOST_NAMED: Final = 5
+
+
+def upload(client: Client, directory: Path) -> str:
+    """Have the archive of a directory in the scheduler's store; what a job's field `upload` says of it.
+
+    Raises:
+        BadDirectory: It cannot be packed, or is larger than the scheduler takes.
+        MesosGpuError: As of the client's calls.
+    """
+    finds = find(directory)
+    limit = client.call("GET", "/v1/uploads", Uploads)["archive_limit_bytes"]
+    with tempfile.SpooledTemporaryFile(_KEPT) as file:
+        packed = pack(finds.entries, cast(BinaryIO, file), limit)
+        sent = _send(client, cast(BinaryIO, file), packed)
+    _say(directory, finds, packed, sent)
+    return f"sha256:{packed.digest}"
+
+
+def _say(directory: Path, finds: Found, packed: Packed, sent: int) -> None:
+    if finds.skipped:
+        named = "; ".join(f"{name}: {why}" for name, why in finds.skipped[:_MOST_NAMED])
+        output.note(f"{counted(len(finds.skipped), 'file')} of {directory} left out: {named}")
+    files = counted(len(finds.entries), "file")
+    how = f"{in_mib(sent)} sent" if sent else "the scheduler has it already"
+    output.note(f"{directory}: {files}, {in_mib(packed.size)} packed; {how}")
+
+
+def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
+    """Send what the scheduler lacks, in pieces; how many bytes that was."""
+    path, sent = f"/v1/uploads/{packed.digest}", 0
+    there = _there(client, path)
+    while there is None or not there["complete"]:
+        offset = there["received_bytes"] if there else 0
+        file.seek(offset)
+        data = file.read(_PIECE)
+        query = {"offset": offset, "size": packed.size}
+        try:
+            there = client.send(path, Upload, data, query)
+        except Refused as error:
+            if error.http_status != 409:
+                raise
+            there = _there(client, path)  # another process sends the same
+            continue
+        sent += len(data)
+        output.status_line.show(f"sending code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}")
+    output.status_line.clear()
+    return sent
+
+
+def _there(client: Client, path: str) -> Upload | None:
+    try:
+        return client.call("GET", path, Upload)
+    except Refused as error:
+        if error.http_status == 404:
+            return None
+        raise

@@ -1,0 +1,231 @@
+"""Archives that are sent along with jobs: over the real interface, into a real store, out to an executor's client."""
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from isolator.agent import uploads as executor
+from isolator.host.fetch_bounds import FetchLimits
+from isolator.host.not_started import NotStarted
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
+from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.code.archive import BadDirectory
+from mesos_gpu.cli.code.send import upload
+from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.testing.builders import gpu
+from mesos_gpu.wire.mesos.seal import secret_for
+from tests.conftest import wait_until
+from tests.contract.access.rig import AccessRig
+from tests.contract.rig import Rig, code_of
+
+KEY = b"k" * 16
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> UploadStore:
+    return UploadStore(tmp_path / "uploads", UploadLimits(archive_bytes=4 << 20, owner_bytes=8 << 20))
+
+
+@pytest.fixture
+def rig(store: UploadStore) -> Iterator[Rig]:
+    rig = Rig(uploads=store, task_key=KEY)
+    rig.node()
+    rig.node("a2", (gpu("g1"),))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    directory = tmp_path / "code"
+    directory.mkdir()
+    (directory / "train.py").write_text("print('hello')\n")
+    return directory
+
+
+def put(
+    rig: Rig, data: bytes, digest: str = "", offset: int = 0, size: int | None = None
+) -> requests.Response:
+    digest = digest or hashlib.sha256(data).hexdigest()
+    query = f"offset={offset}&size={len(data) if size is None else size}"
+    return rig.call("PUT", f"/v1/uploads/{digest}?{query}", data=data, headers=BYTES)
+
+
+def launched(rig: Rig, **fields: Any) -> tuple[str, str]:
+    """A job, and the task that is launched for it."""
+    job = rig.submit(name="t", **fields)["id"]
+    wait_until("it is launched", lambda: bool(tasks_of(rig, job)))
+    return job, str(tasks_of(rig, job)[0]["id"])
+
+
+def tasks_of(rig: Rig, job: str) -> list[dict[str, Any]]:
+    return list(rig.call("GET", f"/v1/jobs/{job}/tasks").json()["tasks"])
+
+
+def wanted(
+    rig: Rig, said: str, task: str, key: bytes = KEY, limits: FetchLimits | None = None
+) -> executor.Wanted:
+    plan = Assignment("j", 1, upload=said, scheduler_url=rig.url, secret=secret_for(key, task))
+    return executor.Wanted(plan, task, {}, limits or FetchLimits())
+
+
+def received(want: executor.Wanted, path: Path) -> bytes:
+    with path.open("w+b") as file:
+        executor.receive(want, file, aborted=lambda: False, patience_s=0.0)
+    return path.read_bytes()
+
+
+def test_a_directory_is_sent_once_and_comes_to_the_executor_as_it_was(
+    rig: Rig, code: Path, tmp_path: Path
+) -> None:
+    with Client(rig.url) as client:
+        said = upload(client, code)
+        assert upload(client, code) == said
+    _, task = launched(rig, upload=said)
+    data = received(wanted(rig, said, task), tmp_path / "archive")
+    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == said
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert tar.getnames() == ["train.py"]
+
+
+def test_more_than_one_piece_is_put_together_and_goes_on_after_a_break(rig: Rig) -> None:
+    data = bytes(range(256)) * 6000
+    digest, first = hashlib.sha256(data).hexdigest(), data[: 1 << 20]
+    answer = put(rig, first, digest, size=len(data))
+    assert (answer.status_code, answer.json()["complete"]) == (200, False)
+    assert code_of(put(rig, first, digest, size=len(data))) == (409, "conflict")
+    assert rig.call("GET", f"/v1/uploads/{digest}").json()["received_bytes"] == 1 << 20
+    assert code_of(put(rig, b"x" * len(data), digest, 1 << 20, len(data))) == (413, "too-large")
+    answer = put(rig, data[1 << 20 :], digest, 1 << 20, len(data))
+    assert (answer.status_code, answer.json()["complete"]) == (200, True)
+    assert rig.call("GET", "/v1/uploads").json()["uploads"][0]["sha256"] == digest
+
+
+def test_what_is_not_what_its_digest_says_is_refused_and_gone(rig: Rig) -> None:
+    assert put(rig, b"bad", "0" * 64).status_code == 422
+    assert rig.call("GET", f"/v1/uploads/{'0' * 64}").status_code == 404
+    assert code_of(put(rig, b"bad", "A" * 64)) == (422, "invalid")
+    too_many = put(rig, b"abc", size=2)
+    assert too_many.status_code == 422, too_many.text
+
+
+def test_a_job_without_its_archive_is_refused_before_it_waits(rig: Rig) -> None:
+    answer = rig.call("POST", "/v1/jobs", json={"command": "true", "upload": f"sha256:{'1' * 64}"})
+    assert code_of(answer) == (422, "invalid")
+    assert [each["path"] for each in answer.json()["error"]["problems"]] == ["/upload"]
+
+
+def test_the_limit_is_told_with_the_largest_files(rig: Rig, code: Path) -> None:
+    (code / "weights.bin").write_bytes(hashlib.shake_256(b"x").digest(5 << 20))
+    with (
+        Client(rig.url) as client,
+        pytest.raises(BadDirectory, match=r"more than 4\.0 MiB.*weights\.bin \(5\.0 MiB\)"),
+    ):
+        upload(client, code)
+    assert put(rig, b"x", size=5 << 20).status_code == 429
+
+
+def test_only_the_executor_of_a_task_that_needs_it_gets_it_and_only_while_that_runs(
+    rig: Rig, tmp_path: Path
+) -> None:
+    data = b"archive"
+    assert put(rig, data).status_code == 200
+    said = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    job, task = launched(rig, upload=said)
+    _, other = launched(rig)
+    path = tmp_path / "a"
+    assert received(wanted(rig, said, task), path) == data
+    for wrong in (
+        wanted(rig, said, task, b"x" * 16),
+        wanted(rig, said, other),
+        wanted(rig, said, "nobody's"),
+    ):
+        with pytest.raises(NotStarted, match="404"):
+            received(wrong, path)
+    agent = tasks_of(rig, job)[0]["hostname"].partition(".")[0]
+    rig.status(task, "TASK_RUNNING", agent)
+    rig.status(task, "TASK_FINISHED", agent)
+    wait_until("it has ended", lambda: rig.call("GET", f"/v1/jobs/{job}").json()["state"] == "finished")
+    with pytest.raises(NotStarted, match="404"):
+        received(wanted(rig, said, task), path)
+
+
+def test_an_archive_that_a_host_has_no_room_for_is_not_taken(rig: Rig, tmp_path: Path) -> None:
+    data = b"x" * 10
+    assert put(rig, data).status_code == 200
+    said = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    _, task = launched(rig, upload=said)
+    with pytest.raises(NotStarted, match="more than"):
+        received(wanted(rig, said, task, limits=FetchLimits(size_bytes=9)), tmp_path / "a")
+
+
+def test_a_scheduler_that_is_away_costs_no_attempt(tmp_path: Path) -> None:
+    plan = Assignment("j", 1, upload=f"sha256:{'0' * 64}", scheduler_url="http://127.0.0.1:1", secret="s")
+    with pytest.raises(NotStarted) as caught:
+        received(executor.Wanted(plan, "t", {}, FetchLimits()), tmp_path / "a")
+    assert caught.value.outcome.infrastructure
+
+
+def test_who_only_knows_a_digest_cannot_run_with_it(store: UploadStore) -> None:
+    rig = AccessRig(uploads=store)
+    try:
+        rig.bind({"names": ["ann", "carl"], "roles": ["user"]}, {"names": ["boss"], "roles": ["admin"]})
+        data = b"secret code"
+        digest = hashlib.sha256(data).hexdigest()
+        path = f"/v1/uploads/{digest}"
+        sent = rig.call("ann", "PUT", f"{path}?offset=0&size={len(data)}", data=data, headers=BYTES)
+        assert sent.json()["complete"]
+        job = {"command": "true", "upload": f"sha256:{digest}"}
+        assert rig.call("ann", "POST", "/v1/jobs", json={**job, "user": "ann"}).status_code == 201
+        assert rig.call("carl", "POST", "/v1/jobs", json={**job, "user": "carl"}).status_code == 422
+        assert rig.call("carl", "GET", path).status_code == 404
+        assert rig.call(None, "GET", path).status_code == 401
+        assert rig.call("carl", "GET", "/v1/uploads").json()["uploads"] == []
+    finally:
+        rig.close()
+
+
+def test_an_archive_is_on_record_once_not_by_its_pieces(store: UploadStore, tmp_path: Path) -> None:
+    trail = AuditLog(AuditSettings(tmp_path / "audit", 8 << 20, 2, OnFull.REFUSE))
+    rig = Rig(uploads=store, audit=trail)
+    try:
+        data = bytes(1 << 20) + b"end"
+        digest = hashlib.sha256(data).hexdigest()
+        put(rig, data[: 1 << 20], digest, 0, len(data))
+        put(rig, b"end", digest, 1 << 20, len(data))
+    finally:
+        rig.close()
+        trail.close()
+    lines = [
+        json.loads(line)
+        for path in (tmp_path / "audit").glob("changes-*")
+        for line in path.read_text().splitlines()
+    ]
+    assert [line["what"] for line in lines if "uploads" in str(line)] == ["PUT /v1/uploads/{sha256}"]
+
+
+def test_a_body_of_another_kind_is_refused(rig: Rig) -> None:
+    kinds = {"text/plain": 415, "multipart/form-data": 415}
+    for kind, status in kinds.items():
+        answer = rig.call("PUT", f"/v1/uploads/{'0' * 64}?size=1", data=b"x", headers={"Content-Type": kind})
+        assert answer.status_code == status
+    assert rig.call("POST", "/v1/jobs", data=b"{}", headers=BYTES).status_code == 415
+
+
+def test_a_scheduler_without_a_store_says_so() -> None:
+    rig = Rig()
+    try:
+        assert rig.call("GET", "/v1/uploads").status_code == 503
+        with Client(rig.url) as client, pytest.raises(Refused, match="keeps no archives"):
+            client.submit({"command": "true", "upload": f"sha256:{'1' * 64}"})
+    finally:
+        rig.close()

@@ -1,0 +1,97 @@
+"""`mesos-gpu run --upload` on real Mesos: the directory comes along, is the task's user's, and is sent once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster]
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(1)]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        wait_until("the node reports", lambda: len(client.gpus()) == 1)
+        yield client
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "data.bin").write_bytes(bytes(range(256)) * 6000)
+    (tmp_path / "train.sh").write_text("#!/bin/sh\necho I am $(id -un) in $PWD\nsha256sum < pkg/data.bin\n")
+    (tmp_path / "train.sh").chmod(0o755)
+    (tmp_path / "debug.log").write_text("not needed")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    return tmp_path
+
+
+def mesos_gpu(stack: Stack, cwd: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, *words]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+SMALL = ("--cpus", "0.1", "--mem", "64")
+
+
+def test_the_directory_comes_along_and_is_the_task_s_user_s(stack: Stack, code: Path) -> None:
+    (code / "new.txt").write_text("sent by nobody else")
+    script = "./train.sh; ls -A pkg; find . -path ./containers -prune -o -user root -print"
+    done = mesos_gpu(stack, code, "run", "--upload", *SMALL, "--shell", "--", script)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    digest = subprocess.run(
+        ["sha256sum"], input=bytes(range(256)) * 6000, capture_output=True, check=True
+    ).stdout
+    own = {".", "./stdout", "./stderr", "./executor.log"} if os.geteuid() == 0 else set()
+    assert lines[0].startswith("I am nobody in /"), "HOME and the directory are the sandbox"
+    assert lines[1:3] == [digest.decode().strip(), "data.bin"]
+    assert {*lines[3:]} == own, "debug.log was left out, and the rest is the task's user's"
+    assert "4 files" in done.stderr
+    assert "sent" in done.stderr
+    again = mesos_gpu(stack, code, "run", "--upload", ".", *SMALL, "--", "./train.sh")
+    assert again.returncode == 0, again.stderr
+    assert "the scheduler has it already" in again.stderr
+
+
+def test_each_task_of_a_gang_has_it(stack: Stack, code: Path) -> None:
+    done = mesos_gpu(stack, code, "run", "--upload", *SMALL, "--tasks", "2", "--", "./train.sh")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_job_file_s_workdir_is_from_the_file_on(
+    stack: Stack, code: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    job = code / "job.yaml"
+    job.write_text("workdir: .\nargv: [./train.sh]\ncpus: 0.1\nmem_mib: 64\nname: filed\n")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    done = mesos_gpu(stack, elsewhere, "submit", str(job))
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.strip()
+    waited = mesos_gpu(stack, elsewhere, "wait", job_id)
+    assert waited.returncode == 0, waited.stderr
+    assert "I am nobody" in mesos_gpu(stack, elsewhere, "logs", job_id).stdout
+    shown = mesos_gpu(stack, elsewhere, "show", job_id).stdout
+    assert "sha256:" in shown
+
+
+def test_without_it_both_ways_are_named(stack: Stack, code: Path) -> None:
+    done = mesos_gpu(stack, code, "run", *SMALL, "--", "./train.sh")
+    assert done.returncode == 127
+    for way in ("--upload", "--volume"):
+        assert way in done.stderr

@@ -1,0 +1,105 @@
+"""A directory as an archive: what is in it, that it is the same for the same files, and what is refused."""
+
+import gzip
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.code.archive import BadDirectory, Packed, find, pack
+
+MOST = 1 << 30
+
+
+def made(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def names(root: Path) -> list[str]:
+    return [each.name for each in find(root).entries]
+
+
+def packed(root: Path) -> tuple[Packed, bytes]:
+    file = io.BytesIO()
+    done = pack(find(root).entries, file, MOST)
+    return done, file.getvalue()
+
+
+def test_the_same_files_are_the_same_bytes_whenever_they_were_written(tmp_path: Path) -> None:
+    files = {"b/x.py": "x", "a.py": "a", "run.sh": "#!/bin/sh"}
+    one, two = made(tmp_path / "one", files), made(tmp_path / "two", dict(reversed(files.items())))
+    for root in (one, two):
+        (root / "run.sh").chmod(0o744)
+    os.utime(two / "a.py", (1, 1))
+    (two / "a.py").chmod(0o600)
+    assert packed(one) == packed(two)
+    (two / "run.sh").chmod(0o644)
+    assert packed(one)[0].digest != packed(two)[0].digest, "whether a file may be run counts"
+
+
+def test_what_ignore_files_name_is_left_out_and_the_deepest_and_the_own_have_the_last_word(
+    tmp_path: Path,
+) -> None:
+    root = made(
+        tmp_path,
+        {
+            ".gitignore": "*.log\n/data/\nbuild\n*.pt\n", ".mesosgpuignore": "!best.pt\nnotes.txt\n",
+            "train.py": "", "a.log": "", "data/x": "", "sub/data/x": "", "sub/build/y": "", "notes.txt": "",
+            "best.pt": "", "other.pt": "", "sub/.gitignore": "!keep.log\n*.tmp\n", "sub/keep.log": "",
+            "sub/z.tmp": "", ".git/config": "", "sub/.git/config": "", "z.tmp": "",
+        },
+    )  # fmt: skip
+    assert names(root) == [
+        ".gitignore", ".mesosgpuignore", "best.pt", "sub/.gitignore", "sub/data/x", "sub/keep.log", "train.py",
+        "z.tmp",
+    ]  # fmt: skip
+
+
+def test_links_within_are_kept_and_those_that_lead_out_are_refused(tmp_path: Path) -> None:
+    root = made(tmp_path / "root", {"a/x": "x"})
+    (root / "inner").symlink_to("a/x")
+    (root / "a" / "up").symlink_to("../a/x")
+    with tarfile.open(fileobj=io.BytesIO(packed(root)[1])) as tar:
+        assert {each.name: each.linkname for each in tar if each.issym()} == {
+            "inner": "a/x",
+            "a/up": "../a/x",
+        }
+    (root / "a" / "out").symlink_to("../../etc")
+    (root / "abs").symlink_to("/etc/passwd")
+    with pytest.raises(BadDirectory, match=r"a/out \(leads to \.\./\.\./etc\), abs \(leads to /etc/passwd\)"):
+        find(root)
+
+
+def test_what_is_no_file_and_what_the_sandbox_has_itself_is_skipped_and_told(tmp_path: Path) -> None:
+    root = made(tmp_path, {"x": "", "stdout": "of yesterday", "sub/stdout": ""})
+    os.mkfifo(root / "fifo")
+    finds = find(root)
+    assert [each.name for each in finds.entries] == ["sub/stdout", "x"]
+    assert [name for name, _ in finds.skipped] == ["fifo", "stdout"]
+
+
+def test_nothing_and_too_much_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadDirectory, match="no files"):
+        find(tmp_path / "empty")
+    root = made(tmp_path / "root", {"x": "x" * 100, "big.bin": os.urandom(40_000).hex()})
+    with pytest.raises(
+        BadDirectory, match=r"2 files would have more than 10\.0 KiB; the largest are big\.bin"
+    ):
+        pack(find(root).entries, io.BytesIO(), 10 << 10)
+
+
+def test_no_owner_no_time_and_no_name_of_this_machine_is_in_it(tmp_path: Path) -> None:
+    root = made(tmp_path, {"x": "x", "ü/long" + "n" * 120: "y"})
+    data = packed(root)[1]
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert {(each.uid, each.gid, each.uname, each.mtime) for each in tar} == {(0, 0, "", 946_684_800)}
+        assert tar.getnames() == ["x", "ü/long" + "n" * 120]
+    assert data[3:8] == bytes(5), "gzip's header has neither a name nor a time"
+    assert gzip.decompress(data)[:1] == b"x"
