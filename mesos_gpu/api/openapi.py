@@ -31,11 +31,12 @@ from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
-from mesos_gpu.api.v1.listing import ACTIVE, Order
+from mesos_gpu.api.v1.listing import ACTIVE, PATTERNS, Order
 from mesos_gpu.api.v1.logs import ENCODINGS
 from mesos_gpu.model.access.record import Result
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.wire.export import prometheus
+from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By
 from mesos_gpu.wire.mesos.operations import LONGEST_BY
 
 _JSON: Final = "application/json"
@@ -77,12 +78,34 @@ _ERROR: Final = {
         "remedy": "list the jobs with: mesos-gpu ps --all",
     }
 }
+_WIDER: Final = {
+    By.USER: "; one that nobody has proved too",
+    By.QUEUE: "; those below it too",
+    By.APP: "; without its slash too",
+    By.NODE: "; the first part of its name is enough",
+}
 _FILTERS: Final = (
     in_query(
         "state", {"type": "array", "items": {"type": "string", **_STATES}}, "any of these; active: not ended"
     ),
     in_query("name", {"type": "string"}, "a part of the name"),
-    in_query("label", {"type": "array", "items": {"type": "string"}}, "a key, or key=value; all of these"),
+    in_query(
+        "label",
+        {"type": "array", "maxItems": MOST_PATTERNS, "items": {"type": "string", "maxLength": LONGEST}},
+        "a key, or key=value, in whose value * stands for anything; all of these",
+    ),
+    *(
+        in_query(
+            key,
+            {
+                "type": "array",
+                "maxItems": MOST_PATTERNS,
+                "items": {"type": "string", "maxLength": LONGEST},
+            },
+            f"the {by} is any of these; * stands for anything{_WIDER.get(by, '')}",
+        )
+        for key, by in PATTERNS.items()
+    ),
     in_query(
         "order",
         {"type": "string", "enum": [*Order], "default": Order.NEWEST},

@@ -17,7 +17,7 @@ from mesos_gpu.wire.plain import clean_lines
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("mesos_gpu.cli.jobs.run", "Run a command as a job and stay with it."),
     "submit": ("mesos_gpu.cli.jobs.submit", "Submit the jobs of a file."),
-    "ps": ("mesos_gpu.cli.jobs.commands", "List jobs: what runs before what waits."),
+    "ps": ("mesos_gpu.cli.jobs.listing", "List jobs: what runs before what waits."),
     "show": ("mesos_gpu.cli.jobs.commands", "Show all there is to know about one job."),
     "why": ("mesos_gpu.cli.jobs.commands", "Say why a job waits, and what comes nearest."),
     "queue": (
@@ -26,7 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
-    "kill": ("mesos_gpu.cli.jobs.commands", "Kill jobs."),
+    "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
     "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),

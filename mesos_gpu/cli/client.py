@@ -3,7 +3,7 @@
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
@@ -64,6 +64,7 @@ _EXIT_CODES: Final = {
 }  # fmt: skip
 _LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 
+NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
 
 
@@ -152,9 +153,17 @@ class Client:
         """Jobs, newest first; `active` as a state means: not ended."""
         return self.listed(states=states, limit=limit, order=None)["jobs"]
 
-    def listed(self, *, states: Sequence[str], limit: int | None, order: str | None) -> Jobs:
-        """The first jobs in an order (None: newest first), and how many there are."""
-        return self._get("/v1/jobs", Jobs, {"state": list(states), "limit": limit, "order": order})
+    def listed(
+        self,
+        *,
+        states: Sequence[str],
+        limit: int | None,
+        order: str | None,
+        filters: Mapping[str, Sequence[str]] = NO_FILTERS,
+    ) -> Jobs:
+        """The first jobs in an order (None: newest first), and how many there are; `filters` as the query has them."""
+        query = {**filters, "state": list(states), "limit": limit, "order": order}
+        return self._get("/v1/jobs", Jobs, query)
 
     def job(
         self,

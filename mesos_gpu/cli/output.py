@@ -104,7 +104,12 @@ def one_place() -> bool:
 
 
 def table(
-    headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, fit: "Fit | None" = None
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    empty: str,
+    fit: "Fit | None" = None,
+    whole: bool = False,
 ) -> None:
     """Rows under headers; for people on a terminal, else plain columns without colours or truncation.
 
@@ -113,9 +118,11 @@ def table(
         rows: str, int, float or None a cell.
         empty: What a person reads instead of a table without rows.
         fit: What gives way on a terminal that is too narrow; None: as `Fit()`.
+        whole: Nothing gives way: a terminal breaks lines that are too long for it.
     """
-    if not is_terminal(sys.stdout):
-        _plain(headers, *_cells(headers, rows))
+    if not is_terminal(sys.stdout) or (whole and rows):
+        for text in aligned(headers, rows)[0]:
+            click.echo(text)
     elif rows:
         from rich.console import Console
 
@@ -143,12 +150,20 @@ def _cell(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else clean(str(value))
 
 
-def _plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+def aligned(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int] = ()
+) -> tuple[list[str], list[int]]:
+    """The lines of a table that is whole, the headers first, and the widths of its columns; `widths`: those of lines
+    that it goes on from."""
+    cells, right = _cells(headers, rows)
     every = [headers, *cells]
-    widths = [max(len(row[i]) for row in every) for i in range(len(headers))]
-    for row in every:
-        parts = [f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in zip(row, widths, right, strict=True)]
-        click.echo("  ".join(parts).rstrip())
+    least = widths or [0] * len(headers)
+    wide = [max(least[i], *(len(row[i]) for row in every)) for i in range(len(headers))]
+    return ["  ".join(map(_set, row, wide, right)).rstrip() for row in every], wide
+
+
+def _set(cell: str, width: int, right: bool) -> str:
+    return f"{cell:>{width}}" if right else f"{cell:<{width}}"
 
 
 def drawn(

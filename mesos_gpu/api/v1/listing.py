@@ -1,8 +1,9 @@
 """Which jobs a request lists, and in which order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from starlette.requests import Request
 
@@ -13,9 +14,21 @@ from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By, Values, passes
 
 ACTIVE = "active"  # as a state: all that have not ended
+
+
+#: Filters by patterns, as the query calls them. They are by fields that who sees a job sees.
+PATTERNS: Final[Mapping[str, By]] = {
+    "named": By.NAME,
+    "user": By.USER,
+    "queue": By.QUEUE,
+    "app": By.APP,
+    "node": By.NODE,
+}
 
 
 class Order(StrEnum):
@@ -27,11 +40,11 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A request for a list of jobs. Empty filters let everything through; `labels` are keys or `key=value`."""
+    """A request for a list of jobs. Empty filters let everything through."""
 
     states: frozenset[str]
-    labels: tuple[str, ...]
     name: str
+    patterns: Mapping[By, Sequence[str]]
     order: Order
     limit: int
     sight: Sight
@@ -41,7 +54,7 @@ class Listing:
         """What a query asks for.
 
         Raises:
-            Refusal: A state or an order that there is not, or a limit that is none.
+            Refusal: A state or an order that there is not, a limit that is none, or more patterns than are taken.
         """
         query = request.query_params
         states, order = frozenset(query.getlist("state")), query.get("order", Order.NEWEST)
@@ -53,13 +66,13 @@ class Listing:
             )
         if order not in orders:
             raise invalid(Problem("/order", f"{order!r} is no order; there are {', '.join(orders)}"))
-        labels, name = tuple(query.getlist("label")), query.get("name", "")
-        return cls(states, labels, name, Order(order), int(asked.MOST_LISTED.of(request)), Sight.of(request))
+        most, name = int(asked.MOST_LISTED.of(request)), query.get("name", "")
+        return cls(states, name, _patterns(request), Order(order), most, Sight.of(request))
 
     def select(self, view: View) -> shapes.Jobs:
         """The first `limit` of the jobs that match, and how many match."""
         newest = reversed(view.jobs.values())  # type: ignore[call-overload]
-        matching: list[Job] = [job for job in newest if self._matches(job)]
+        matching: list[Job] = [job for job in newest if self._matches(view, job)]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
         return {
@@ -67,7 +80,7 @@ class Listing:
             "total": len(matching),
         }
 
-    def _matches(self, job: Job) -> bool:
+    def _matches(self, view: View, job: Job) -> bool:
         if (
             self.states
             and job.state.value not in self.states
@@ -76,13 +89,31 @@ class Listing:
             return False
         if self.name not in job.spec.name or not self.sight.sees(job):
             return False
-        if self.labels and not self.sight.reads(job):
+        if By.LABEL in self.patterns and not self.sight.reads(job):
             return False
-        for label in self.labels:
-            key, equals, value = label.partition("=")
-            if key not in job.spec.labels or (equals and job.spec.labels[key] != value):
-                return False
-        return True
+        return not self.patterns or passes(self.patterns, _values(view, job))
+
+
+def _patterns(request: Request) -> dict[By, list[str]]:
+    known = {**PATTERNS, "label": By.LABEL}
+    patterns = {by: given for key, by in known.items() if (given := request.query_params.getlist(key))}
+    for key, by in known.items():
+        given = patterns.get(by, [])
+        if len(given) > MOST_PATTERNS or any(len(pattern) > LONGEST for pattern in given):
+            why = f"must be at most {MOST_PATTERNS} patterns of at most {LONGEST} characters each"
+            raise invalid(Problem(f"/{key}", why))
+    return patterns
+
+
+def _values(view: View, job: Job) -> Values:
+    return {
+        By.NAME: (job.spec.name,),
+        By.USER: (owner_of(job),),
+        By.QUEUE: (job.spec.queue,),
+        By.APP: (job.spec.app,) if job.spec.app else (),
+        By.LABEL: [f"{key}={value}" for key, value in job.spec.labels.items()],
+        By.NODE: () if job.state is JobState.PENDING else {task.hostname for task in view.round_of(job)},
+    }
 
 
 def by_activity(jobs: Sequence[Job]) -> list[Job]:

@@ -11,56 +11,66 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.apps.crashing import ends_words, last_words
 from mesos_gpu.cli.fit import Fit, short_gpus
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import APP, VERSION
 from mesos_gpu.model.shares.units import milli_of, number_of
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Why
     from mesos_gpu.cli.marathon import Json, Marathon
 
-_APPS: Final = Fit(leave=("MEM_MIB", "CPUS", "CHANGED", "RUNS", "GPUS", "DEPLOYING", "HEALTHY"))
 _TASKS: Final = Fit(
     leave=("GPUS", "CURRENT", "AGE", "HEALTHY", "PORTS"), ids=("TASK", "GPUS"), hosts=("HOST",)
 )
 _YES = {True: "yes", False: "no", None: None}
 
 
+_APPS: Final[Listing["Json", "Json"]] = Listing(
+    columns=(
+        Col("ID", lambda app: app["id"]),
+        Col("RUNNING", lambda app: f"{app['tasksRunning']}/{app['instances']}"),
+        Col("HEALTHY", lambda app: app["tasksHealthy"] if app.get("healthChecks") else None),
+        Col("QUEUE", lambda app: (app.get("gpu") or {}).get("queue"), wide=True),
+        Col("CPUS", lambda app: app["cpus"]),
+        Col("MEM_MIB", lambda app: app["mem"]),
+        Col("GPUS", lambda app: _counted(app)),
+        aged("CHANGED", lambda app: _moment(app["version"])),
+        Col("DEPLOYING", lambda app: "yes" if app["deployments"] else None),
+        Col("LABELS", lambda app: ",".join(_labels(app)), wide=True),
+        Col("RUNS", lambda app: _runs(app)),
+    ),
+    id=lambda app: app["id"],
+    rows=lambda app: (app,),
+    filters={By.NAME: lambda app: (app["id"], app["id"].rpartition("/")[2])},
+    fit=Fit(leave=("MEM_MIB", "CPUS", "CHANGED", "RUNS", "GPUS", "DEPLOYING", "HEALTHY")),
+)
+
+
 @click.command("list")
 @click.argument("group", required=False, type=APP)
 @click.option("--label", metavar="SELECTOR", help="Only with these labels, as 'tier==web,team in (a,b)'.")
-@json_option
+@list_options(_APPS)
 @api_command
-def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> None:
+def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json, Json]") -> None:
     """List the apps.
 
     With GROUP, as /shop, only those below it.
     """
     if group and label:
         raise click.UsageError("GROUP and --label do not go together")
-    apps = app.marathon().apps(group, label=label)
-    if as_json:
-        output.document(apps)
-        return
-    output.table(
-        ("ID", "RUNNING", "HEALTHY", "CPUS", "MEM_MIB", "GPUS", "CHANGED", "DEPLOYING", "RUNS"),
-        [
-            (
-                each["id"],
-                f"{each['tasksRunning']}/{each['instances']}",
-                each["tasksHealthy"] if each.get("healthChecks") else None,
-                each["cpus"],
-                each["mem"],
-                _counted(each),
-                output.age(_moment(each["version"])),
-                "yes" if each["deployments"] else None,
-                _runs(each),
-            )
-            for each in apps
-        ],
-        empty="No such app." if group or label else "No app; `mesos-gpu app create FILE` makes one.",
-        fit=_APPS,
-    )
+    marathon = app.marathon()
+    chosen = group or label or asked.filtered
+    empty = "No such app." if chosen else "No app; `mesos-gpu app create FILE` makes one."
+    show_list(asked, lambda: Seen(marathon.apps(group, label=label), empty))
+
+
+def _labels(app: "Json") -> list[str]:
+    return [f"{key}={value}" for key, value in sorted(app.get("labels", {}).items())]
 
 
 def _moment(stamp: str | None) -> float | None:

@@ -1,7 +1,7 @@
 """`mesos-gpu gpu`: cards as operators see and treat them."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import click
 
@@ -9,10 +9,16 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.share import Part, parts
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, GpuWithHistory
@@ -37,45 +43,55 @@ def gpu() -> None:
     """
 
 
-_LIST: Final = Fit(
-    cut=("REASON", "MODEL"),
-    leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID", "SHARE"),
-    ids=("UUID", "JOB"),
-    hosts=("HOST",),
+class Row(NamedTuple):
+    """A GPU, and the part of it that a row is about."""
+
+    gpu: "Gpu"
+    part: Part
+
+
+#: What GPUs can be listed by.
+GPU_FILTERS: Final[Mapping[By, "Callable[[Gpu], Iterable[str]]"]] = {
+    By.STATE: lambda gpu: (gpu["health"],),
+    By.NODE: lambda gpu: (gpu["hostname"], gpu["agent_id"]),
+    By.NAME: lambda gpu: [
+        name for each in (gpu, *gpu["shares"]) if (name := each["job_name"] or each["job_id"])
+    ],
+}
+_LIST: Final[Listing["Gpu", Row]] = Listing(
+    columns=(
+        Col("HOST", lambda row: row.gpu["hostname"]),
+        Col("MINOR", lambda row: row.gpu["minor"]),
+        Col("MODEL", lambda row: row.gpu["model"]),
+        Col("HEALTH", lambda row: row.gpu["health"]),
+        aged("FOR", lambda row: row.gpu["since"]),
+        Col("NODE SAYS", lambda row: row.gpu["node_health"]),
+        Col("UUID", lambda row: row.gpu["uuid"]),
+        Col("JOB", lambda row: row.part.job_id),
+        Col("SHARE", lambda row: row.part.share),
+        Col("REASON", lambda row: _reason(row.gpu)),
+    ),
+    id=lambda gpu: gpu["uuid"],
+    rows=lambda gpu: (Row(gpu, part) for part in parts(gpu)),
+    filters=GPU_FILTERS,
+    fit=Fit(
+        cut=("REASON", "MODEL"),
+        leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID", "SHARE"),
+        ids=("UUID", "JOB"),
+        hosts=("HOST",),
+    ),
+    states=[health.value for health in Health],
 )
 _HEALTH: Final = Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True)
 
 
 @click.command("list")
-@json_option
+@list_options(_LIST)
 @api_command
-def list_gpus(app: App, as_json: bool) -> None:
+def list_gpus(app: App, asked: "Asked[Gpu, Row]") -> None:
     """List the GPUs, how they stand, and who holds them."""
-    gpus = app.client().gpus()
-    if as_json:
-        output.document(gpus)
-        return
-    output.table(
-        ("HOST", "MINOR", "MODEL", "HEALTH", "FOR", "NODE SAYS", "UUID", "JOB", "SHARE", "REASON"),
-        [
-            (
-                g["hostname"],
-                g["minor"],
-                g["model"],
-                g["health"],
-                output.age(g["since"]),
-                g["node_health"],
-                g["uuid"],
-                part.job_id,
-                part.share,
-                _reason(g),
-            )
-            for g in gpus
-            for part in parts(g)
-        ],
-        empty="No node has reported a GPU.",
-        fit=_LIST,
-    )
+    client, empty = app.client(), "No such GPU." if asked.filtered else "No node has reported a GPU."
+    show(asked, lambda: Seen(client.gpus(), empty))
 
 
 @click.command()

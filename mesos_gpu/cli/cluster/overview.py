@@ -1,7 +1,7 @@
 """`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -9,38 +9,89 @@ import click
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.cluster.gpu import GPU_FILTERS, Row
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import parts
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Node, Tls
+    from mesos_gpu.api.spec.shapes import Gpu, Node, Tls
 
-
-_GPUS: Final = Fit(
-    cut=("REASON", "MODEL"),
-    leave=("MEM_MIB", "MODEL", "REASON", "UUID", "SHARE"),
-    ids=("UUID", "JOB"),
-    hosts=("HOST",),
-    names=("JOB",),
-)
-_WIDE: Final = replace(
-    _GPUS, leave=("MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE")
-)
-_NODES: Final = Fit(
-    cut=("ATTRIBUTES", "DRAINED"),
-    leave=(
-        "ATTRIBUTES",
-        "AGENT",
-        "SOURCE",
-        "REPORTED",
-        "CUDA",
-        "VOLUME",
-        "DRIVER",
-        "ISOLATION",
-        "TASKS",
-        "DRAINED",
+GPUS: Final[Listing["Gpu", Row]] = Listing(
+    columns=(
+        Col("HOST", lambda row: row.gpu["hostname"]),
+        Col("MINOR", lambda row: row.gpu["minor"]),
+        Col("MODEL", lambda row: row.gpu["model"]),
+        Col("MEM_MIB", lambda row: row.gpu["memory_mib"]),
+        Col("HEALTH", lambda row: row.gpu["health"]),
+        aged("FOR", lambda row: row.gpu["since"], wide=True),
+        Col("UUID", lambda row: row.gpu["uuid"]),
+        Col("JOB", lambda row: row.part.job_id),
+        Col("SHARE", lambda row: row.part.share),
+        Col("USED", lambda row: row.part.used, wide=True),
+        Col("METHOD", lambda row: row.part.method, wide=True),
+        Col("GUARANTEE", lambda row: row.part.guarantee, wide=True),
+        Col("REASON", lambda row: row.gpu["reason"]),
     ),
-    hosts=("HOST",),
+    id=lambda gpu: gpu["uuid"],
+    rows=lambda gpu: (Row(gpu, part) for part in parts(gpu)),
+    filters=GPU_FILTERS,
+    fit=Fit(
+        cut=("REASON", "MODEL"),
+        leave=("FOR", "MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE"),
+        ids=("UUID", "JOB"),
+        hosts=("HOST",),
+        names=("JOB",),
+    ),
+    states=[health.value for health in Health],
+)
+NODES: Final[Listing["Node", "Node"]] = Listing(
+    columns=(
+        Col("HOST", lambda node: node["hostname"]),
+        Col("STATE", lambda node: node["state"]),
+        Col("GPUS", lambda node: node["gpus_total"]),
+        Col("USED", lambda node: node["gpus_used"]),
+        Col("SICK", lambda node: node["gpus_sick"]),
+        Col("TASKS", lambda node: node["tasks"]),
+        Col("DRIVER", lambda node: node["driver_version"]),
+        Col("CUDA", lambda node: node["cuda_version"]),
+        Col("VOLUME", lambda node: _volume(node)),
+        Col("SOURCE", lambda node: node["source"]),
+        Col("ISOLATION", lambda node: _isolation(node)),
+        aged("REPORTED", lambda node: node["reported_at"]),
+        Col("AGENT", lambda node: node["agent_id"]),
+        Col("DRAINED", lambda node: node["drain"]["reason"] if node["drain"] else None),
+        Col("ATTRIBUTES", lambda node: ",".join(_attributes(node))),
+    ),
+    id=lambda node: node["hostname"],
+    rows=lambda node: (node,),
+    filters={
+        By.STATE: lambda node: (node["state"], *(("drained",) if node["drain"] else ())),
+        By.NODE: lambda node: (node["hostname"], node["agent_id"]),
+        By.LABEL: lambda node: _attributes(node),
+    },
+    fit=Fit(
+        cut=("ATTRIBUTES", "DRAINED"),
+        leave=(
+            "ATTRIBUTES",
+            "AGENT",
+            "SOURCE",
+            "REPORTED",
+            "CUDA",
+            "VOLUME",
+            "DRIVER",
+            "ISOLATION",
+            "TASKS",
+            "DRAINED",
+        ),
+        hosts=("HOST",),
+    ),
+    states=("up", "unmonitored", "lost", "drained"),
 )
 
 
@@ -48,72 +99,39 @@ _NODES: Final = Fit(
 @click.option(
     "--wide", is_flag=True, help="What is used of shares too, how they are enforced, and who guarantees it."
 )
-@json_option
+@list_options(GPUS)
 @api_command
-def gpus(app: App, wide: bool, as_json: bool) -> None:
+def gpus(app: App, wide: bool, asked: "Asked[Gpu, Row]") -> None:
     """List the GPUs of the cluster and who holds them.
 
     A GPU that jobs share has a row for each share and one for what is free of it. Where it says `uncovered`, the
     shares run on, but Mesos may offer the GPU to others, and it takes no more shares until that has ended.
     """
-    gpus = app.client().gpus()
-    if as_json:
-        output.document(gpus)
-        return
-    output.table(
-        (
-            "HOST",
-            "MINOR",
-            "MODEL",
-            "MEM_MIB",
-            "HEALTH",
-            "UUID",
-            "JOB",
-            "SHARE",
-            *(("USED", "METHOD", "GUARANTEE") if wide else ()),
-            "REASON",
-        ),
-        [
-            (
-                g["hostname"],
-                g["minor"],
-                g["model"],
-                g["memory_mib"],
-                g["health"],
-                g["uuid"],
-                part.job_id,
-                part.share,
-                *((part.used, part.method, part.guarantee) if wide else ()),
-                g["reason"],
-            )
-            for g in gpus
-            for part in parts(g)
-        ],
-        empty="No node has reported a GPU.",
-        fit=_WIDE if wide else _GPUS,
-    )
+    client, empty = app.client(), "No such GPU." if asked.filtered else "No node has reported a GPU."
+    show(asked, lambda: Seen(client.gpus(), empty), wide=wide)
 
 
 @click.command()
-@json_option
+@list_options(NODES)
 @api_command
-def nodes(app: App, as_json: bool) -> None:
+def nodes(app: App, asked: "Asked[Node, Node]") -> None:
     """List the agents of the cluster."""
-    _show_nodes(app, as_json)
+    _show_nodes(app, asked)
 
 
 @click.command("list")
-@json_option
+@list_options(NODES)
 @api_command
-def list_nodes(app: App, as_json: bool) -> None:
+def list_nodes(app: App, asked: "Asked[Node, Node]") -> None:
     """List the agents of the cluster."""
-    _show_nodes(app, as_json)
+    _show_nodes(app, asked)
 
 
-def _attributes(node: "Node") -> dict[str, str]:
-    """The node's attributes with its domain, by the names that constraints have for it."""
+def _attributes(node: "Node") -> list[str]:
+    """The node's attributes with its domain, by the names that constraints have for it, as KEY=VALUE."""
     domain = {"@region": node["region"], "@zone": node["zone"]}
-    return {**node["attributes"], **{key: value for key, value in domain.items() if value}}
+    known = {**node["attributes"], **{key: value for key, value in domain.items() if value}}
+    return [f"{key}={value}" for key, value in sorted(known.items())]
 
 
 def _volume(node: "Node") -> str | None:
@@ -129,52 +147,18 @@ def _isolation(node: "Node") -> str | None:
     return f"{node['isolation']}, ports open" if is_open else node["isolation"]
 
 
-def _show_nodes(app: App, as_json: bool) -> None:
-    nodes = app.client().nodes()
-    if as_json:
-        output.document(nodes)
-        return
-    output.table(
-        (
-            "HOST",
-            "STATE",
-            "GPUS",
-            "USED",
-            "SICK",
-            "TASKS",
-            "DRIVER",
-            "CUDA",
-            "VOLUME",
-            "SOURCE",
-            "ISOLATION",
-            "REPORTED",
-            "AGENT",
-            "DRAINED",
-            "ATTRIBUTES",
-        ),
-        [
-            (
-                n["hostname"],
-                n["state"],
-                n["gpus_total"],
-                n["gpus_used"],
-                n["gpus_sick"],
-                n["tasks"],
-                n["driver_version"],
-                n["cuda_version"],
-                _volume(n),
-                n["source"],
-                _isolation(n),
-                output.age(n["reported_at"]),
-                n["agent_id"],
-                n["drain"]["reason"] if n["drain"] else None,
-                ",".join(f"{key}={value}" for key, value in sorted(_attributes(n).items())),
-            )
-            for n in nodes
-        ],
-        empty="No agent has offered anything yet.",
-        fit=_NODES,
-    )
+def _show_nodes(app: App, asked: "Asked[Node, Node]") -> None:
+    client = app.client()
+
+    def look() -> "Seen[Node]":
+        nodes = client.nodes()
+        empty = "No such node." if asked.filtered else "No agent has offered anything yet."
+        return Seen(nodes, empty, below=_tell_problems)
+
+    show(asked, look)
+
+
+def _tell_problems(nodes: "Sequence[Node]") -> None:
     for problem in sorted({n["volume_problem"] for n in nodes if n["volume_problem"]}):
         where = ", ".join(n["hostname"] for n in nodes if n["volume_problem"] == problem)
         output.note(f"no driver volume on {where}: {problem}")

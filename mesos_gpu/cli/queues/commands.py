@@ -1,24 +1,60 @@
 """`mesos-gpu queue`: what waits, for whom something is kept, and when it may start; and the tree of queues."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.table import Table
 from mesos_gpu.model.words import counted
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import QueueUse, Reservation
+    from mesos_gpu.api.spec.shapes import QueueUse, Reservation, Waiting
 
 
-_QUEUE: Final = Fit(
-    cut=("BASIS", "KEPT"),
-    leave=("MEM_MIB", "CPUS", "PRIO", "KEPT", "NOW", "BASIS", "QUEUE", "AGE"),
-    ids=("ID",),
+_WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(
+    columns=(
+        Col("PLACE", lambda job: job["position"] + 1),
+        Col("ID", lambda job: job["id"]),
+        Col("USER", lambda job: job["owner"], wide=True),
+        Col("QUEUE", lambda job: job["queue"]),
+        Col("PRIO", lambda job: job["priority"]),
+        Col("NOW", lambda job: job["effective_priority"]),
+        Col("GPUS", lambda job: job["gpus"]),
+        Col("CPUS", lambda job: job["cpus"]),
+        Col("MEM_MIB", lambda job: job["mem_mib"]),
+        aged("AGE", lambda job: job["submitted_at"]),
+        Col("KEPT", lambda job: _kept(job["reservation"])),
+        Col(
+            "START",
+            lambda job: output.expected(job["estimate"]["at"]),
+            lambda job: job["estimate"]["at"],
+            moves=True,
+        ),
+        Col("BASIS", lambda job: job["estimate"]["basis"]),
+    ),
+    id=lambda job: job["id"],
+    rows=lambda job: (job,),
+    filters={
+        By.USER: lambda job: (job["owner"] or "",),
+        By.NAME: lambda job: (job["name"],),
+        By.QUEUE: lambda job: (job["queue"],),
+    },
+    fit=Fit(
+        cut=("BASIS", "KEPT"),
+        leave=("MEM_MIB", "CPUS", "PRIO", "KEPT", "NOW", "BASIS", "QUEUE", "AGE"),
+        ids=("ID",),
+    ),
 )
+_MOST: Final = 1000  # jobs that are told of at once
 
 
 class _Queue(Table):
@@ -53,49 +89,38 @@ class _Queue(Table):
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="Show so many jobs."
 )
-@json_option
+@list_options(_WAITING)
 @api_command
 @click.pass_context
-def queue(ctx: click.Context, app: App, limit: int, as_json: bool) -> None:
+def queue(ctx: click.Context, app: App, limit: int, asked: "Asked[Waiting, Waiting]") -> None:
     """List the jobs that wait, in the order in which they are tried.
 
     The commands below it are about the tree of queues: who is guaranteed what, and who may have more.
     """
     if ctx.invoked_subcommand is not None:
         return
-    waiting = app.client().queue(limit=limit)
-    if as_json:
-        output.document(waiting)
-        return
-    output.table(
-        ("PLACE", "ID", "QUEUE", "PRIO", "NOW", "GPUS", "CPUS", "MEM_MIB", "AGE", "KEPT", "START", "BASIS"),
-        [
-            (
-                job["position"] + 1,
-                job["id"],
-                job["queue"],
-                job["priority"],
-                job["effective_priority"],
-                job["gpus"],
-                job["cpus"],
-                job["mem_mib"],
-                output.age(job["submitted_at"]),
-                _kept(job["reservation"]),
-                output.expected(job["estimate"]["at"]),
-                job["estimate"]["basis"],
-            )
-            for job in waiting["jobs"]
-        ],
-        empty="No job waits.",
-        fit=_QUEUE,
-    )
-    limited = [use for use in waiting["queues"] if use["limit_gpus"] is not None]
+    client = app.client()
+
+    def look() -> "Seen[Waiting]":
+        waiting = client.queue(limit=_MOST if asked.filtered else limit)
+        hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
+        more = f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit"
+        return Seen(
+            waiting["jobs"],
+            "No such job waits." if asked.filtered else "No job waits.",
+            lambda jobs: {**waiting, "jobs": jobs},
+            lambda _jobs: _show_limits(waiting["queues"]),
+            [more] if hidden > 0 else [],
+        )
+
+    show(asked, look)
+
+
+def _show_limits(queues: "Sequence[QueueUse]") -> None:
+    limited = [use for use in queues if use["limit_gpus"] is not None]
     if limited:
         click.echo()
         output.table(("QUEUE", "GPUS", "LIMIT", "WAITING"), [_use(use) for use in limited], empty="")
-    hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
-    if hidden > 0:
-        output.note(f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit")
 
 
 def _kept(reservation: "Reservation | None") -> str | None:

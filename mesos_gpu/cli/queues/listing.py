@@ -1,48 +1,85 @@
 """`mesos-gpu queue list`: the tree of queues at a glance."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.queue_shares import QueueShare
 
-_LEAVE: Final = ("STOP", "LIMIT", "POOL")
-_ONE_POOL: Final = ("QUEUE", "GUARANTEE", "LIMIT", "HELD", "BORROWED", "PENDING", "SHARE", "STOP")
-_POOLS: Final = (*_ONE_POOL[:1], "POOL", *_ONE_POOL[1:])
+
+class _Row(NamedTuple):
+    """A queue in a pool. None: nothing is to be said."""
+
+    queue: str
+    pool: str | None
+    guarantee: float | None
+    limit: float | None
+    held: float
+    borrowed: float
+    pending: float | None
+    share: float
+    stop: str | None
+
+
+_QUEUES: Final[Listing[_Row, _Row]] = Listing(
+    columns=(
+        Col("QUEUE", lambda row: row.queue),
+        Col("POOL", lambda row: row.pool, telling=True),
+        Col("GUARANTEE", lambda row: row.guarantee),
+        Col("LIMIT", lambda row: row.limit),
+        Col("HELD", lambda row: row.held),
+        Col("BORROWED", lambda row: row.borrowed),
+        Col("PENDING", lambda row: row.pending),
+        Col("SHARE", lambda row: row.share),
+        Col("STOP", lambda row: row.stop),
+    ),
+    id=lambda row: row.queue,
+    rows=lambda row: (row,),
+    filters={By.QUEUE: lambda row: (row.queue,)},
+    fit=Fit(paths=("QUEUE",), leave=("STOP", "LIMIT", "POOL")),
+)
 
 
 @click.command(name="list")
-@json_option
+@list_options(_QUEUES)
 @api_command
-def list_queues(app: App, as_json: bool) -> None:
+def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
     """List the queues: what each is guaranteed, holds, borrows, waits for and is due.
 
     GPUs count by the cost of their model. A queue has what those below it have, too. SHARE is what it is due now, by
     what everybody holds and waits for; `shares` says what that follows from.
     """
     client = app.client()
-    tree, shares = client.call("GET", "/v1/queues", dict), client.queue_shares()
-    if as_json:
-        output.document({**tree, "shares": shares})
-        return
-    pools = {share["pool"] for share in shares}
-    rows = list(_rows(tree["queues"], shares))
-    headers = _POOLS if len(pools) > 1 else _ONE_POOL
-    output.table(
-        headers,
-        [row if len(pools) > 1 else (row[0], *row[2:]) for row in rows],
-        empty="There is no tree of queues; write one: mesos-gpu queue apply",
-        fit=Fit(paths=("QUEUE",), leave=[each for each in _LEAVE if each in headers]),
-    )
+
+    def look() -> Seen[_Row]:
+        tree, shares = client.call("GET", "/v1/queues", dict), client.queue_shares()
+        return Seen(
+            list(_rows(tree["queues"], shares)),
+            "No such queue."
+            if asked.filtered
+            else "There is no tree of queues; write one: mesos-gpu queue apply",
+            lambda rows: _document(tree, shares, {row.queue for row in rows}),
+        )
+
+    show(asked, look)
 
 
-def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[tuple[object, ...]]:
+def _document(tree: dict[str, Any], shares: "Sequence[QueueShare]", paths: Collection[str]) -> dict[str, Any]:
+    queues = {path: queue for path, queue in tree["queues"].items() if path in paths}
+    return {**tree, "queues": queues, "shares": [share for share in shares if share["path"] in paths]}
+
+
+def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_Row]:
     """A row of each queue in each pool; of one of which no pool has anything, what it is guaranteed."""
     known: dict[str, list[QueueShare]] = {}
     for share in shares:
@@ -51,7 +88,7 @@ def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator
         stop = queues.get(path, {}).get("stop", "none")
         shown = None if stop == "none" else stop
         for share in known.get(path, ()):
-            yield (
+            yield _Row(
                 path,
                 share["pool"],
                 share["guarantee_gpus"],
@@ -63,4 +100,4 @@ def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator
                 shown,
             )
         if path not in known:
-            yield path, None, None, None, 0, 0, None, 0, shown
+            yield _Row(path, None, None, None, 0, 0, None, 0, shown)

@@ -278,6 +278,21 @@ def test_jobs_are_filtered_by_state_label_and_name(rig: Rig) -> None:
     assert ids("limit=1") == [b["id"]]
 
 
+def test_jobs_are_filtered_by_patterns(rig: Rig) -> None:
+    one = rig.submit(name="sweep-1", queue="lab", user="ann", labels={"k": "v1"})
+    two = rig.submit(name="sweep-2", queue="default", app="web")
+
+    def ids(query: str) -> list[str]:
+        return [job["id"] for job in rig.call("GET", f"/v1/jobs?{query}").json()["jobs"]]
+
+    assert ids("named=sweep-*") == [two["id"], one["id"]]
+    assert ids("named=sweep-1") == ids("queue=lab") == ids("user=ann") == ids("label=k=v*") == [one["id"]]
+    assert ids("named=sweep-2&named=x") == ids("app=web") == ids("queue=d*") == [two["id"]]
+    assert ids("named=sweep") == ids("node=*") == ids("user=ann&app=web") == []
+    for query in ("named=" + "x" * 301, "&".join(["user=a"] * 65)):
+        assert code_of(rig.call("GET", f"/v1/jobs?{query}")) == (422, "invalid")
+
+
 def test_a_long_poll_answers_at_the_change(rig: Rig) -> None:
     job = rig.submit()
     answers: list[dict[str, Any]] = []

@@ -26,7 +26,7 @@ from mesos_gpu.cli.fit import (
     short_names,
     short_paths,
 )
-from mesos_gpu.cli.jobs import commands
+from mesos_gpu.cli.jobs import listing
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
@@ -38,6 +38,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "nodes": ("HOST", "STATE", "GPUS", "USED", "SICK"),
     "ps": ("ID", "STATE", "GPUS", "NODE"),
     "ps -a": ("ID", "STATE", "EXIT", "GPUS"),
+    "ps --columns state,id,queue --sort -gpus,age": ("STATE", "ID", "QUEUE"),
+    "gpu list": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
     "top --once": ("HOST", "JOB", "USED_MIB", "SHARE_MIB"),
@@ -47,6 +49,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
     "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
 }
+PIPED = ("ps", "ps -a -o wide", "ps -q", "nodes", "gpus", "queue", "app list")
 NOW = time.time()
 LONGEST = "research/computer-vision/segmentation-of-street-scenes"
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
@@ -194,12 +197,19 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
     for module in (
         output,
-        commands,
+        listing,
     ):  # ages are the same on a slow machine, and long after the tests were collected
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW))
     got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
+
+
+def piped(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str) -> str:
+    """What a program reads: as wide as it is, whatever the terminal."""
+    drawn(rest, monkeypatch, words, 40)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: False)
+    return CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False).stdout
 
 
 def sections(text: str) -> dict[str, str]:
@@ -223,6 +233,13 @@ def test_a_table_shows_what_matters_in_any_width(
     assert max(map(len, text.splitlines())) <= width
     assert set(TABLES[words]) <= set(text.splitlines()[0].split())
     assert text == sections(GOLDEN.read_text())[f"{words} at {width}"]
+
+
+@pytest.mark.parametrize("words", PIPED)
+def test_what_a_program_reads_is_as_it_was(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    assert piped(rest, monkeypatch, words).rstrip("\n") == sections(GOLDEN.read_text())[f"{words} piped"]
 
 
 @pytest.mark.parametrize("words", ["queue list", "report usage", "report fairness"])
@@ -345,4 +362,5 @@ if __name__ == "__main__":
         texts = {
             f"{words} at {width}": drawn(server, patch, words, width) for words in TABLES for width in WIDTHS
         }
+        texts |= {f"{words} piped": piped(server, patch, words).rstrip("\n") for words in PIPED}
         print("\n\n".join(f"=== {title}\n{text}" for title, text in texts.items()))

@@ -1,0 +1,132 @@
+"""`mesos-gpu kill`: the end of jobs, of those that are named or of all that are alike."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.jobs.listing import JOBS, gpus_of, query_of
+from mesos_gpu.cli.lists.options import filter_options, filters_of
+from mesos_gpu.cli.types import ACTIVE_JOB
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.words import counted
+from mesos_gpu.wire.listing.filters import By, passes
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
+    from mesos_gpu.cli.client import Client
+
+_MOST: Final = 1_000_000  # that are listed at once
+_SHOWN: Final = 20  # of those that are to be killed
+
+
+@click.command()
+@click.argument("job_ids", metavar="[ID...]", nargs=-1, type=ACTIVE_JOB)
+@click.option("--all", "every", is_flag=True, help="All that have not ended, whoever's they are.")
+@filter_options(JOBS)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@api_command
+def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bool, **options: Any) -> None:
+    """Kill jobs.
+
+    It does not wait for their end: `mesos-gpu wait` does. An ID that is refused does not save the others.
+
+    In place of IDs, --all or filters name those that have not ended; they are shown, and killed if you say yes. An
+    instance of an app is one of them only with --app: its app would start another one.
+
+    \b
+      mesos-gpu kill train-1a2b
+      mesos-gpu kill --name 'sweep-*' --state pending
+      mesos-gpu kill --queue research --user ann --yes
+    """
+    filters = filters_of(options)
+    chooses = every or any(filters.values())
+    if bool(job_ids) == chooses:
+        raise click.UsageError(
+            "IDs do not go together with --all and filters"
+            if job_ids
+            else "name jobs, or say which: --all, --name, --label, --queue; see: mesos-gpu ps"
+        )
+    client = app.client()
+    if chooses:
+        jobs = _chosen(client, filters)
+        if not jobs:
+            output.note("no job that has not ended is such")
+        elif not yes:
+            _confirm(jobs)
+        job_ids = tuple(job["id"] for job in jobs)
+    _kill(client, job_ids, as_json)
+
+
+def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
+    """Active jobs that pass; judged here too, for a scheduler that knows fewer filters says more than was asked."""
+    listed = client.listed(states=["active"], limit=_MOST, order="activity", filters=query_of(filters))
+    asked = {by: given for by, given in filters.items() if given}
+    return [
+        job
+        for job in listed["jobs"]
+        if not JobState(job["state"]).ended
+        and (By.APP in asked or not (job["app"] or "").startswith("/"))
+        and passes(asked, {by: JOBS.filters[by](job) for by in asked})
+    ]
+
+
+def _confirm(jobs: "Sequence[Job]") -> None:
+    """Show what is to end, and go on only after a yes.
+
+    Raises:
+        click.Abort: It was not said.
+        click.UsageError: Nobody is there to say it.
+    """
+    for job in jobs[:_SHOWN]:
+        owner = f", {job['owner']}" if job["owner"] else ""
+        click.echo(
+            f"  {output.clean(job['id'])}  {job['state']}, {gpus_of(job)} GPUs, queue {job['queue']}"
+            f"{output.clean(owner)}",
+            err=True,
+        )
+    if len(jobs) > _SHOWN:
+        click.echo(f"  … and {len(jobs) - _SHOWN} more", err=True)
+    if not output.is_terminal(sys.stdin):
+        raise click.UsageError(
+            f"these are {counted(len(jobs), 'job')}: say --yes, as nobody can be asked here"
+        )
+    click.confirm(f"Kill {counted(len(jobs), 'job')}?", abort=True, err=True)
+
+
+def _kill(client: "Client", job_ids: Sequence[str], as_json: bool) -> None:
+    jobs, failures = _each(client.kill, job_ids, (lambda _job: None) if as_json else _tell)
+    if as_json:
+        output.document(jobs)
+    for failure in failures[:-1]:
+        output.error(failure)
+    if failures:
+        raise failures[-1]
+
+
+def _each(
+    kill: "Callable[[str], Job]", job_ids: Sequence[str], tell: "Callable[[Job], None]"
+) -> "tuple[list[Job], list[MesosGpuError]]":
+    """Kill them one by one; a refusal of one does not save the others."""
+    jobs: list[Job] = []
+    failures: list[MesosGpuError] = []
+    for job_id in job_ids:
+        try:
+            jobs.append(kill(job_id))
+        except MesosGpuError as err:
+            failures.append(err)
+            if err.exit_code == 69:
+                break  # nothing is there to answer for the next one
+        else:
+            tell(jobs[-1])
+    return jobs, failures
+
+
+def _tell(job: "Job") -> None:
+    ended = JobState(job["state"]).ended
+    output.line(f"{job['id']} {'had ended: ' + job['state'] if ended else 'killing'}")

@@ -1,0 +1,137 @@
+"""`mesos-gpu ps`: lists of jobs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.jobs.show import command_line
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.share import gpus_counted
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.words import counted
+from mesos_gpu.wire.listing.filters import By
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
+
+_NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
+#: Filters of jobs as the scheduler's interface calls them.
+_QUERY: Final[Mapping[By, str]] = {By.NAME: "named"}
+
+
+def ran(started_at: float | None, ended_at: float | None) -> str | None:
+    """How long something has run; None: it has not begun."""
+    return None if started_at is None else output.span((ended_at or time.time()) - started_at)
+
+
+def gpus_of(job: "Job") -> str:
+    """GPUs of each task, as limits count them."""
+    gpus = gpus_counted(job["gpus"], job["gpu_compute_pct"])
+    return str(gpus) if job["tasks"] == 1 else f"{job['tasks']}x{gpus}"
+
+
+def nodes_of(job: "Job") -> list[str]:
+    """Where a job runs, or ran."""
+    return [] if job["state"] == JobState.PENDING.value else job["hostnames"]
+
+
+def _ran_s(job: "Job") -> float | None:
+    return None if job["started_at"] is None else (job["ended_at"] or time.time()) - job["started_at"]
+
+
+def _labels(job: "Job") -> list[str]:
+    return [f"{key}={value}" for key, value in sorted(job["labels"].items())]  # type: ignore[typeddict-item]
+
+
+JOBS: Final[Listing["Job", "Job"]] = Listing(
+    columns=(
+        Col("ID", lambda job: job["id"]),
+        Col("NAME", lambda job: job["name"], wide=True),
+        Col("STATE", lambda job: job["state"]),
+        Col("EXIT", lambda job: job["exit_code"]),
+        Col("USER", lambda job: job["owner"], wide=True),
+        Col("RUNS_AS", lambda job: job["runs_as"], wide=True),
+        Col("QUEUE", lambda job: job["queue"]),
+        Col("PRIO", lambda job: job["priority"]),
+        Col("GPUS", gpus_of, lambda job: gpus_counted(job["gpus"], job["gpu_compute_pct"]) * job["tasks"]),
+        Col("CPUS", lambda job: job["cpus"]),
+        Col("MEM_MIB", lambda job: job["mem_mib"]),
+        Col("APP", lambda job: job["app"], wide=True),
+        Col("TRIES", lambda job: job["attempts"], wide=True),
+        Col("NODE", lambda job: " ".join(nodes_of(job))),
+        aged("AGE", lambda job: job["submitted_at"]),
+        Col("RAN", lambda job: ran(job["started_at"], job["ended_at"]), _ran_s, moves=True),
+        Col("LABELS", lambda job: ",".join(_labels(job)), wide=True),
+        Col("MESSAGE", lambda job: job["message"], wide=True),
+        Col("COMMAND", command_line),
+    ),
+    id=lambda job: job["id"],
+    rows=lambda job: (job,),
+    filters={
+        By.STATE: lambda job: (job["state"],),
+        By.USER: lambda job: (job["owner"] or "",),
+        By.NAME: lambda job: (job["name"],),
+        By.LABEL: _labels,
+        By.QUEUE: lambda job: (job["queue"],),
+        By.APP: lambda job: (job["app"] or "",),
+        By.NODE: nodes_of,
+    },
+    fit=Fit(
+        leave=("MEM_MIB", "CPUS", "PRIO", "QUEUE", "AGE", "COMMAND", "RAN", "EXIT", "NODE"),
+        ids=("ID",),
+        hosts=("NODE",),
+    ),
+    states=tuple(state.value for state in JobState),
+)
+
+
+def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
+    """Filters of jobs but for their state, as the scheduler's interface has them."""
+    return {
+        _QUERY.get(by, by.value): list(given) for by, given in filters.items() if given and by != By.STATE
+    }
+
+
+@click.command()
+@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
+@list_options(JOBS)
+@click.option(
+    "--limit", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="Show so many."
+)
+@api_command
+def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:
+    """List jobs: what runs before what waits.
+
+    Of each the newest first. Without --all and --state only those that have not ended. On a terminal that is too
+    narrow for all columns the IDs of apps' instances are shortened, which every command takes, and the less
+    important columns are left out: -o wide has them all, and --columns those that you name.
+
+    \b
+      mesos-gpu ps --user ann --queue research --sort -gpus,age
+      mesos-gpu ps --label team=vision --columns id,state,node -w
+    """
+    client = app.client()
+    states = asked.filters[By.STATE] or (() if every else ("active",))
+    empty = "No such job." if asked.filtered else "No job." if every else _NONE_ACTIVE
+
+    def look() -> "Seen[Job]":
+        listed = client.listed(states=states, limit=limit, order="activity", filters=query_of(asked.filters))
+        return Seen(listed["jobs"], empty, notes=not_shown(len(listed["jobs"]), listed["total"]))
+
+    show(asked, look)
+
+
+def not_shown(shown: int, total: int) -> list[str]:
+    """What is told where not all jobs are shown."""
+    hidden = total - shown
+    verb = "is" if hidden == 1 else "are"
+    more = f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}"
+    return [more] if hidden > 0 else []

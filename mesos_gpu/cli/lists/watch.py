@@ -1,0 +1,127 @@
+"""A list that is looked at again and again: drawn anew on a terminal, else a line for each row that changes."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.interrupt import terminated
+from mesos_gpu.cli.lists.columns import Col, R, T
+from mesos_gpu.cli.lists.options import Asked, Form
+from mesos_gpu.cli.lists.seen import Seen, cells_of, columns_of
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.wire.plain import clean_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+EVERY_S: Final = 2.0
+_OTHER_LINES: Final = 3  # of the screen: what is said, headers, what does not fit
+
+
+def watch(asked: Asked[T, R], look: Callable[[], Seen[T]], *, wide: bool) -> None:
+    """Show a list until somebody ends it. While the scheduler is away, what it said last stays, and that is told.
+
+    Raises:
+        MesosGpuError: What the first look raises, and each other one that is not `Unavailable`.
+    """
+    seen = look()
+    with terminated():
+        if output.is_terminal(sys.stdout) and asked.form in (Form.TABLE, Form.WIDE):
+            _draw(asked, look, seen, wide)
+        else:
+            _tell(asked, look, seen, wide)
+
+
+def _draw(asked: Asked[T, R], look: Callable[[], Seen[T]], seen: Seen[T], wide: bool) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    at, trouble = time.time(), ""
+    with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_picture(asked, seen, wide, at, trouble), refresh=True)
+            time.sleep(EVERY_S)
+            try:
+                seen, at, trouble = look(), time.time(), ""
+            except Unavailable as error:
+                trouble = error.what
+
+
+def _picture(asked: Asked[T, R], seen: Seen[T], wide: bool, at: float, trouble: str) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    records = asked.chosen(seen.records)
+    columns = columns_of(asked, records, wide)
+    rows = cells_of(asked, columns, records)
+    room = max(shutil.get_terminal_size().lines - _OTHER_LINES, 1)
+    picture, _ = output.drawn(
+        [col.header for col in columns], rows[:room], fit=asked.listing.fitted(asked.columns, columns)
+    )
+    as_of = f"as of {time.strftime('%H:%M:%S', time.localtime(at))}"
+    said = f"{as_of}, old: {trouble}" if trouble else f"{as_of}, every {EVERY_S:g}s; Ctrl-C ends it"
+    hidden = len(rows) - room
+    more = [Text(f"… and {hidden} more")] if hidden > 0 else []
+    head = Text(output.clean(said), style="bold red" if trouble else "dim", no_wrap=True, overflow="ellipsis")
+    return Group(head, picture if rows else Text(seen.empty), *more)
+
+
+def _tell(asked: Asked[T, R], look: Callable[[], Seen[T]], seen: Seen[T], wide: bool) -> None:
+    """Print what there is, and then what is new of it; what has left the list is told on stderr."""
+    records = asked.chosen(seen.records)
+    printer = _Printer(asked, columns_of(asked, records, wide))
+    printer.print(records)
+    while True:
+        time.sleep(EVERY_S)
+        with suppress(Unavailable):  # a scheduler can be restarted under those who look at it
+            printer.print(asked.chosen(look().records))
+
+
+class _Printer:
+    """What was printed of each record, so that only changes follow."""
+
+    def __init__(self, asked: Asked[Any, Any], columns: "Sequence[Col[Any]]") -> None:
+        """Nothing is printed yet."""
+        self._asked, self._columns = asked, columns
+        self._printed: dict[str, object] = {}
+        self._widths: Sequence[int] = ()
+
+    def print(self, records: Sequence[Any]) -> None:
+        """Print the records that are new or have changed."""
+        now = {self._asked.listing.id(record): record for record in records}
+        told = {id: self._told(record) for id, record in now.items()}
+        changed = {id: now[id] for id, each in told.items() if self._printed.get(id) != each}
+        if self._asked.form is Form.JSON:
+            for record in changed.values():
+                click.echo(clean_json(json.dumps(record, ensure_ascii=False)))
+        elif self._asked.form is Form.NAME:
+            for id in changed:
+                output.line(id)
+        else:
+            self._print_rows(changed)
+        for id in self._printed.keys() - told.keys():
+            output.note(f"{id} is not in the list any more")
+        self._printed = dict(told)
+        sys.stdout.flush()
+
+    def _told(self, record: Any) -> object:
+        """What of a record is new when it changes; time alone changes nothing."""
+        if self._asked.form is Form.NAME:
+            return True
+        if self._asked.form is Form.JSON:
+            return record
+        return cells_of(self._asked, [col for col in self._columns if not col.moves], [record])
+
+    def _print_rows(self, changed: Mapping[str, Any]) -> None:
+        rows = cells_of(self._asked, self._columns, list(changed.values()))
+        first = not self._widths
+        lines, self._widths = output.aligned([col.header for col in self._columns], rows, self._widths)
+        for line in lines if first else lines[1:]:
+            click.echo(line)
