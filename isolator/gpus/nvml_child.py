@@ -13,12 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from isolator import program
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 
 DEADLINE_S: Final = 15.0  # a driver without its persistence daemon takes seconds to wake a card
 KILL_S: Final = 1.0
 TRIAL_MIB: Final = 1024
-COMMAND: Final = (sys.executable, "-I", "-m", "isolator", "nvml")
+COMMAND: Final = program.command("nvml")
 
 
 class NvmlCalls:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from isolator import program
 from mesos_gpu.adapters.files import log_lines
 from mesos_gpu.adapters.nvml.health import Events
 from mesos_gpu.adapters.nvml.session import Nvml, load
@@ -39,7 +40,7 @@ RETRY_MOST_S: Final = 3600.0
 KILL_S: Final = 1.0
 RESET_S: Final = 120.0
 _LAST_MINOR: Final = (1 << 20) - 1  # of a placeholder, counted downwards
-COMMAND: Final = (sys.executable, "-I", "-m", "isolator", "probe")
+COMMAND: Final = program.command("probe")
 RESET_COMMAND: Final = ("nvidia-smi", "--gpu-reset", "-i")
 logger = logging.getLogger(__name__)
 

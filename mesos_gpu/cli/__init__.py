@@ -74,6 +74,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.host.doctor",
         "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
     ),
+    "install": (
+        "mesos_gpu.cli.host.install",
+        "Make or print what a real cluster's hosts need; nothing is changed.",
+    ),
     "demo": (
         "mesos_gpu.cli.demo.command",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",

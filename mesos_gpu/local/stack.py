@@ -198,7 +198,14 @@ class Stack:
             secure=self.secure,
         )
         port = port or free_port()
-        arguments = [*self._arguments(allow_root), *scheduler_arguments, "--port", str(port)]
+        archived = "--executor-archive" in scheduler_arguments
+        arguments = [
+            *self._arguments(allow_root),
+            *([] if archived else _commands()),
+            *scheduler_arguments,
+            "--port",
+            str(port),
+        ]
         self.scheduler = SchedulerProcess(
             self.directory / "scheduler",
             [*arguments, *(tls.arguments(port) if tls else [])],
@@ -217,9 +224,6 @@ class Stack:
             "--master", f"127.0.0.1:{self.cluster.master.port}",
             "--state", str(self.directory / "scheduler" / "state.sqlite"),
             "--journal", str(self.directory / "scheduler" / "journal"),
-            "--executor-command", executor_command(),
-            "--monitor-command", executor_command("monitor"),
-            "--keeper-command", executor_command("keeper"),
             *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
             *_default_user(),
             *(self.secure.scheduler_arguments() if self.secure else []),
@@ -334,6 +338,15 @@ def _undo_tasks(directory: Path) -> None:
     """What executors left that were killed after their node's monitor."""
     for path in directory.glob("nodes/*/ledger.sqlite"):
         reap(Ledger(path))
+
+
+def _commands() -> list[str]:
+    """How agents start what this installation has."""
+    return [
+        "--executor-command", executor_command(),
+        "--monitor-command", executor_command("monitor"),
+        "--keeper-command", executor_command("keeper"),
+    ]  # fmt: skip
 
 
 def _default_user() -> list[str]:

@@ -39,6 +39,7 @@ from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.access.restored import without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.delivery import archive
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
@@ -269,9 +270,7 @@ def _credential(options: Options, of_file: credentials.Credential | None) -> dic
 def scheduler(
     log_level: str,
     log_format: str,
-    executor_command: str | None,
-    monitor_command: str | None,
-    keeper_command: str | None,
+    executor_archive: str | None,
     allow_root: str | None,
     control_access: Mapping[str, tuple[Control, ...]],
     users: Users,
@@ -280,17 +279,23 @@ def scheduler(
     """Run the scheduler framework against a Mesos master."""
     logs.set_up(log_level, logs.LogFormat(log_format))
     options = Options(
-        executor_command=executor_command or "mesos-gpu-executor",
-        monitor_command=monitor_command or "mesos-gpu-monitor",
-        keeper_command=keeper_command or "mesos-gpu-keeper",
         permits=Permits(
             Root(allow_root or Root.NOWHERE), control_access, rest["default_user"], users, account_of
         ),
-        **taken(SECTIONS, rest),
+        **taken(SECTIONS, rest | _commands(executor_archive, rest)),
     )
     code = run(options)
     if code:
         click.get_current_context().exit(code)
+
+
+def _commands(place: str | None, given: Mapping[str, Any]) -> dict[str, str]:
+    """How agents start our programs: as their options say, else from the archive, else by their names."""
+    return {
+        f"{program}_command": given[f"{program}_command"]
+        or (archive.command(place, program) if place else f"mesos-gpu-{program}")
+        for program in archive.PROGRAMS
+    }
 
 
 def main() -> None:

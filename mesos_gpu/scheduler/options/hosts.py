@@ -9,6 +9,14 @@ from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Decorators
 
 OPTIONS: Decorators = (
+    click.option(
+        "--executor-archive",
+        metavar="PATH|URI#sha256=HEX",
+        callback=parse.archive,
+        envvar="MESOS_GPU_EXECUTOR_ARCHIVE",
+        help="mesos-gpu-executor.pyz, where it is on the agents, or from where each fetches it once: all three "
+        "programs are of it, unless a command is given. Default: commands of these names on the agents' PATH.",
+    ),
     click.option("--executor-command", help="Shell command that starts an executor on an agent."),
     click.option("--monitor-command", help="Shell command that starts a node monitor on an agent."),
     click.option(

@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import parse_pool
+from mesos_gpu.scheduler.delivery.archive import is_place
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -121,3 +122,13 @@ def users(_ctx: click.Context, _param: click.Parameter, text: str) -> Users:
 def own_user() -> str:
     """The user that this process runs as."""
     return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def archive(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    """Where executors' archive is: an absolute path on the agents, or a URI with a digest."""
+    if text is None or is_place(text):
+        return text
+    raise click.BadParameter(
+        f"{text!r} is neither an absolute path on the agents nor a URI (https, http, file) that ends in "
+        "#sha256= and 64 hexadecimal digits, as sha256sum prints them"
+    )

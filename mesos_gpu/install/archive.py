@@ -1,0 +1,156 @@
+"""Build `mesos-gpu-executor.pyz`: all that a GPU host runs, in one file that needs a Python and nothing else."""
+
+import ast
+import io
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import isolator
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.install.unpack import PREFIX
+from mesos_gpu.wire.digest import blake2b
+
+NAME: Final = "mesos-gpu-executor.pyz"
+OWN: Final = ("isolator", "mesos_gpu", "volumes")
+#: Pure Python that programs of hosts import, by the distribution that has it.
+OTHERS: Final = {"nvidia-ml-py": "pynvml", "platformdirs": "platformdirs", "pyelftools": "elftools"}
+#: Compiled for one Python and one machine: a host that hands out secrets has it installed.
+LEFT_OUT: Final = frozenset({"cryptography"})
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)  # the same sources give the same archive
+_LINE: Final = 'DIGEST = ""'
+
+
+def build(into: Path) -> Path:
+    """Write the archive.
+
+    Args:
+        into: The file, or a directory, where it is called `NAME`.
+
+    Raises:
+        Unavailable: A package that it has to contain is not installed.
+        OSError: The file cannot be written.
+    """
+    target = into / NAME if into.is_dir() else into
+    data = packed(contents())
+    part = target.with_name(target.name + ".part")
+    part.write_bytes(data)
+    part.chmod(0o755)
+    part.replace(target)
+    return target
+
+
+def contents() -> dict[str, bytes]:
+    """All files that a host runs from, by their path in the unpacked directory."""
+    files = {
+        str(path.relative_to(_root())): path.read_bytes() for path in (*_sources().values(), *_libraries())
+    }
+    for distribution, package in OTHERS.items():
+        files |= _of_others(distribution, package)
+    return files
+
+
+def digest(files: Mapping[str, bytes]) -> str:
+    """What names these files, 32 hexadecimal digits."""
+    told = blake2b(digest_size=16)
+    for name in sorted(files):
+        told.update(f"{len(files[name])} {name}\n".encode() + files[name])
+    return told.hexdigest()
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """The bytes of the archive."""
+    here = Path(__file__).parent
+    begin = here.joinpath("start.py").read_text()
+    assert begin.count(_LINE) == 1, "where the digest goes"
+    unpacking = here.joinpath("unpack.py").read_bytes()
+    whole = {"start": begin.encode(), "unpack": unpacking, **files}
+    members = {
+        "__main__.py": begin.replace(_LINE, f'DIGEST = "{digest(whole)}"').encode(),
+        "mesos_gpu_unpack.py": unpacking,
+        **{PREFIX + name: data for name, data in sorted(files.items())},
+    }
+    buffer = io.BytesIO(b"#!/usr/bin/env -S python3 -IS\n")
+    buffer.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in members.items():
+            info = zipfile.ZipInfo(name, _WHEN)
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(info, data)
+    return buffer.getvalue()
+
+
+def _root() -> Path:
+    return Path(isolator.__file__).parent.parent
+
+
+def _sources() -> dict[str, Path]:
+    """All modules of `isolator`, and what they import of ours, wherever in a file."""
+    ours = {_name(path): path for top in OWN for path in (_root() / top).rglob("*.py")}
+    wanted = [name for name in ours if name.partition(".")[0] == "isolator"]
+    modules: dict[str, Path] = {}
+    while wanted:
+        name = wanted.pop()
+        if name in modules:
+            continue
+        modules[name] = ours[name]
+        parts = name.split(".")
+        wanted += [".".join(parts[:count]) for count in range(1, len(parts))]
+        wanted += [each for each in imports(ours[name].read_text()) if each in ours]
+    return modules
+
+
+def imports(source: str) -> Iterator[str]:
+    """The modules that a source may import: of `from a import b`, both `a` and `a.b`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(_root()).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _libraries() -> Iterator[Path]:
+    """What the libraries for shares are built from, and those that the release has built already."""
+    for suffix in ("*.c", "*.h", "built/*/*"):
+        yield from (path for path in (_root() / "isolator/shares/shim").glob(suffix) if path.is_file())
+
+
+def _of_others(distribution: str, package: str) -> dict[str, bytes]:
+    try:
+        files = metadata.files(distribution) or []
+    except metadata.PackageNotFoundError as error:
+        raise Unavailable(
+            f"{distribution} is not installed here, and the archive has to contain it",
+            remedy=f"pip install {distribution}",
+        ) from error
+    return {
+        str(each): Path(str(each.locate())).read_bytes()
+        for each in files
+        if (each.parts[0] in (package, f"{package}.py") and each.suffix == ".py") or _is_licence(each)
+    }
+
+
+def _is_licence(path: metadata.PackagePath) -> bool:
+    return path.parts[0].endswith(".dist-info") and (
+        path.name == "METADATA" or path.stem.upper().startswith(("LICENSE", "LICENCE", "COPYING"))
+    )
+
+
+def unmet() -> dict[str, list[str]]:
+    """What modules of the archive import, and what is neither in it nor in Python nor left out on purpose."""
+    inside = {*OWN, *OTHERS.values(), *LEFT_OUT}
+    missing: dict[str, list[str]] = {}
+    for name, path in _sources().items():
+        for each in imports(path.read_text()):
+            top = each.partition(".")[0]
+            if top not in inside and top not in sys.stdlib_module_names:
+                missing.setdefault(top, []).append(name)
+    return missing

@@ -1,0 +1,58 @@
+"""In the archive, as `mesos_gpu_unpack`: put its files into a directory of this host, compiled, once."""
+
+import compileall
+import fcntl
+import os
+import py_compile
+import shutil
+import tempfile
+import zipfile
+
+PREFIX = "files/"  # in the archive: what a directory on a host has
+
+
+def unpack(archive: str, target: str) -> None:
+    """Make a directory of an archive's files; it appears whole, or not at all.
+
+    Who comes while another is at it waits for that. What was left by one that was killed is removed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    top = os.path.dirname(target)
+    os.makedirs(top, mode=0o755, exist_ok=True)
+    turn = os.open(os.path.join(top, ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if os.path.isdir(target):
+            return
+        for name in os.listdir(top):
+            if name.startswith(".part-"):
+                shutil.rmtree(os.path.join(top, name))
+        part = tempfile.mkdtemp(dir=top, prefix=".part-")
+        _fill(archive, part)
+        os.chmod(part, 0o755)  # nosec B103 # like any installed program: all may read it
+        os.rename(part, target)
+    finally:
+        os.close(turn)
+
+
+def _fill(archive: str, part: str) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            if not member.filename.startswith(PREFIX) or member.is_dir():
+                continue
+            path = os.path.join(part, member.filename.removeprefix(PREFIX))
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            with packed.open(member) as source, open(path, "xb") as file:
+                shutil.copyfileobj(source, file)
+                os.fchmod(file.fileno(), 0o644)
+                file.flush()
+                os.fsync(file.fileno())
+    # No start looks whether a source has changed: none does, the directory's name is of its contents.
+    done = compileall.compile_dir(
+        part, quiet=1, stripdir=part, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    if not done:
+        raise OSError(f"the files of {archive} cannot be compiled")
+    os.sync()

@@ -1,0 +1,1 @@
+"""How agents come to what runs on them."""

@@ -1,0 +1,192 @@
+"""`mesos-gpu-executor.pyz`: what is in it, that it runs by a bare Python, what it refuses to run."""
+
+import ast
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+import pytest
+
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.install import archive
+from mesos_gpu.install.unpack import PREFIX, unpack
+from mesos_gpu.scheduler.delivery.archive import command
+from mesos_gpu.scheduler.options import parse
+
+PYTHON = os.path.realpath(sys.executable)
+BEGUN = (
+    "KeyError: 'MESOS_AGENT_ENDPOINT'"  # it has imported all that each executor needs, and asks for its agent
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archive.build(tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("programs") / "tree"
+    unpack(str(built), str(target))
+    return target
+
+
+def start(built: Path, node: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [PYTHON, "-IS", str(built), *words]
+    env = {"MESOS_GPU_NODE_DIR": str(node)}
+    return subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
+
+
+def trees(node: Path) -> list[Path]:
+    return sorted(path for path in (node / "programs").iterdir() if path.is_dir())
+
+
+def test_whatever_its_modules_import_is_in_it_or_in_python() -> None:
+    assert archive.unmet() == {}
+
+
+def test_every_module_in_it_is_found_by_a_python_that_has_nothing_else(unpacked: Path) -> None:
+    names = [
+        ".".join(path.relative_to(unpacked).with_suffix("").parts).removesuffix(".__init__")
+        for top in archive.OWN
+        for path in (unpacked / top).rglob("*.py")
+    ]
+    # Those that run as files of their own do something at once, or need what is left out.
+    alone = {"isolator.secrets.attaching", "isolator.runs.joined", "mesos_gpu.adapters.secrets.envelope"}
+    wanted = sorted(set(names) - alone)
+    code = f"import sys; sys.path.insert(0, {str(unpacked)!r})\nfor name in {wanted!r}: __import__(name)"
+    done = subprocess.run([PYTHON, "-IS", "-c", code], env={}, cwd="/", capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(names) > 200
+
+
+def test_it_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) -> None:
+    assert BEGUN in start(built, tmp_path, "executor").stderr
+    (tree,) = trees(tmp_path)
+    made = tree.stat().st_ctime_ns
+    assert (tree.stat().st_mode & 0o777, (tree / "isolator/__main__.py").stat().st_mode & 0o777) == (
+        0o755,
+        0o644,
+    )
+    assert list(tree.glob("isolator/__pycache__/program.*.pyc")), "compiled"
+    assert BEGUN in start(built, tmp_path, "monitor").stderr
+    assert [path.stat().st_ctime_ns for path in trees(tmp_path)] == [made]
+
+
+def test_many_first_starts_at_once_make_one_directory(built: Path, tmp_path: Path) -> None:
+    left = tmp_path / "programs" / ".part-of-one-that-was-killed"
+    left.mkdir(parents=True)
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(lambda _: start(built, tmp_path, "executor").stderr, range(4)))
+    assert all(BEGUN in each for each in said), said
+    assert len(trees(tmp_path)) == 1
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("which", ["tree", "above"])
+def test_it_runs_nothing_that_others_could_have_changed(built: Path, tmp_path: Path, which: str) -> None:
+    start(built, tmp_path, "executor")
+    (tree,) = trees(tmp_path)
+    weak = tree if which == "tree" else tree.parent
+    weak.chmod(0o777)
+    done = start(built, tmp_path, "executor")
+    assert done.returncode == 1
+    assert f"{weak} is no directory that only its owner can write" in done.stderr
+    assert BEGUN not in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("sh",), ("executor", "monitor")])
+def test_wrong_words_are_told_the_right_ones(built: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = start(built, tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "executor|monitor|keeper" in done.stderr
+    assert not (tmp_path / "programs").exists()
+
+
+def test_the_same_sources_give_the_same_bytes_and_others_another_directory(built: Path) -> None:
+    files = archive.contents()
+    assert archive.packed(files) == built.read_bytes()
+    with zipfile.ZipFile(built) as packed:
+        begin = packed.read("__main__.py").decode()
+        assert {name for name in packed.namelist() if name.startswith(PREFIX)} == {
+            PREFIX + each for each in files
+        }
+    changed = archive.packed({**files, "isolator/program.py": b"pass\n"})
+    assert begin.encode() not in changed
+    (line,) = [
+        node
+        for node in ast.parse(begin).body
+        if isinstance(node, ast.Assign) and "DIGEST" in ast.unparse(node)
+    ]
+    assert len(ast.literal_eval(line.value)) == 32
+
+
+def test_the_licences_of_what_is_in_it_are_in_it_too() -> None:
+    names = archive.contents()
+    for distribution in archive.OTHERS:
+        of_it = [name for name in names if name.lower().replace("_", "-").startswith(distribution)]
+        assert any(name.endswith(("LICENSE", "METADATA")) for name in of_it), distribution
+
+
+def test_what_has_to_be_in_it_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "OTHERS", {"no-such-distribution": "none"})
+    with pytest.raises(MesosGpuError, match="no-such-distribution is not installed"):
+        archive.contents()
+
+
+# --- brought by a URI
+
+
+def fetch(
+    built: Path, node: Path, digest: str, program: str = "executor"
+) -> subprocess.CompletedProcess[str]:
+    where = f"{built.as_uri()}#sha256={digest}"
+    assert parse.archive(None, None, where) == where  # type: ignore[arg-type]
+    env = {"MESOS_GPU_NODE_DIR": str(node), "PATH": f"{node}/bin:{os.environ['PATH']}"}
+    (node / "bin").mkdir(exist_ok=True)
+    if not (node / "bin/python3").exists():
+        (node / "bin/python3").symlink_to(PYTHON)
+    words = ["/bin/sh", "-c", command(where, program)]
+    return subprocess.run(words, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_it_is_fetched_once_and_then_run_from_where_only_root_writes(built: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "of the server.pyz"
+    copy.write_bytes(built.read_bytes())
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    copy = copy.rename(tmp_path / "of-the-server.pyz")
+    assert BEGUN in fetch(copy, tmp_path, digest).stderr
+    assert (tmp_path / f"programs/{digest}.pyz").read_bytes() == copy.read_bytes()
+    copy.unlink()
+    assert BEGUN in fetch(copy, tmp_path, digest, "monitor").stderr, "the second time it is not asked for"
+
+
+def test_another_archive_than_the_one_named_is_not_run(built: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pyz"
+    other.write_bytes(built.read_bytes() + b"\n")
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    done = fetch(other, tmp_path, digest)
+    assert done.returncode == 1
+    assert "nothing of it is run" in done.stderr
+    assert list((tmp_path / "programs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "mesos-gpu.pyz",
+        "https://h/x.pyz",
+        "https://h/x.pyz#sha256=ab",
+        "ftp://h/x#sha256=" + "a" * 64,
+        "/a b",
+        "",
+    ],
+)
+def test_what_names_no_archive_is_refused_with_both_forms(where: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"absolute path.*#sha256="):
+        parse.archive(None, None, where)  # type: ignore[arg-type]
