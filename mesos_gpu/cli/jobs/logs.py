@@ -1,7 +1,7 @@
 """`mesos-gpu logs`: what a job or an app has written, and writes."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -9,11 +9,37 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.types import JOB_OR_APP
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job, Task
     from mesos_gpu.cli.client import Client
-    from mesos_gpu.cli.jobs.stream import Stream
+    from mesos_gpu.cli.jobs.stream import Follower, Stream
+
+EVERY: Final = -1  # --rank all
+PREVIOUS: Final = -1  # --attempt previous
+
+
+class NumberOr(click.ParamType[int]):
+    """A number, or a word that stands for -1."""
+
+    name = "n"
+
+    def __init__(self, least: int, word: str) -> None:
+        """`least`: of the number."""
+        self._least, self._word = least, word
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See the class."""
+        if value == self._word:
+            return -1
+        if value.isascii() and value.isdigit() and len(value) < 10 and int(value) >= self._least:
+            return int(value)
+        return self.fail(f"{value!r} is neither a number from {self._least} nor {self._word!r}", param, ctx)
+
+
+RANK: Final = NumberOr(0, "all")
+ATTEMPT: Final = NumberOr(1, "previous")
 
 
 @click.command()
@@ -25,13 +51,23 @@ if TYPE_CHECKING:
 )
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N",
               help="Begin at the last N lines of each stream, at most 1 MiB back.")  # fmt: skip
-@click.option("--rank", type=click.IntRange(min=0), metavar="N",
-              help="Of which of its tasks, from 0; the first, if it is not said.")  # fmt: skip
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N",
-              help="Of an earlier attempt, as `show` counts them; else of the latest launch.")  # fmt: skip
+@click.option("--rank", type=RANK, metavar="N|all",
+              help="Of which of its tasks, from 0; all: of all of them, each line after its number. The first, if it "
+              "is not said.")  # fmt: skip
+@click.option("--attempt", type=ATTEMPT, metavar="N|previous",
+              help="Of an earlier attempt, as `show` counts them; previous: of the launch before the "
+              "latest.")  # fmt: skip
+@click.option("--prefix", is_flag=True, help="Begin each line with the rank or the task that it is of.")
 @api_command
 def logs(
-    app: App, id: str, follow: bool, only: str | None, tail: int | None, rank: int | None, attempt: int | None
+    app: App,
+    id: str,
+    follow: bool,
+    only: str | None,
+    tail: int | None,
+    rank: int | None,
+    attempt: int | None,
+    prefix: bool,
 ) -> None:
     """Print what a job has written.
 
@@ -40,38 +76,70 @@ def logs(
     long as its agent keeps the sandbox. With -f the output of further launches follows.
 
     ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
-    (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name.
+    (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
+    --prefix after it.
     """
     if id.startswith("/"):
         if rank is not None or attempt is not None:
             raise click.UsageError("--rank and --attempt go with a job; name one task of the app instead")
         from mesos_gpu.cli.jobs.logs_of_app import print_app
 
-        print_app(app.marathon(), id, only=only, tail=tail, follow=follow)
+        print_app(app.marathon(), id, only=only, tail=tail, follow=follow, prefix=prefix)
         return
     client = app.client()
     job = client.job(id)
-    launch, rank = _launch(client, job, id, rank, attempt)
-    streams = _streams(client, job["id"], only)
+    ranks = range(job["tasks"]) if rank == EVERY else (rank,)
+    if rank == EVERY and not job["id"].startswith(id):
+        raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
+    followers = (
+        _follower(client, job, id, each, attempt, only=only, tail=tail, prefix=prefix or rank == EVERY)
+        for each in ranks
+    )
+    if follow:
+        _follow(client, list(followers))
+        return
+    for follower in followers:  # each is made when the one before has printed all
+        follower.once()
+
+
+def _follower(
+    client: "Client",
+    job: "Job",
+    id: str,
+    rank: int | None,
+    attempt: int | None,
+    *,
+    only: str | None,
+    tail: int | None,
+    prefix: bool,
+) -> "Follower":
+    """What copies one of a job's tasks; its last lines are printed, if they are asked for."""
+    from mesos_gpu.cli.jobs.stream import Follower
+
+    launch, number = _launch(client, job, id, rank, attempt)
+    streams = _streams(client, job["id"], only, str(number) if prefix else "")
     if tail is not None and launch is not None:
         for stream in streams:
             stream.tail(launch, tail)
-    if follow:
-        _follow(client, job, streams, launch, rank)
-        return
-    for stream in streams:
-        stream.pump(launch)
-        if stream.failure is not None:
-            raise stream.failure
+    return Follower(client, job, streams, launch=launch, rank=number)
 
 
-def _streams(client: "Client", job_id: str, only: str | None) -> "list[Stream]":
-    from mesos_gpu.cli.jobs.stream import STREAMS, Marks, Stream
+def _streams(client: "Client", job_id: str, only: str | None, label: str) -> "list[Stream]":
+    from mesos_gpu.cli.jobs.stream import STREAMS, Label, Marks, Stream
 
-    if only:
-        return [Stream(client, job_id, only, to_stderr=False)]
-    marks = Marks(to_stderr=False) if output.one_place() else None
-    return [Stream(client, job_id, name, to_stderr=name == "stderr", marks=marks) for name in STREAMS]
+    names = (only,) if only else STREAMS
+    marks = Marks(to_stderr=False) if output.one_place() and not only and not label else None
+    return [
+        Stream(
+            client,
+            job_id,
+            name,
+            to_stderr=name == "stderr" and not only,
+            marks=marks,
+            label=Label(label, name) if label else None,
+        )
+        for name in names
+    ]
 
 
 def _launch(
@@ -90,6 +158,19 @@ def _launch(
     if attempt is None:
         return task_of(job, rank), rank
     tasks = [task for task in client.tasks(job["id"]) if task["rank"] == rank]
+    return (_previous(job, tasks) if attempt == PREVIOUS else _of_attempt(job, tasks, attempt)), rank
+
+
+def _previous(job: "Job", tasks: "Sequence[Task]") -> str:
+    if len(tasks) < 2:
+        raise NotFound(
+            f"job {job['id']} was launched {counted(len(tasks), 'time')}: there is no launch before the latest",
+            remedy=f"see them with: mesos-gpu show {job['id']}",
+        )
+    return tasks[-2]["id"]
+
+
+def _of_attempt(job: "Job", tasks: "Sequence[Task]", attempt: int) -> str:
     task_ids = [task["id"] for task in tasks if task["attempt"] == attempt]
     if not task_ids:
         had = ", ".join(sorted({str(task["attempt"]) for task in tasks})) or "none yet"
@@ -97,7 +178,7 @@ def _launch(
             f"job {job['id']} has no attempt {attempt}; there are: {had}",
             remedy=f"see them with: mesos-gpu show {job['id']}",
         )
-    return task_ids[-1], rank
+    return task_ids[-1]
 
 
 def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int]:
@@ -109,13 +190,12 @@ def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int
     raise click.BadParameter(f"there is no {wanted}", param_hint="--rank")
 
 
-def _follow(client: "Client", job: "Job", streams: "Sequence[Stream]", launch: str | None, rank: int) -> None:
-    from mesos_gpu.cli.jobs.stream import Follower
+def _follow(client: "Client", followers: "Sequence[Follower]") -> None:
+    from mesos_gpu.cli.jobs.stream import follow
     from mesos_gpu.cli.waiting import be_patient, status_of_waiting
 
     be_patient(client)
-    follower = Follower(client, job, streams, launch=launch, rank=rank)
     try:
-        follower.follow(status_of_waiting(client))
+        follow(client, followers, status_of_waiting(client))
     finally:
         output.status_line.clear()

@@ -1,11 +1,11 @@
-"""`mesos-gpu logs /app`: what the tasks of an app write, each below its name."""
+"""`mesos-gpu logs /app`: what the tasks of an app write, each below or after its name."""
 
 import time
 from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.cli.apps.rolling import app_if_any
 from mesos_gpu.cli.fit import short_ids
-from mesos_gpu.cli.jobs.stream import STREAMS, Marks, Stream
+from mesos_gpu.cli.jobs.stream import STREAMS, Label, Marks, Stream
 from mesos_gpu.cli.waiting import be_patient
 from mesos_gpu.errors import NotFound
 
@@ -18,9 +18,17 @@ _LOOK_S: Final = 1.0
 class _Task:
     """A task of the app, and how far its streams are printed."""
 
-    def __init__(self, marathon: "Marathon", id: str, names: tuple[str, ...], marks: Marks) -> None:
+    def __init__(
+        self, marathon: "Marathon", id: str, names: tuple[str, ...], marks: Marks, label: str
+    ) -> None:
+        """`label`: what each line begins with; "": `marks` stand over them."""
         self.id, self._marks = id, marks
-        self.streams = [Stream(marathon.client, id, name, to_stderr=False, marks=marks) for name in names]
+        self.streams = [
+            Stream(marathon.client, id, name, to_stderr=False, label=Label(label, name))
+            if label
+            else Stream(marathon.client, id, name, to_stderr=False, marks=marks)
+            for name in names
+        ]
 
     def tail(self, title: str, lines: int) -> None:
         """Print its last lines."""
@@ -34,8 +42,15 @@ class _Task:
         for stream in self.streams:
             stream.pump(self.id)
 
+    def finish(self) -> None:
+        """Print last lines that have no end."""
+        for stream in self.streams:
+            stream.finish()
 
-def print_app(marathon: "Marathon", id: str, *, only: str | None, tail: int | None, follow: bool) -> None:
+
+def print_app(
+    marathon: "Marathon", id: str, *, only: str | None, tail: int | None, follow: bool, prefix: bool
+) -> None:
     """Print what its tasks have written; with `follow`, and write, new ones too, until the app is deleted.
 
     Raises:
@@ -51,16 +66,20 @@ def print_app(marathon: "Marathon", id: str, *, only: str | None, tail: int | No
         ids = [each["id"] for each in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
         for task_id, title in zip(ids, short_ids(ids), strict=True):
             if task_id not in tasks:
-                tasks[task_id] = _Task(marathon, task_id, tuple(names), marks)
+                tasks[task_id] = _Task(marathon, task_id, tuple(names), marks, title if prefix else "")
                 if tail is not None:
                     tasks[task_id].tail(title, tail)
             tasks[task_id].pump(title)
+        for gone in tasks.keys() - ids if follow else tasks:
+            tasks[gone].finish()
         if not follow:
             _complain(tasks)
             return
         be_patient(marathon.client)
         time.sleep(_LOOK_S)
         definition = app_if_any(marathon, id)
+    for task in tasks.values():
+        task.finish()
 
 
 def _complain(tasks: dict[str, _Task]) -> None:

@@ -10,6 +10,7 @@ from mesos_gpu.cli.interrupt import held_interrupt
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
 STREAMS: Final = ("stdout", "stderr")
+LONGEST_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
 _BUSY_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
@@ -38,15 +39,46 @@ class Marks:
         self._open = not data.endswith(b"\n")
 
 
+class Label:
+    """What stands before each line of a stream, as `srun --label` has it: `[1 err] text`.
+
+    A line is printed when it is whole, so that those of several streams do not mix.
+    """
+
+    def __init__(self, of: str, stream: str) -> None:
+        """`of`: a rank or a task; a line of stderr says so."""
+        self._before = f"[{f'{of} err' if stream == 'stderr' else of}] ".encode()
+        self._rest = b""
+
+    def take(self, data: bytes) -> bytes:
+        """The lines that are whole now."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            whole, self._rest = [*whole, self._rest], b""
+        return b"".join(self._before + line + b"\n" for line in whole)
+
+    def end(self) -> bytes:
+        """What is left without its end, as a line."""
+        rest, self._rest = self._rest, b""
+        return self._before + rest + b"\n" if rest else b""
+
+
 class Stream:
     """A stream of a job, copied to `err` (our stderr) or our stdout."""
 
     def __init__(
-        self, client: Client, job_id: str, name: str, *, to_stderr: bool, marks: "Marks | None" = None
+        self,
+        client: Client,
+        job_id: str,
+        name: str,
+        *,
+        to_stderr: bool,
+        marks: "Marks | None" = None,
+        label: "Label | None" = None,
     ) -> None:
-        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed."""
+        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed, `label` before each line."""
         self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
-        self._marks = marks
+        self._marks, self._label = marks, label
         self.offset = 0
         self.failure: Refused | None = None  # why the latest read did not work
 
@@ -61,7 +93,14 @@ class Stream:
         whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
         self._print(b"\n".join(kept[max(len(whole) - lines, 0) :]))
 
+    def finish(self) -> None:
+        """Print a last line that has no end."""
+        if self._label is not None:
+            output.raw(self._label.end(), to_stderr=self._to_stderr)
+
     def _print(self, data: bytes) -> None:
+        if self._label is not None:
+            data = self._label.take(data)
         if self._marks is not None and data:
             self._marks.over(self._name, data)
         output.raw(data, to_stderr=self._to_stderr)
@@ -112,24 +151,28 @@ class Follower:
 
     def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
         """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
-        pause_s, idle_s = _BUSY_S, _QUIET_S
-        while True:
-            moved = self._copy()
-            if ended(self.job):
-                self._complain()
-                return self.job
-            pause_s = _BUSY_S if moved else min(pause_s * 1.5, _QUIET_S)
-            if self.job["state"] in ("pending", "starting", "unreachable"):
-                waiting(self.job)
-            idle = self.job["state"] == "pending"
-            self.job = self._client.job(
-                self.job["id"],
-                after_version=self.job["version"],
-                timeout_s=idle_s if idle else pause_s,
-            )
-            idle_s = _WAITING_S
+        return follow(self._client, [self], waiting)
 
-    def _copy(self) -> bool:
+    def once(self) -> None:
+        """Copy what its launch has written by now.
+
+        Raises:
+            Refused: It cannot be read.
+        """
+        for stream in self._streams:
+            stream.pump(self._launch)
+            stream.finish()
+            if stream.failure is not None:
+                raise stream.failure
+
+    def finish(self) -> None:
+        """Print what is left, and say what is missing."""
+        for stream in self._streams:
+            stream.finish()
+        self._complain()
+
+    def copy(self) -> bool:
+        """Copy what there is by now, of all launches; whether there was anything."""
         latest = self._latest()
         if latest is None:
             return False
@@ -156,7 +199,7 @@ class Follower:
 
     def _next(self) -> None:
         """Go on to the launch after this one: the job was launched again."""
-        self._complain()
+        self.finish()
         ids = self._ids()
         after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
         self._launch = after[0] if after else self._latest()
@@ -170,3 +213,28 @@ class Follower:
         )
         if failure is not None:
             output.note(f"output of {self._launch} is missing: {failure.what}")
+
+
+def follow(client: Client, followers: Sequence[Follower], waiting: Callable[[Job], None]) -> Job:
+    """Copy the tasks of a job, each by a follower, until the job has ended and all is out.
+
+    Args:
+        client: Of the scheduler.
+        followers: Of the same job; at least one.
+        waiting: Is called while nothing runs yet.
+    """
+    pause_s, idle_s, job = _BUSY_S, _QUIET_S, followers[0].job
+    while True:
+        moved = [follower.copy() for follower in followers]
+        if ended(job):
+            for follower in followers:
+                follower.finish()
+            return job
+        pause_s = _BUSY_S if any(moved) else min(pause_s * 1.5, _QUIET_S)
+        if job["state"] in ("pending", "starting", "unreachable"):
+            waiting(job)
+        wait_s = idle_s if job["state"] == "pending" else pause_s
+        job = client.job(job["id"], after_version=job["version"], timeout_s=wait_s)
+        for follower in followers:
+            follower.job = job
+        idle_s = _WAITING_S

@@ -116,3 +116,69 @@ def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
         0,
         f"mesos-gpu: output of {job}.1 is missing: the sandbox is gone\n",
     )
+
+
+def launch_two(rest: FakeRest, job: str) -> list[str]:
+    """A launch of a job's two tasks; their ids."""
+    first = rest.tasks[job][-1] if rest.launch(job) else {}
+    names = [f"{first['id']}.{rank}" for rank in range(2)]
+    rest.tasks[job][-1:] = [{**first, "id": name, "rank": rank} for rank, name in enumerate(names)]
+    rest.update(job, task_id=names[0], task_ids=names)
+    return names
+
+
+def test_lines_of_all_ranks_come_after_their_numbers_and_do_not_mix(rest: FakeRest) -> None:
+    job = rest.add(tasks=2)
+    zero, one = launch_two(rest, job)
+    rest.write(zero, "stdout", b"a\nb\nno")
+    rest.write(zero, "stderr", b"bad\n")
+    rest.write(one, "stdout", b"c\n")
+    got = call("logs", job, "--rank", "all")
+    assert (got.stdout, got.stderr) == ("[0] a\n[0] b\n[0] no\n[1] c\n", "[0 err] bad\n")
+    assert call("logs", job, "--rank", "all", "--stderr").stdout == "[0 err] bad\n"
+    assert call("logs", job, "--rank", "all", "-n", "1", "--stdout").stdout == "[0] no\n[1] c\n"
+    assert call("logs", job, "--rank", "1", "--prefix").stdout == "[1] c\n"
+    assert call("logs", job).stdout == "a\nb\nno"
+    assert call("logs", zero, "--rank", "all").exit_code == 2
+    assert call("logs", job, "--rank", "some").exit_code == 2
+
+
+def test_all_ranks_are_followed_through_a_restart_of_the_job(rest: FakeRest) -> None:
+    job = rest.add(tasks=2)
+    zero, one = launch_two(rest, job)
+    with started("logs", job, "--rank", "all", "-f") as process:
+        assert process.stdout is not None
+        rest.write(one, "stdout", b"half")
+        rest.write(zero, "stdout", b"whole\n")
+        assert process.stdout.readline() == b"[0] whole\n"
+        rest.write(one, "stdout", b" a line\n")
+        assert process.stdout.readline() == b"[1] half a line\n"
+        _, again = launch_two(rest, job)
+        rest.write(again, "stdout", b"again")
+        rest.end(job, "finished", 0)
+        code, out, errors = finish(process)
+    assert (code, out) == (0, "[1] again\n")
+    assert f"as {again}; its output begins anew" in errors
+
+
+def test_the_launch_before_the_latest(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.write(rest.launch(job), "stdout", b"first\n")
+    got = call("logs", job, "--attempt", "previous")
+    assert (got.exit_code, "was launched 1 time:" in got.stderr) == (66, True)
+    rest.write(rest.launch(job), "stdout", b"second\n")
+    assert call("logs", job, "--attempt", "previous").stdout == "first\n"
+    assert call("logs", job, "--attempt", "0").exit_code == 2
+
+
+def test_lines_of_an_app_s_tasks_come_after_their_names(rest: FakeRest) -> None:
+    tasks = [rest.launch(rest.add(f"web.instance-{uuid}._app")) for uuid in UUIDS]
+    for task in tasks:
+        rest.write(task, "stdout", b"x\ny")
+    rest.write(tasks[1], "stderr", b"bad\n")
+    staged = [{"id": task, "stagedAt": str(i)} for i, task in enumerate(tasks)]
+    rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": staged}})
+    first, second = ("web.instance-748f8361", "web.instance-c5d8ee65")
+    assert call("logs", "/web", "--prefix").stdout.splitlines() == [
+        f"[{first}] x", f"[{second}] x", f"[{second} err] bad", f"[{first}] y", f"[{second}] y",
+    ]  # fmt: skip
