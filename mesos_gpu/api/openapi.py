@@ -27,6 +27,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
+from mesos_gpu.api.spec.cluster import cards
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.v1 import audit as records
@@ -111,6 +112,9 @@ _FILTERS: Final = (
         {"type": "string", "enum": [*Order], "default": Order.NEWEST},
         "activity: what runs before what waits before what has ended, of each the newest first",
     ),
+    in_query("search", {"type": "string"}, "a part of its id, name, owner, queue or host"),
+    in_query(asked.NO_INSTANCES.name, {"type": "boolean", "default": False}, "no instances of apps"),
+    _number(asked.SKIP, "leave out so many of the first"),
     _number(asked.MOST_LISTED, "so many at most"),
 )
 _WAIT: Final = (
@@ -321,6 +325,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **access.OPERATIONS,
     **queues.OPERATIONS,
     **queue_shares.OPERATIONS,
+    **cards.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
     **uploads.OPERATIONS,

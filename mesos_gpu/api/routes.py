@@ -37,6 +37,7 @@ from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
+from mesos_gpu.api.v1.cards import CardHandlers
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
@@ -61,6 +62,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
+        route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler).list)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),

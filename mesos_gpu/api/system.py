@@ -1,6 +1,8 @@
 """The scheduler itself, its documentation, and the dashboard's files."""
 
+from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -17,12 +19,15 @@ from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.security import secured
 from mesos_gpu.errors import NotFound
 
-_PAGE: Final = {
-    "index.html": "text/html",
-    "style.css": "text/css",
-    "app.js": "text/javascript",
-    "favicon.svg": "image/svg+xml",
-}
+_LOGIN: Final = "login.html"  # into which words are put: it has its own route
+_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@cache
+def _files() -> dict[str, str]:
+    """The dashboard's files, and the media type of each."""
+    names = (each.name for each in files("mesos_gpu.web").iterdir())
+    return {name: _TYPES[suffix] for name in names if (suffix := PurePath(name).suffix) in _TYPES}
 
 
 class System:
@@ -59,7 +64,7 @@ class System:
         if "name" not in request.path_params and not (rights.is_open or rights.caller.is_proved):
             return RedirectResponse("login", 303)
         name = request.path_params.get("name", "index.html")
-        if name not in _PAGE:
+        if name not in _files() or name == _LOGIN:
             raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")
         body = files("mesos_gpu.web").joinpath(name).read_bytes()
-        return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})
+        return Response(body, media_type=_files()[name], headers={"Cache-Control": "no-cache"})

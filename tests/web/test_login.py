@@ -33,10 +33,11 @@ def test_buttons_that_are_of_no_use_to_who_looks_are_not_there(rig: LoginRig, br
     headers = {USER_HEADER: "ann"}
     job = {"name": "anns", "command": "true"}
     assert rig.call("POST", "/v1/jobs", json=job, headers=headers).status_code == 201
-    browser.page(rig.url, headers=headers).when("anns", "kill</button>")
-    seen = browser.page(rig.url, headers={USER_HEADER: "vic"}).when("anns")
-    assert "kill</button>" not in seen
-    assert "logs</button>" not in seen
+    jobs = f"{rig.url}/#/jobs"
+    browser.page(jobs, headers=headers).when("anns", "Kill</button>")
+    seen = browser.page(jobs, headers={USER_HEADER: "vic"}).when("anns")
+    assert "Kill</button>" not in seen
+    assert '<a href="#/submit" data-part="submit" hidden="">' in seen, "a viewer submits nothing"
 
 
 def test_who_has_no_rights_is_told_so(rig: LoginRig, browser: Browser) -> None:

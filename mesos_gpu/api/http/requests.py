@@ -72,6 +72,8 @@ class Flag:
 MOST_LOG_BYTES: Final = 1 << 20  # of one answer
 SHOW_ENV: Final = Flag("show_env")
 MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
+SKIP: Final = Number("skip", 0, 0, 1_000_000)  # jobs
+NO_INSTANCES: Final = Flag("no_instances")
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER: Final = Number("after", 0, 0, 1 << 62)  # the number of an event
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)

@@ -40,12 +40,16 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A request for a list of jobs. Empty filters let everything through."""
+    """A request for a list of jobs. Empty filters let everything through; `search` is a part of a job's id, name,
+    owner, queue or host. `skip`: so many of the first are left out."""
 
     states: frozenset[str]
     name: str
     patterns: Mapping[By, Sequence[str]]
+    search: str
+    no_instances: bool
     order: Order
+    skip: int
     limit: int
     sight: Sight
 
@@ -66,21 +70,41 @@ class Listing:
             )
         if order not in orders:
             raise invalid(Problem("/order", f"{order!r} is no order; there are {', '.join(orders)}"))
-        most, name = int(asked.MOST_LISTED.of(request)), query.get("name", "")
-        return cls(states, name, _patterns(request), Order(order), most, Sight.of(request))
+        return cls(
+            states,
+            name=query.get("name", ""),
+            patterns=_patterns(request),
+            search=query.get("search", "").strip().lower(),
+            no_instances=asked.NO_INSTANCES.of(request),
+            order=Order(order),
+            skip=int(asked.SKIP.of(request)),
+            limit=int(asked.MOST_LISTED.of(request)),
+            sight=Sight.of(request),
+        )
 
     def select(self, view: View) -> shapes.Jobs:
-        """The first `limit` of the jobs that match, and how many match."""
+        """`limit` of the jobs that match, and how many match."""
         newest = reversed(view.jobs.values())  # type: ignore[call-overload]
-        matching: list[Job] = [job for job in newest if self._matches(view, job)]
+        matching: list[Job] = [job for job in newest if self._matches(view, job) and self._found(view, job)]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
         return {
-            "jobs": [views.job(view, job, self.sight) for job in matching[: self.limit]],
+            "jobs": [views.job(view, job, self.sight) for job in matching[self.skip :][: self.limit]],
             "total": len(matching),
         }
 
+    def _found(self, view: View, job: Job) -> bool:
+        """Whether it is what is searched for; its tasks are looked at last, for they are many."""
+        if not self.search:
+            return True
+        words = (job.id, job.spec.name, owner_of(job), job.spec.queue)
+        if any(self.search in word.lower() for word in words):
+            return True
+        return any(self.search in host.lower() for host in _hosts(view, job))
+
     def _matches(self, view: View, job: Job) -> bool:
+        if self.no_instances and job.app_version is not None:
+            return False
         if (
             self.states
             and job.state.value not in self.states
@@ -112,8 +136,12 @@ def _values(view: View, job: Job) -> Values:
         By.QUEUE: (job.spec.queue,),
         By.APP: (job.spec.app,) if job.spec.app else (),
         By.LABEL: [f"{key}={value}" for key, value in job.spec.labels.items()],
-        By.NODE: () if job.state is JobState.PENDING else {task.hostname for task in view.round_of(job)},
+        By.NODE: _hosts(view, job),
     }
+
+
+def _hosts(view: View, job: Job) -> set[str]:
+    return set() if job.state is JobState.PENDING else {task.hostname for task in view.round_of(job)}
 
 
 def by_activity(jobs: Sequence[Job]) -> list[Job]:

@@ -1,0 +1,1 @@
+"""What /v1 answers about the cluster as a whole."""

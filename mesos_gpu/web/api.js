@@ -1,0 +1,85 @@
+// Requests to the scheduler, and what who looks may do.
+
+export const LIMIT_MS = 8000; // an answer must have come by then
+
+let csrf = null;
+export let who = null; // null: it is not known yet
+const known = new Map(); // path to {text, value}: what has not changed is the same object
+
+async function ask(path, options = {}) {
+  const headers = { "X-Requested-With": "mesos_gpu", ...options.headers };
+  if (csrf) headers["X-CSRF-Token"] = csrf; // no page of another origin knows it
+  const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
+  const text = await response.text();
+  if (response.status === 401) location.assign("login");
+  if (!response.ok) throw Object.assign(new Error(words(response, text)), { refused: true, status: response.status });
+  return text;
+}
+
+function words(response, text) {
+  if (!(response.headers.get("content-type") ?? "").startsWith("application/json")) return response.statusText;
+  const body = JSON.parse(text), said = body.error ?? body; // below /v2 an error is Marathon's
+  const problems = (said.problems ?? []).map((each) => `${each.path} ${each.reason}`);
+  return [said.message ?? response.statusText, ...problems, said.remedy].filter(Boolean).join("; ");
+}
+
+/** The answer to GET; the same object as the last time if it is the same. */
+export async function get(path) {
+  const text = await ask(path), last = known.get(path);
+  if (last?.text === text) return last.value;
+  const value = JSON.parse(text);
+  known.delete(path);
+  known.set(path, { text, value });
+  if (known.size > 20) known.delete(known.keys().next().value);
+  return value;
+}
+
+/** The same, null without the right: a refusal would be on record. */
+export async function getIf(right, path) {
+  return has(right) ? get(path) : null;
+}
+
+/** The same, null if it is not there. */
+export async function getKnown(path) {
+  try {
+    return await get(path);
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+export async function send(method, path, body) {
+  const options = body === undefined ? { method } : { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const text = await ask(path, options);
+  return text ? JSON.parse(text) : null;
+}
+
+export async function learnWho() {
+  who = JSON.parse(await ask("/v1/whoami"));
+  csrf = who.csrf_token;
+  if (!who.name && who.proof !== "open") location.assign("login");
+  return who;
+}
+
+function fits(patterns, text) { // a * stands for anything
+  const words = (pattern) => pattern.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return patterns.some((pattern) => new RegExp(`^${words(pattern).join(".*")}$`, "s").test(text));
+}
+
+/** Whether who looks has a right for something. The scheduler decides anew at each request. */
+export function has(right) {
+  return who.proof === "open" || who.rights.some((held) => held.name === right);
+}
+
+/** The same for a job: `verb` as in job:kill. */
+export function mayJob(verb, job) {
+  if (who.proof === "open") return true;
+  return who.rights.some((held) => held.name === `job:${verb}` && (!held.own || job.owner === who.name) && fits(held.queues, job.queue)) ||
+    (job.app !== null && mayApp(verb === "kill" ? "write" : verb, job.app));
+}
+
+/** The same for an app, by its id. */
+export function mayApp(verb, id) {
+  return who.proof === "open" || who.rights.some((held) => held.name === `app:${verb}` && (!held.apps.length || fits(held.apps.map((each) => each.replace(/^\/?/, "/")), id)));
+}

@@ -1,0 +1,176 @@
+// The list of jobs, and a job.
+
+import { get, getKnown, mayJob, send } from "./api.js";
+import { ago, badge, clock, facts, h, link, section, span, table, to } from "./dom.js";
+import { action } from "./dialog.js";
+import { logs } from "./logs.js";
+
+const ENDED = new Set(["finished", "failed", "killed"]);
+const PAGE = 100;
+const STATES = ["all", "active", "running", "pending", "finished", "failed", "killed"];
+
+export const list = {
+  title: () => "Jobs",
+  async load({ query }) {
+    const asked = new URLSearchParams({ order: "activity", limit: PAGE, skip: PAGE * (page(query) - 1) });
+    if (query.get("instances") !== "true") asked.set("no_instances", "true");
+    if (query.get("q")) asked.set("search", query.get("q"));
+    if (query.get("state")) asked.set("state", query.get("state"));
+    return { jobs: await get(`/v1/jobs?${asked}`) };
+  },
+  view({ jobs }, { query, turn }) {
+    const choose = STATES.map((state) => {
+      const on = (query.get("state") ?? "all") === state;
+      return h("button", { type: "button", "aria-pressed": String(on), onclick: () => turn({ state: state === "all" ? null : state, page: null }) }, state);
+    });
+    return [h("h2", { key: "head" }, "Jobs"),
+      h("div", { class: "filters", key: "filters" },
+        searchBox("Search jobs", query, turn), h("div", { role: "group", "aria-label": "Which jobs" }, choose),
+        h("label", { class: "choice" }, h("input", { type: "checkbox", checked: query.get("instances") === "true", onchange: (event) => turn({ instances: event.target.checked ? "true" : null, page: null }) }), " instances of apps too")),
+      jobTable(jobs.jobs, query, turn),
+      pages(jobs.total, page(query), turn)];
+  },
+};
+
+function page(query) {
+  return Math.max(1, Number(query.get("page")) || 1);
+}
+
+/** A field that searches as one writes. */
+export function searchBox(label, query, turn) {
+  return h("input", { type: "search", id: "search", "aria-label": label, placeholder: `${label} (press /)`, value: query.get("q") ?? "", oninput: (event) => turn({ q: event.target.value || null, page: null }) });
+}
+
+/** Which part of a long list is shown, and ways to others. */
+export function pages(total, at, turn) {
+  const last = Math.max(1, Math.ceil(total / PAGE));
+  if (last === 1) return h("p", { class: "soft", key: "pages" }, `${total} in all`);
+  return h("p", { class: "pages", key: "pages" },
+    h("button", { type: "button", disabled: at <= 1, onclick: () => turn({ page: at - 1 }) }, "Previous"),
+    ` ${PAGE * (at - 1) + 1} to ${Math.min(total, PAGE * at)} of ${total} `,
+    h("button", { type: "button", disabled: at >= last, onclick: () => turn({ page: at + 1 }) }, "Next"));
+}
+
+/** Sorted by a column, if one was chosen. `keys`: by the name of a column, what it is sorted by. */
+export function sortedBy(items, keys, query) {
+  const by = query.get("sort"), down = query.get("down") === "true";
+  if (!(by in keys)) return items;
+  const key = keys[by], sign = down ? -1 : 1;
+  const compare = (a, b) => (a === b ? 0 : a === null || a === undefined ? 1 : b === null || b === undefined ? -1 : a < b ? -sign : sign);
+  return [...items].sort((a, b) => compare(key(a), key(b)));
+}
+
+export function sorting(keys, query, turn) {
+  const by = query.get("sort"), down = query.get("down") === "true";
+  return { sorted: { by, down }, sort: (name) => name in keys && turn({ sort: name, down: by === name && !down ? "true" : null }) };
+}
+
+const KEYS = {
+  Job: (job) => job.name, State: (job) => job.state, Owner: (job) => job.owner, Queue: (job) => job.queue, GPUs: gpusOf,
+  Host: (job) => job.hostnames[0], Age: (job) => -job.submitted_at, Ran: (job) => (job.started_at === null ? null : (job.ended_at ?? Date.now() / 1000) - job.started_at),
+};
+
+function gpusOf(job) { // as limits of queues count them: an exact share is a part of them
+  if (job.gpu_compute_pct === null) return job.tasks * job.gpus;
+  const part = Math.max(job.gpu_compute_pct / 100, job.gpus < 1 ? job.gpus : 0);
+  return Math.round(job.tasks * Math.ceil(job.gpus) * part * 1000) / 1000;
+}
+
+export function jobTable(jobs, query, turn) {
+  const now = Date.now() / 1000;
+  const rows = sortedBy(jobs, KEYS, query).map((job) => Object.assign([
+    h("span", {}, link(to.job(job.id), job.name, { title: job.id }), job.app ? h("span", { class: "soft" }, ` of ${job.app}`) : null),
+    badge(job.state, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
+    job.owner ?? "", link(to.queue(job.queue), job.queue), job.tasks > 1 ? `${job.tasks}×${gpusOf(job) / job.tasks}` : gpusOf(job),
+    job.hostnames.join(" "), span(now - job.submitted_at), job.started_at === null ? "" : span((job.ended_at ?? now) - job.started_at),
+    h("div", { class: "lines", title: job.message }, job.message), buttons(job, true),
+  ], { key: job.id }));
+  return h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Host"], ["Age", "n"], ["Ran", "n"], ["Message", "message"], ["Actions", "actions"]],
+    rows, { caption: "Jobs", empty: "No jobs.", ...sorting(KEYS, query, turn) }));
+}
+
+function buttons(job, short) {
+  const path = `/v1/jobs/${encodeURIComponent(job.id)}`;
+  const kill = !ENDED.has(job.state) && !job.kill_requested && mayJob("kill", job) ? action("Kill", {
+    title: `Kill ${job.name}?`, text: `${job.id} ends, with all its tasks.`, danger: true, act: () => send("DELETE", path), done: `${job.id} is asked to end.`,
+  }) : null;
+  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Work is kept", {
+    title: "Is its work kept up to now?", text: "If the job starts again, what came before counts as kept.", act: () => send("POST", `${path}/checkpoint`), done: "Noted.",
+  }) : null;
+  return kill || keep ? h("span", { class: "buttons" }, kill, keep) : null;
+}
+
+let logKept = true; // until it is known that there is no log of changes
+
+/** The last changes on record of something with that path. */
+export async function changesOf(path) {
+  const found = logKept ? await getKnown(`${path}/changes`) : null;
+  logKept = found !== null;
+  return found?.changes ?? [];
+}
+
+let noted = { key: null, changes: [] };
+
+export const one = {
+  title: ({ id }) => id,
+  async load({ id }) {
+    const path = encodeURIComponent(id);
+    const [job, tasks] = await Promise.all([get(`/v1/jobs/${path}`), get(`/v1/jobs/${path}/tasks`)]);
+    const key = `${job.id} ${job.version}`; // the log of changes is large: it is read when the job has changed
+    const [why, changes] = await Promise.all([job.state === "pending" ? get(`/v1/why/${path}`) : null, noted.key === key ? noted.changes : changesOf(`/v1/jobs/${path}`)]);
+    noted = { key, changes };
+    return { job, tasks: tasks.tasks, why, changes: noted.changes };
+  },
+  view({ job, tasks, why, changes }) {
+    const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
+    return [
+      h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
+      job.message && !why && job.message !== job.state ? h("p", { class: "message", key: "message" }, job.message) : null,
+      why ? whyOf(why) : null, about(job),
+      tasks.length && reads ? logs(job, tasks) : null,
+      history(tasks), changed(changes),
+    ];
+  },
+};
+
+function about(job) {
+  const queue = h("span", {}, link(to.queue(job.queue), job.queue), job.priority ? `, priority ${job.priority}` : "");
+  const share = job.share ? `${job.share.compute_pct} %, ${job.share.memory_mib} MiB of each (${job.share.method}); memory ${job.share.guarantee.memory}, compute ${job.share.guarantee.compute}` : null;
+  const resize = job.resize && job.resize.state !== "done" ? `${job.resize.state}: ${job.resize.compute_pct} %, ${job.resize.memory_mib} MiB${job.resize.reason ? `: ${job.resize.reason}` : ""}` : null;
+  return section("About", facts([
+    ["Id", job.id], ["Owner", job.owner], ["Runs as", job.runs_as], ["Queue", queue], ["App", job.app ? link(to.app(job.app), job.app) : null],
+    ["Exit code", job.exit_code], ["Healthy", job.healthy === null ? null : job.healthy ? "yes" : "no"],
+    ["Command", job.hidden ? "hidden" : job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["Image", job.image],
+    ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${gpusOf(job) / job.tasks} GPUs, ${job.cpus} CPUs, ${job.mem_mib} MiB${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
+    ["Hosts", job.hostnames.length ? h("span", {}, job.hostnames.map((name) => [link(to.node(name), name), " "])) : null],
+    ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
+    ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
+    ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
+    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts", `${job.attempts} of ${job.max_attempts}; ${job.launches} launches, ${job.infrastructure_failures} failures of the cluster`],
+    ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (until ${clock(job.notice.until)})` : null],
+    ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
+  ]));
+}
+
+function whyOf(why) {
+  const estimate = why.estimate ? (why.estimate.at ? `It may start in ${span(why.estimate.at - Date.now() / 1000)}: ` : "When it starts is not known: ") + why.estimate.basis : null;
+  const place = why.queue_position === null ? null : `Place in the queue: ${why.queue_position + 1}.`;
+  const nodes = why.nodes.slice(0, 50).map((node) => h("li", { key: node.agent_id }, link(to.node(node.hostname), node.hostname), `: ${node.reasons.join("; ") || "it would fit here"}`));
+  return section("Why it waits", h("p", { class: "why" }, why.summary), h("p", {}, [place, estimate].filter(Boolean).join(" ")),
+    why.can_ever_run === false ? h("p", { class: "bad" }, "It can never run on the nodes that there are.") : null,
+    h("details", {}, h("summary", {}, `What each of ${why.agents} nodes lacks`), h("ul", {}, why.funnel.map((stage) => h("li", {}, `${stage.reason}: ${stage.removed} out, ${stage.left} left${stage.example ? ` (${stage.example})` : ""}`))), h("ul", {}, nodes)));
+}
+
+function history(tasks) {
+  const rows = [...tasks].reverse().map((task) => Object.assign([
+    task.attempt, task.rank, badge(task.state), link(to.node(task.hostname), task.hostname), task.gpu_ids.length || "", clock(task.launched_at),
+    task.started_at ? span((task.ended_at ?? Date.now() / 1000) - task.started_at) : "", h("div", { class: "lines", title: task.message }, task.message),
+  ], { key: task.id }));
+  return section("Launches", table([["Attempt", "n"], ["Rank", "n"], ["State"], ["Host"], ["GPUs", "n"], ["Launched"], ["Ran", "n"], ["Message", "message"]], rows, { caption: "Launches", empty: "It has not been launched." }));
+}
+
+/** The last changes that are on record. */
+export function changed(changes) {
+  if (!changes.length) return null;
+  return section("Changes", table([["At"], ["Who"], ["What"], ["Detail", "message"]], changes.map((each) => [clock(each.at), each.who, each.what, each.detail]), { caption: "Changes" }));
+}

@@ -1,0 +1,144 @@
+// Nodes and their cards.
+
+import { get, getIf, has, send } from "./api.js";
+import { ago, badge, clock, facts, h, link, section, table, to } from "./dom.js";
+import { action } from "./dialog.js";
+import { changed, changesOf, searchBox, sortedBy, sorting } from "./jobs.js";
+
+export const REASON = { name: "reason", label: "Reason", required: true, maxlength: 200 };
+export const DEADLINE = { name: "hours", label: "Hours until jobs are ended (empty: they may run on)", type: "number", min: 0, step: "any" };
+
+const KEYS = { Node: (node) => node.hostname, State: stateOf, GPUs: (node) => node.gpus_total, "In use": (node) => node.gpus_used, "Not healthy": (node) => -node.gpus_sick, Tasks: (node) => node.tasks };
+const MOST = 500;
+
+export const list = {
+  title: () => "Nodes",
+  load: async () => ({ nodes: (await get("/v1/nodes")).nodes }),
+  view({ nodes }, { query, turn }) {
+    const wanted = (query.get("q") ?? "").toLowerCase();
+    const shown = sortedBy(nodes.filter((node) => `${node.hostname} ${node.agent_id} ${stateOf(node)}`.toLowerCase().includes(wanted)), KEYS, query);
+    const rows = shown.slice(0, MOST).map((node) => Object.assign([
+      link(to.node(node.hostname), node.hostname), badge(stateOf(node)), node.gpus_total, node.gpus_used, node.gpus_sick || "", node.tasks, node.driver_version ?? "", problemOf(node), buttons(node),
+    ], { key: node.agent_id }));
+    return [h("h2", { key: "head" }, "Nodes"), h("div", { class: "filters", key: "filters" }, searchBox("Search nodes", query, turn)),
+      table([["Node"], ["State"], ["GPUs", "n"], ["In use", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", empty: "No nodes.", ...sorting(KEYS, query, turn) }),
+      h("p", { class: "soft", key: "pages" }, shown.length > rows.length ? `${rows.length} of ${shown.length} are shown: search for others` : `${shown.length} in all`)];
+  },
+};
+
+function stateOf(node) {
+  return node.drain && node.state === "up" ? "drained" : node.state;
+}
+
+function problemOf(node) {
+  return [
+    node.drain && `drained${node.drain.by && ` by ${node.drain.by}`}: ${node.drain.reason}`,
+    node.volume_problem && `no driver volume: ${node.volume_problem}`,
+    node.isolation === "off" && "isolation is OFF: tasks there can use every GPU of the host",
+    node.control_ports === "off" && "control ports are open to tasks",
+  ].filter(Boolean).join("; ");
+}
+
+function buttons(node) {
+  if (!has("node:drain")) return null;
+  const path = `/v1/nodes/${encodeURIComponent(node.hostname)}/drain`;
+  return node.drain
+    ? action("Undrain", { title: `Give ${node.hostname} back?`, text: `It was drained: ${node.drain.reason}`, act: () => send("DELETE", path), done: `${node.hostname} takes work again.` })
+    : action("Drain", { title: `Drain ${node.hostname}`, text: "It gets no new work.", fields: [REASON, DEADLINE], danger: true, act: (values) => send("POST", path, drainOf(values)), done: `${node.hostname} gets no new work.` });
+}
+
+/** The body of a request for a drain. */
+export function drainOf({ reason, hours }) {
+  return { reason, deadline_s: hours === "" ? null : Number(hours) * 3600 };
+}
+
+export const one = {
+  title: ({ id }) => id,
+  async load({ id }) {
+    const [{ nodes }, gpus, tasks] = await Promise.all([get("/v1/nodes"), getIf("gpu:see", "/v1/gpus"), getIf("job:see", "/v1/tasks")]);
+    const found = nodes.filter((node) => node.hostname === id || node.agent_id === id);
+    if (!found.length) throw Object.assign(new Error(`There is no node ${id}.`), { refused: true, status: 404 });
+    const agents = new Set(found.map((node) => node.agent_id)), here = (each) => agents.has(each.agent_id);
+    return { nodes: found, gpus: (gpus?.gpus ?? []).filter(here), tasks: (tasks?.tasks ?? []).filter(here) };
+  },
+  view({ nodes, gpus, tasks }) {
+    const node = nodes[0];
+    return [
+      h("div", { class: "head", key: "head" }, h("h2", {}, node.hostname, " ", badge(stateOf(node))), buttons(node)),
+      problemOf(node) ? h("p", { class: "message", key: "message" }, problemOf(node)) : null,
+      section("Cards", cardTable(gpus)),
+      section("About", facts([
+        ["Agents", nodes.map((each) => each.agent_id).join(" ")], ["GPUs", `${node.gpus_used} of ${node.gpus_total} in use`], ["Driver", node.driver_version], ["CUDA", node.cuda_version],
+        ["Driver volume", node.volume], ["Isolation", node.isolation], ["Region and zone", [node.region, node.zone].filter(Boolean).join(", ")],
+        ["Attributes", Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`).join(" ")], ["Last report", node.reported_at ? clock(node.reported_at) : null],
+        ["Drained since", node.drain ? clock(node.drain.since) : null], ["Jobs are ended at", node.drain?.deadline_at ? clock(node.drain.deadline_at) : null],
+      ])),
+      section("Tasks", table([["Task", "cut"], ["Name"], ["State"], ["GPUs", "n"], ["Runs for", "n"]], tasks.map((task) => Object.assign([
+        task.job_id ? link(to.job(task.job_id), task.id) : task.id, task.name, badge(task.state), task.gpu_ids.length || "", task.started_at ? ago(task.started_at) : "",
+      ], { key: task.id })), { caption: "Tasks", empty: "None." })),
+    ];
+  },
+};
+
+function cardTable(gpus) {
+  const rows = gpus.map((gpu) => Object.assign([
+    link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, `${gpu.memory_mib} MiB`, holders(gpu), [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
+  ], { key: gpu.uuid }));
+  return table([["Minor"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
+}
+
+function holders(gpu) {
+  if (!gpu.sharing) return gpu.job_id ? jobLink(gpu) : gpu.task_id ?? "free";
+  const free = `${gpu.sharing.free_compute_pct} % free${gpu.sharing.state === "uncovered" ? ", uncovered" : ""}`;
+  return h("span", {}, gpu.shares.map((share) => [jobLink(share), ` ${share.compute_pct} %, `]), free);
+}
+
+function jobLink(held) {
+  return held.job_id === "***" || !held.job_id ? held.job_name ?? "somebody else" : link(to.job(held.job_id), held.job_name ?? held.job_id);
+}
+
+const notes = new Map(); // what is on record of a card, by its id and its history's length
+
+export const card = {
+  title: ({ id }) => `Card ${id}`,
+  async load({ id }) {
+    const path = `/v1/gpus/${encodeURIComponent(id)}`, gpu = await get(path), key = `${gpu.uuid} ${gpu.history.length}`;
+    if (!notes.has(key)) {
+      notes.clear();
+      notes.set(key, await changesOf(path));
+    }
+    return { gpu, changes: notes.get(key) };
+  },
+  view({ gpu, changes }) {
+    return [
+      h("div", { class: "head", key: "head" }, h("h2", {}, `${gpu.hostname}:${gpu.minor} `, badge(gpu.health)), cardButtons(gpu)),
+      gpu.reason ? h("p", { class: "message", key: "message" }, gpu.reason) : null,
+      section("About", facts([
+        ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", `${gpu.memory_mib} MiB`], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Held by", holders(gpu)],
+        ["PCI", gpu.pci_bus_id], ["NUMA node", gpu.numa_node], ["Compute capability", gpu.compute_capability], ["Since", gpu.since ? clock(gpu.since) : null],
+        ["Its node says", gpu.node_health === gpu.health ? null : `${gpu.node_health}${gpu.node_reason ? `: ${gpu.node_reason}` : ""}`], ["Warnings", gpu.warnings.join("; ")],
+        ["Reset", gpu.reset ? `asked ${ago(gpu.reset.since)} ago: ${gpu.reset.reason}` : null], ["Jobs are ended at", gpu.drain?.deadline_at ? clock(gpu.drain.deadline_at) : null],
+      ])),
+      gpu.shares.length ? shares(gpu) : null,
+      section("History", table([["At"], ["Was"], ["Became"], ["Reason", "message"]], [...gpu.history].reverse().map((each) => [clock(each.at), badge(each.old), badge(each.new), each.reason]), { caption: "History of its health", empty: "No change is known." })),
+      changed(changes),
+    ];
+  },
+};
+
+function shares(gpu) {
+  const rows = gpu.shares.map((share) => Object.assign([
+    jobLink(share), `${share.compute_pct} %`, `${share.memory_mib} MiB`, share.used?.memory_mib === null || !share.used ? "not known" : `${share.used.memory_mib} MiB`,
+    share.method, `memory ${share.guarantee.memory}, compute ${share.guarantee.compute}, faults ${share.guarantee.faults}`, share.used?.problem ?? "",
+  ], { key: share.task_id }));
+  return section("Shares", table([["Job"], ["Compute", "n"], ["Memory", "n"], ["Uses", "n"], ["Method"], ["Kept by", "message"], ["Problem", "message"]], rows, { caption: "Shares" }));
+}
+
+function cardButtons(gpu) {
+  const path = `/v1/gpus/${encodeURIComponent(gpu.uuid)}`, name = `${gpu.hostname}:${gpu.minor}`;
+  const drained = gpu.drain && gpu.drain.target === "gpu";
+  return h("span", { class: "buttons" },
+    has("gpu:drain") && drained ? action("Undrain", { title: `Give ${name} back?`, text: `It was drained: ${gpu.drain.reason}`, act: () => send("DELETE", `${path}/drain`), done: `${name} takes work again.` }) : null,
+    has("gpu:drain") && !gpu.drain ? action("Drain", { title: `Drain ${name}`, text: "It gets no new work.", fields: [REASON, DEADLINE], danger: true, act: (values) => send("POST", `${path}/drain`, drainOf(values)), done: `${name} gets no new work.` }) : null,
+    has("gpu:reset") && !gpu.reset && !gpu.task_id && !gpu.shares.length ? action("Reset", { title: `Reset ${name}?`, text: "Its node resets the card; no job may hold it.", fields: [REASON], danger: true, act: ({ reason }) => send("POST", `${path}/reset`, { reason }), done: "Its node is asked to reset it." }) : null);
+}

@@ -1,0 +1,53 @@
+"""Pictures of each part of the page, light, dark and on a phone: `python -m tests.web.screenshots DIRECTORY`."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.web.browser import Browser
+from tests.web.scene import Scene
+
+LOOKS: Final = {"light": (1280, False), "dark": (1280, True), "phone": (390, False)}
+
+
+def parts(scene: Scene) -> dict[str, str]:
+    """The address of each part, by its name."""
+    jobs = {job["name"]: job["id"] for job in scene.call("GET", "/v1/jobs").json()["jobs"]}
+    return {
+        "overview": "#/",
+        "jobs": "#/jobs",
+        "job": f"#/jobs/{jobs['train']}",
+        "job-waits": f"#/jobs/{jobs['ddp']}",
+        "apps": "#/apps",
+        "app": "#/apps/%2Fshop%2Fweb",
+        "nodes": "#/nodes",
+        "node": "#/nodes/a3.example",
+        "card": "#/cards/GPU-a1-7",
+        "card-shared": "#/cards/GPU-a3-0",
+        "queues": "#/queues",
+        "queue": "#/queues/default",
+        "submit": "#/submit",
+    }
+
+
+def take(directory: Path) -> None:
+    """All of them, as PART-LOOK.png."""
+    directory.mkdir(parents=True, exist_ok=True)
+    scene = Scene()
+    with tempfile.TemporaryDirectory() as own:
+        browser = Browser(Path(own))
+        try:
+            page = browser.page(scene.url)
+            for name, address in parts(scene).items():
+                page.visit(address)
+                for look, (width, dark) in LOOKS.items():
+                    page.size(width, dark=dark)
+                    (directory / f"{name}-{look}.png").write_bytes(page.picture())
+        finally:
+            browser.close()
+            scene.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]))
