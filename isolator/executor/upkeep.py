@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from isolator.host.sandbox import STREAMS, Sandbox
@@ -136,33 +136,41 @@ class Upkeep:
             sandbox: The task's directory.
             limit_mib: What each stream may keep; 0: all.
             disk_mib: What the sandbox may hold; 0: all that there is.
-            streams: Of stdout and stderr the number of this process' file that it must be, or none: of a logger that
-                writes and rotates files of its own this keeps its hands off.
+            streams: Of stdout and stderr the number of this process' file that it must be; of a logger that writes
+                and rotates files of its own this keeps its hands off. Such files are held from now on, so make this
+                before the task can replace them. None: a file that is there, and linked, when the task has started.
             say: Takes a line for the executor's log.
             end: Is told, once, why the task must end.
             more: What else is to be looked at, some times a second.
         """
         self._sandbox = Sandbox(sandbox)
         self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
-        self._logs = [*self._opened(limit_mib, streams)]
+        self._limit_mib, self._streams = limit_mib, dict(zip(STREAMS, streams, strict=True))
+        self._logs = [*self._held()]
         self._stop, self._told = threading.Event(), ""
         self._lock = threading.Lock()
         self._measure: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def _opened(self, limit_mib: int, streams: Sequence[int | None]) -> "list[Log]":
-        logs = []
-        for name, fd in zip(STREAMS, streams, strict=True):
+    def _held(self) -> Iterator[Log]:
+        for name, fd in self._streams.items():
             with contextlib.suppress(OSError):
-                log = Log(self._sandbox, name, limit_mib, linked=fd is None)
-                if fd is None or log.is_open_as(fd):
-                    logs.append(log)
-                else:
-                    log.close()
-        return logs
+                if fd is not None:
+                    log = Log(self._sandbox, name, self._limit_mib)
+                    if log.is_open_as(fd):
+                        yield log
+                    else:
+                        log.close()
+
+    def _linked(self) -> Iterator[Log]:
+        for name, fd in self._streams.items():
+            with contextlib.suppress(OSError):
+                if fd is None:
+                    yield Log(self._sandbox, name, self._limit_mib, linked=True)
 
     def start(self) -> None:
-        """Begin; once."""
+        """Begin, once; the task has started."""
+        self._logs += self._linked()
         self._thread.start()
 
     def stop(self) -> None:
@@ -171,7 +179,8 @@ class Upkeep:
             self._stop.set()
             if self._measure is not None:
                 self._measure.kill()
-        self._thread.join()
+        if self._thread.ident is not None:  # else the task never started
+            self._thread.join()
         self._look()
         for log in self._logs:
             log.close()

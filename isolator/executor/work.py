@@ -307,18 +307,19 @@ class Work:
         if launch.plan.share is not None:
             _say_of_share(launch, run)
         self._checkpoints = Checkpoints(launch.sandbox, _below(launch.plan), log)
-        run.start(self._with_secrets(launch))
-        upkeep = Upkeep(
-            launch.sandbox,
-            limit_mib=self._ready.log_limit_mib,
-            disk_mib=launch.plan.disk_mib,
-            streams=run.streams(),
-            say=log,
-            end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
-            more=self._look_for_checkpoint,
+        self._upkeep = (
+            Upkeep(  # before the command, which may put something in the place of its output at once
+                launch.sandbox,
+                limit_mib=self._ready.log_limit_mib,
+                disk_mib=launch.plan.disk_mib,
+                streams=run.streams(),
+                say=log,
+                end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
+                more=self._look_for_checkpoint,
+            )
         )
-        upkeep.start()
-        self._upkeep = upkeep
+        run.start(self._with_secrets(launch))
+        self._upkeep.start()
         self._watch_mps(run, float(launch.plan.kill_grace_s))
         self._post(Event(Kind.STARTED))
 

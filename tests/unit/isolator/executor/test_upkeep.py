@@ -177,18 +177,16 @@ def test_this_hosts_limit_comes_before_the_schedulers() -> None:
             limit_of({"MESOS_GPU_LOG_LIMIT": bad}, 5)
 
 
+def upkeep_of(directory: Path, disk_mib: int = 0, **more: object) -> Upkeep:
+    quiet = {"say": lambda _: None, "end": lambda _: None, "more": lambda: None}
+    given = {"limit_mib": 1, "streams": (None, None), **quiet, **more}
+    return Upkeep(str(directory), disk_mib=disk_mib, **given)  # type: ignore[arg-type]
+
+
 @contextmanager
 def upkeep(directory: Path, disk_mib: int, **more: object) -> Iterator[list[str]]:
     ends: list[str] = []
-    given = {
-        "limit_mib": 1,
-        "streams": (None, None),
-        "say": ends.append,
-        "end": ends.append,
-        "more": lambda: None,
-        **more,
-    }
-    made = Upkeep(str(directory), disk_mib=disk_mib, **given)  # type: ignore[arg-type]
+    made = upkeep_of(directory, disk_mib, say=ends.append, end=ends.append, **more)
     made.start()
     try:
         yield ends
@@ -209,6 +207,25 @@ def test_a_sandbox_that_is_too_large_is_told(tmp_path: Path) -> None:
     with upkeep(tmp_path, 40) as ends:
         threading.Event().wait(3)
     assert ends == []
+
+
+def test_a_task_that_replaces_its_output_before_the_first_look_gets_it_back(tmp_path: Path) -> None:
+    (tmp_path / "stdout").touch()
+    with open(tmp_path / "stdout", "a") as stdout:
+        made = upkeep_of(tmp_path, streams=(stdout.fileno(), None))
+        (tmp_path / "stdout").rename(tmp_path / "s")
+        os.mkfifo(tmp_path / "stdout")
+        made.start()
+        made.stop()
+        assert os.path.samestat((tmp_path / "stdout").lstat(), os.fstat(stdout.fileno()))
+
+
+def test_of_a_task_that_did_not_start_it_ends_too(tmp_path: Path) -> None:
+    (tmp_path / "stdout").touch()
+    before = len(os.listdir("/proc/self/fd"))
+    with open(tmp_path / "stdout", "a") as stdout:
+        upkeep_of(tmp_path, streams=(stdout.fileno(), None)).stop()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_loggers_own_files_are_left_alone(tmp_path: Path) -> None:
