@@ -27,6 +27,34 @@ _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
 
 
+def mib_of(text: str) -> int:
+    """An amount of memory as whole MiB: `2048`, `2048MiB`, `2GiB`, `1.5g`.
+
+    Raises:
+        ValueError: It is none; the message says what is one.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    unit = _MIB.get(match[2]) if match else None
+    if not match or unit is None:
+        raise ValueError(f"{text!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB")
+    mib = float(match[1]) * unit
+    if mib < 1 or mib != int(mib):
+        raise ValueError(f"{text!r} is not a whole, positive number of MiB")
+    return int(mib)
+
+
+def seconds_of(text: str) -> float:
+    """A time span as seconds: `90`, `90s`, `15m`, `2h`, `1d`, `1h30m`.
+
+    Raises:
+        ValueError: It is none; the message says what is one.
+    """
+    span = text.strip().lower()
+    if not _DURATION.fullmatch(span):
+        raise ValueError(f"{text!r} is not a time span; write seconds, as 90, or units, as 90s, 2h, 1h30m")
+    return sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", span))
+
+
 class Memory(click.ParamType[int]):
     """An amount of memory as whole MiB."""
 
@@ -36,14 +64,10 @@ class Memory(click.ParamType[int]):
         """`2048`, `2048MiB`, `2GiB`, `1.5g`; decimal units are refused, as 2GB is not 2048 MiB."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
-        unit = _MIB.get(match[2]) if match else None
-        if not match or unit is None:
-            self.fail(f"{value!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB", param, ctx)
-        mib = float(match[1]) * unit
-        if mib < 1 or mib != int(mib):
-            self.fail(f"{value!r} is not a whole, positive number of MiB", param, ctx)
-        return int(mib)
+        try:
+            return mib_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class GpuNumber(click.ParamType[float]):
@@ -80,12 +104,10 @@ class Duration(click.ParamType[float]):
         """`90`, `90s`, `15m`, `2h`, `1d`, `1h30m`."""
         if isinstance(value, int | float):
             return value
-        text = value.strip().lower()
-        if not _DURATION.fullmatch(text):
-            self.fail(
-                f"{value!r} is not a time span; write seconds, as 90, or units, as 90s, 2h, 1h30m", param, ctx
-            )
-        seconds = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text))
+        try:
+            seconds = seconds_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         if seconds <= 0 and not self._zero:
             self.fail(f"{value!r} must be longer than nothing", param, ctx)
         return seconds

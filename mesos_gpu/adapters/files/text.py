@@ -15,6 +15,10 @@ class BadFile(MesosGpuError):
     exit_code, http_status = 65, 400
 
 
+class KeyTwice(BadFile):
+    """An object of it has a key twice."""
+
+
 def parse(text: str, name: str) -> Any:
     """What a JSON or YAML text says.
 
@@ -61,14 +65,25 @@ def _parsed(text: str, name: str) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=once)
+    except KeyTwice as without_place:
+        raise _with_place(text, name, without_place) from None
     except ValueError as json_error:
         if name.endswith(".json"):
             raise BadFile(f"{name} is not JSON: {json_error}", remedy="correct the file") from json_error
     return _yaml(text, name)
 
 
-def _twice(name: str, key: str, place: str = "") -> BadFile:
-    return BadFile(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
+def _with_place(text: str, name: str, twice: KeyTwice) -> BadFile:
+    """A key that JSON has twice, with its line: as YAML, which most JSON is too but for tabs between its words."""
+    try:
+        _yaml(text.replace("\t", " "), name)
+    except BadFile as error:
+        return error if isinstance(error, KeyTwice) else twice
+    return twice
+
+
+def _twice(name: str, key: str, place: str = "") -> KeyTwice:
+    return KeyTwice(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
 
 
 def _loader(name: str) -> Any:

@@ -131,7 +131,7 @@ def test_every_problem_of_every_job_at_once() -> None:
     lines = caught.value.what.splitlines()
     assert lines[0] == "f.json was not submitted:"
     assert [line.split(":")[0] for line in lines[1:]] == [
-        "  /0/gpu", "  /0/cpus", "  /1", "  /1/mem_mib", "  /1/env/A", "  /2",
+        f"  line 1, {place}" for place in ("/0/gpu", "/0/cpus", "/1", "/1/mem_mib", "/1/env/A", "/2")
     ]  # fmt: skip
     assert "must be a positive number" in lines[2]
     assert lines[2].endswith("got -1")
@@ -180,7 +180,11 @@ def test_spans_and_hostile_text() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "where"),
     [
-        ('{"command": "a", "gpus": 1, "gpus": 2}', "x.json", "x.json has 'gpus' twice in one object"),
+        (
+            '{"command": "a", "gpus": 1, "gpus": 2}',
+            "x.json",
+            "x.json has 'gpus' twice in one object at line 1, column 29",
+        ),
         ('[{"command": "a", "env": {"A": "1", "A": "2"}}]', "stdin", "stdin has 'A' twice"),
         ("command: a\ngpus: 1\ngpus: 2\n", "x.yaml", "'gpus' twice in one object at line 3, column 1"),
         (
@@ -207,11 +211,11 @@ def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed
         )
     lines = refusal.value.what.splitlines()[1:]
     assert lines[:2] == [
-        "  /gpu: unknown field; did you mean gpus?",
-        "  /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",
+        "  line 1, /gpu: unknown field; did you mean gpus?",
+        "  line 1, /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",
     ]
-    assert lines[2].startswith("  /colour: unknown field; known are name, command, argv")
-    assert lines[3] == "  /zzz: unknown field"
+    assert lines[2].startswith("  line 1, /colour: unknown field; known are name, command, argv")
+    assert lines[3] == "  line 1, /zzz: unknown field"
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "Infinity", "1e999"])

@@ -83,3 +83,77 @@ def test_nor_does_a_table(text: str, capsys: pytest.CaptureFixture[str]) -> None
     output.pairs([("a", text)])
     output.line(text)
     assert all(char.isprintable() or char == "\n" for char in capsys.readouterr().out)
+
+
+# --- units, and lines
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"mem": "16GiB"}, {"mem_mib": 16384}),
+        ({"mem": 512}, {"mem_mib": 512}),
+        ({"disk": "1.5g", "kill_grace": "1m"}, {"disk_mib": 1536, "kill_grace_s": 60.0}),
+        ({"timeout": "1h30m", "notice": 90}, {"timeout_s": 5400.0, "notice_s": 90}),
+        (
+            {"gpu_memory": "20GiB", "gpu_compute": "30%", "gpu_memory_max": "21GiB"},
+            {"gpu_memory_mib": 20480, "gpu_compute_pct": 30.0, "gpu_memory_max_mib": 21504},
+        ),
+        (
+            {"health_checks": [{"protocol": "COMMAND", "command": "x", "interval": "10s", "timeout": 5}]},
+            {"health_checks": [{"protocol": "COMMAND", "command": "x", "interval_s": 10.0, "timeout_s": 5}]},
+        ),
+        ({"mem": None, "mem_mib": 5}, {"mem_mib": 5}),
+    ],
+)
+def test_units_are_written_as_options_have_them(written: dict[str, object], read: dict[str, object]) -> None:
+    job = {"command": "true", "gpus": 1}
+    assert read_jobs(json.dumps(job | written), name="j.json") == [job | read]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("mem: 16GB", "line 2, /mem: '16GB' is not a memory size; write MiB, as 512, or a unit, as 2GiB"),
+        ("timeout: soon", "line 2, /timeout: 'soon' is not a time span"),
+        ("gpu_compute: some", "line 2, /gpu_compute: 'some' is not a percentage"),
+        ("mem_mib: 16GiB", 'line 2, /mem_mib: must be a number, got "16GiB": with a unit it is called mem'),
+        ("{mem: 1GiB, mem_mib: 5}", "line 2, /mem: is mem_mib by another name: leave one of them out"),
+        ("mem: 0", "line 2, /mem: must be a positive integer"),
+        ("mem: true", "line 2, /mem: must be a positive integer"),
+        ("memm: 5GiB", "line 2, /memm: unknown field; did you mean"),
+        (
+            "health_checks: [{protocol: COMMAND, command: x, delay: x}]",
+            "line 2, /health_checks/0/delay: 'x' is not a",
+        ),
+    ],
+)
+def test_what_is_no_amount_is_told_with_its_line(line: str, said: str) -> None:
+    with pytest.raises(BadFile) as refused:
+        read_jobs(f"command: x\n{line}" if line[0] != "{" else f"{{command: x,\n{line[1:]}", name="j.yaml")
+    assert said in refused.value.what
+
+
+def test_each_problem_has_its_line_in_both_languages() -> None:
+    yaml = "# jobs\n- command: x\n  env:\n    A: b\n    'C/D': 5\n-\n  cpus: -1\n  command: y\n"
+    said = "\n".join((
+        "j was not submitted:",
+        "  line 5, /0/env/C~1D: must be a string without NUL, got 5",
+        "  line 7, /1/cpus: must be a positive number, from 0.001 to 100000, got -1",
+    ))  # fmt: skip
+    in_json = '\n\n[{"command": "x",\n\t"env":\n{"A": "b", "C/D": 5}},\n\n\t{"cpus": -1, "command": "y"}]'
+    for text in (yaml, in_json):
+        with pytest.raises(BadFile) as refused:
+            read_jobs(text, name="j")
+        assert refused.value.what == said
+
+
+def test_a_key_that_json_has_twice_has_a_line() -> None:
+    with pytest.raises(BadFile, match="'a' twice in one object at line 3, column 2"):
+        parse('{\n\t"a": 1,\n\t"a": 2}', "j.json")
+
+
+def test_where_lines_cannot_be_told_the_rest_is() -> None:
+    text = '{"command": "x", "cpus": -1, "' + "k" * 2000 + '": 1}'  # YAML has no keys of that length
+    with pytest.raises(BadFile, match=r"\n  /cpus: must be"):
+        read_jobs(text, name="j.json")

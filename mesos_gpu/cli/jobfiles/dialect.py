@@ -1,0 +1,88 @@
+"""Jobs with units, `mem: 16GiB` and `timeout: 2h`, beside the interface's names that have them. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mesos_gpu.cli.types import mib_of, seconds_of
+from mesos_gpu.model.jobs.fields import Field, Mib, Seconds
+from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.wire.checking import Problem, show
+from mesos_gpu.wire.job_fields import CHECK_KNOWN
+
+Reader = Callable[[str], float]
+_CHECKS: Final = "health_checks"
+
+
+def _percent(text: str) -> float:
+    try:
+        return float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a percentage; write 30 or 30%") from None
+
+
+def _short(field: Field) -> tuple[str, Reader] | None:
+    """The name of a field without its unit, and how texts with one are read; None: it has none."""
+    if isinstance(field.kind, Mib):
+        return field.key.removesuffix("_mib"), mib_of
+    if isinstance(field.kind, Seconds):
+        return field.key.removesuffix("_s"), seconds_of
+    return (field.key.removesuffix("_pct"), _percent) if field.key.endswith("_pct") else None
+
+
+#: Names without units, the names that the interface has for them, and how texts are read.
+SHORT: Final[Mapping[str, tuple[str, Reader]]] = {
+    short[0]: (field.key, short[1])
+    for field in FIELDS
+    if (short := _short(field)) is not None and short[0] != field.key
+}
+_OF_CHECKS: Final[Mapping[str, tuple[str, Reader]]] = {
+    key.removesuffix("_s"): (key, seconds_of) for key in CHECK_KNOWN if key.endswith("_s")
+}
+
+
+def as_interface(job: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem], dict[str, str]]:
+    """A job with the interface's names and numbers; what is wrong with those that are written otherwise; and for each
+    JSON pointer that was changed, the one in the file."""
+    named, problems, places = _renamed(job, SHORT, "")
+    checks = named.get(_CHECKS)
+    if isinstance(checks, list):
+        for i, check in enumerate(checks):
+            if isinstance(check, dict):
+                checks = list(checks)
+                checks[i], of_check, inner = _renamed(check, _OF_CHECKS, f"/{_CHECKS}/{i}")
+                problems += of_check
+                places |= inner
+        named[_CHECKS] = checks
+    return named, problems, places
+
+
+def _renamed(
+    value: Mapping[str, Any], short: Mapping[str, tuple[str, Reader]], at: str
+) -> tuple[dict[str, Any], list[Problem], dict[str, str]]:
+    named = dict(value)
+    problems: list[Problem] = []
+    places: dict[str, str] = {}
+    for name, (key, read) in short.items():
+        if name not in value:
+            continue
+        del named[name]
+        if value[name] is None:
+            continue
+        if value.get(key) is not None:
+            problems.append(Problem(f"{at}/{name}", f"is {key} by another name: leave one of them out"))
+            continue
+        places[f"{at}/{key}"] = f"{at}/{name}"
+        try:
+            named[key] = read(value[name]) if isinstance(value[name], str) else value[name]
+        except ValueError as error:
+            problems.append(Problem(f"{at}/{name}", str(error)))
+    for name, (key, _) in short.items():
+        if isinstance(value.get(key), str):
+            del named[key]
+            problems.append(
+                Problem(
+                    f"{at}/{key}",
+                    f"must be a number, got {show(value[key])}: with a unit it is called {name}",
+                )
+            )
+    return named, problems, places
