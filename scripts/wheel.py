@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ MACHINES: Final = ("x86_64", "aarch64")
 PACKAGED: Final = (
     "setup.cfg", "pyproject.toml", "LICENSE", "README.md", "mesos_gpu", "isolator", "volumes", "marathon_templates"
 )  # fmt: skip
+DRIVER: Final = Path("mesos_gpu/vendored")
 BUILT: Final = Path("isolator/shares/shim/built")  # below it one directory for each machine
 
 
@@ -41,6 +43,7 @@ def wheel(into: Path, machines: tuple[str, ...], *, by_host: bool) -> Path:
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-wheel-") as top:
         tree = Path(top, "tree")
         _copy(tree)
+        _bring_driver(tree)
         for machine in machines:
             command = compiler(os.environ) if by_host else zig(os.environ, machine)
             target = tree / BUILT / machine
@@ -65,6 +68,28 @@ def _copy(tree: Path) -> None:
             shutil.copytree(ROOT / name, tree / name, ignore=leave)
         else:
             shutil.copy(ROOT / name, tree)
+
+
+def _bring_driver(tree: Path) -> None:
+    """pymesos as `make setup` has installed it by its hash: who installs the wheel can have it by no other way, as it
+    needs a distribution that does not build.
+
+    Raises:
+        Unavailable: It is not installed.
+    """
+    try:
+        driver = metadata.distribution("pymesos")
+    except metadata.PackageNotFoundError as error:
+        raise Unavailable(
+            "pymesos is not installed: the wheel has to contain it", remedy="make setup"
+        ) from error
+    target = tree / DRIVER
+    (target / "pymesos").mkdir(parents=True)
+    (target / "__init__.py").write_text('"""Packages of others, as they were released."""\n')
+    for file in driver.files or []:
+        if len(file.parts) == 2 and file.parts[0] == "pymesos" and file.suffix == ".py":
+            shutil.copy(str(file.locate()), target / file)
+    (target / "pymesos/METADATA.txt").write_text(str(driver.read_text("METADATA")))
 
 
 def main() -> int:

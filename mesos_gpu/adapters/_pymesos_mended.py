@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -67,9 +68,23 @@ def _provide_parser() -> None:
     sys.modules.update({"http_parser": package, "http_parser.http": http_parser})
 
 
+@contextlib.contextmanager
+def _of_the_release() -> Iterator[None]:
+    """Where a release's wheel has brought pymesos, that is imported, whatever else of this name is installed."""
+    brought = str(Path(__file__).parents[1] / "vendored")
+    if not os.path.isdir(brought):
+        yield
+        return
+    sys.path.insert(0, brought)
+    try:
+        yield
+    finally:
+        sys.path.remove(brought)
+
+
 _provide_parser()
 try:
-    with _signals_kept():
+    with _signals_kept(), _of_the_release():
         import pymesos
         from pymesos import detector
 except ModuleNotFoundError as error:
