@@ -11,6 +11,7 @@ from mesos_gpu.api.http.rate import Rate
 from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
+from mesos_gpu.api.metrics.http import Timed
 from mesos_gpu.api.routes import v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
@@ -28,6 +29,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
             *routes(scheduler, events, settings),
         ],
         middleware=[
+            Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
             Middleware(Guard, names=settings.host_names),
             _authenticate(scheduler, settings),

@@ -337,6 +337,11 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Health, 503: (shapes.Health, shapes.Error)},
     ),
     ("GET", "/v1/openapi.json"): Operation("show_openapi", "This document", {200: dict[str, Any]}),
+    ("GET", "/v1/sd"): Operation(
+        "list_targets",
+        "What Prometheus may scrape: this scheduler, and each port of each task of an app that serves",
+        {200: list[shapes.TargetGroup]},
+    ),
     ("GET", "/metrics"): Operation(
         "show_metrics",
         "Metrics: for Prometheus if Accept names text/plain, else as Marathon's JSON",

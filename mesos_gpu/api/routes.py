@@ -5,6 +5,7 @@ from starlette.routing import Route
 from mesos_gpu.access.rights import (
     ACCESS_SEE,
     ACCESS_WRITE,
+    APP_SEE,
     AUDIT_SEE,
     CLUSTER_SEE,
     GPU_DRAIN,
@@ -32,6 +33,7 @@ from mesos_gpu.access.rights import (
 )
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
 from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.scrape import Scrape
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import AccessDocuments
@@ -68,7 +70,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
         *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
-        *_of_the_scheduler(System(scheduler, settings), operate),
+        *_of_the_scheduler(System(scheduler, settings), Scrape(scheduler, settings)),
     ]
 
 
@@ -187,13 +189,14 @@ def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
     ]
 
 
-def _of_the_scheduler(system: System, operate: Operate) -> list[Route]:
+def _of_the_scheduler(system: System, scrape: Scrape) -> list[Route]:
     return [
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
         route("/v1/health", GET=free(system.health)),
         route("/v1/openapi.json", GET=free(system.openapi)),
-        route("/metrics", GET=needs(METRICS_SEE, operate.metrics)),
-        route("/metrics/prometheus", GET=needs(METRICS_SEE, operate.prometheus)),
+        route("/metrics", GET=needs(METRICS_SEE, scrape.metrics)),
+        route("/v1/sd", GET=judged(APP_SEE, scrape.targets)),
+        route("/metrics/prometheus", GET=needs(METRICS_SEE, scrape.prometheus)),
         route("/", GET=free(system.page)),
         route("/static/{name}", GET=free(system.page)),
     ]

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from prometheus_client.registry import Collector
+
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, Group
@@ -135,6 +137,10 @@ def most_for_shares(view: View) -> dict[str, int]:
 
 class SchedulerApi(Protocol):
     """The calls of the scheduler; every future is resolved after what it did is saved."""
+
+    @property
+    def meter(self) -> Collector:
+        """What it counts and times of itself; from any thread."""
 
     @property
     def access(self) -> AccessDocument:

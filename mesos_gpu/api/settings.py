@@ -9,6 +9,7 @@ from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.metrics.http import HttpFigures
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.ports import AuditTrail, UseRecords
@@ -40,3 +41,4 @@ class ApiSettings:
     records: UseRecords | None = None  # of what jobs have used; None: none are kept
     uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of
+    figures: HttpFigures = field(default_factory=HttpFigures)  # of requests

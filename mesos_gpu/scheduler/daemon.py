@@ -22,7 +22,6 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.access.document import AccessDocument
@@ -40,6 +39,7 @@ from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
+from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.messages import MESSAGES
@@ -83,7 +83,8 @@ class Daemon:
         self._inbox: queue.SimpleQueue[ev.Event | Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[Request] = []  # those of the batch in hand
         self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
-        self._narrator = Narrator(self._state)
+        self.meter = Meter()  # what is counted and timed here, for any thread
+        self._narrator = Narrator(self._state, self.meter)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._told: list[Callable[[Sequence[AppEvent]], None]] = []  # that want to hear what happens to apps
@@ -370,7 +371,7 @@ class Daemon:
         """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator, self._snapshots = Narrator(self._state), Snapshots(self._state)
+        self._narrator, self._snapshots = Narrator(self._state, self.meter), Snapshots(self._state)
         self._follower = None
         if self._journal:
             self._journal.begin(self._state, self._settings)
@@ -403,7 +404,7 @@ class Daemon:
         outcome: list[fx.Effect] | Exception = []
         self._narrator.heard(event)
         try:
-            outcome = step(self._state, event, now, self._settings)
+            outcome = self.meter.step(self._state, event, now, self._settings)
         except Exception as error:
             outcome = error
             raise
@@ -493,11 +494,10 @@ class Daemon:
         latest: dict[tuple[str, str], saves.Save] = {}
         for effect in effects:
             if isinstance(effect, saves.Save):
-                key = saves.subject(effect)
-                latest.pop(key, None)
+                latest.pop(key := saves.subject(effect), None)
                 latest[key] = effect
         if latest:
-            self._store.save(latest.values())
+            self.meter.save(self._store, latest.values())
 
     def _do(self, effect: fx.Effect) -> None:
         try:

@@ -1,7 +1,7 @@
 """What happens, as lines of the scheduler's log: each change of a state once, after it was saved."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
@@ -17,16 +17,19 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.usage import BudgetUse
+from mesos_gpu.scheduler.figures.counted import Counted
+from mesos_gpu.scheduler.figures.meter import Meter
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
 
 
 class Narrator:
-    """Remembers what was said last. Only for the engine's thread."""
+    """Remembers what was said last, and counts it. Only for the engine's thread."""
 
-    def __init__(self, state: State) -> None:
-        """What holds now needs no word."""
+    def __init__(self, state: State, meter: Meter | None = None) -> None:
+        """What holds now needs no word. `meter`: None: nobody reads what is counted."""
+        self._counted = Counted(state, meter or Meter())
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
@@ -37,6 +40,7 @@ class Narrator:
 
     def heard(self, event: ev.Event) -> None:
         """What came, where no save says it."""
+        self._counted.heard(event)
         match event:
             case ev.Registered(framework_id, master_url):
                 _say("registered with %s as %s", master_url, framework_id, framework=framework_id)
@@ -47,10 +51,12 @@ class Narrator:
 
     def refused(self, event: ev.Event, error: MesosGpuError) -> None:
         """What somebody asked for, and why it was not done."""
+        self._counted.refused(error)
         _say("refused: %s: %s", type(event).__name__, error.what, event=type(event).__name__)
 
-    def saved(self, effects: Iterable[fx.Effect]) -> None:
+    def saved(self, effects: Sequence[fx.Effect]) -> None:
         """What is on disk by now."""
+        self._counted.saved(effects)
         for effect in effects:
             match effect:
                 case saves.SaveJob(job):

@@ -11,13 +11,13 @@ from tests.conftest import wait_until
 
 START = "\nfrom mesos_gpu.scheduler.__main__ import main\nmain()\n"
 BREAKS_ON_POISON = """
-from mesos_gpu.scheduler import daemon
-def step(state, event, now, settings, real=daemon.step):
+from mesos_gpu.scheduler.figures import meter
+def step(state, event, now, settings, real=meter.step):
     effects = real(state, event, now, settings)
     if "poison" in repr(event):
         raise ZeroDivisionError("a bug")
     return effects
-daemon.step = step
+meter.step = step
 """
 THREAD_DIES = """
 from mesos_gpu.adapters.audit.log import AuditLog

@@ -574,3 +574,10 @@ class Error(TypedDict):
     """The one shape of an error."""
 
     error: ErrorBody
+
+
+class TargetGroup(TypedDict):
+    """Addresses that Prometheus may scrape. Names that begin with __meta_ are for relabelling alone."""
+
+    targets: list[str]
+    labels: dict[str, str]

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,7 +10,6 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
-from mesos_gpu.api.metrics import metrics, snapshot
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
@@ -21,7 +19,6 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.node import GpuStatus
-from mesos_gpu.wire.export import dropwizard, prometheus
 from mesos_gpu.wire.mesos import operations
 
 
@@ -87,19 +84,6 @@ class Operate:
         hostname = await self._hostname(_id(request))
         await result_of(self._scheduler.undrain(Target.NODE, hostname, by=_by(request)))
         return await self._node_shown(hostname)
-
-    async def metrics(self, request: Request) -> Response:
-        """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
-        if prometheus.asks_for_text(request.headers.get("accept", "")):
-            return await self.prometheus(request)
-        measured = await result_of(self._scheduler.read(snapshot))
-        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
-
-    async def prometheus(self, _request: Request) -> Response:
-        """GET /metrics/prometheus."""
-        measured = await result_of(self._scheduler.read(snapshot))
-        text = await run_in_threadpool(lambda: prometheus.render(metrics(measured)))
-        return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _gpu_id(self, wanted: str) -> GpuId:
         gpu_id = await result_of(self._scheduler.read(lambda view: gpu_of(view, wanted)))

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format 0.0.4. Pure."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +14,18 @@ Sample = tuple[Mapping[str, str], float]  # labels and value
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A family of samples. `kind` is counter or gauge."""
+    """A family of samples. `kind` is counter or gauge; `rows`: values of the labels, in their order, and the number."""
 
     name: str
     kind: str
     help: str
-    samples: tuple[Sample, ...]
+    labels: tuple[str, ...]
+    rows: Sequence[tuple[tuple[str, ...], float]]
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The rows, with the names of their labels."""
+        return [(dict(zip(self.labels, values, strict=True)), number) for values, number in self.rows]
 
 
 def asks_for_text(accept: str) -> bool:
@@ -28,21 +34,31 @@ def asks_for_text(accept: str) -> bool:
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """The page that Prometheus scrapes. Label values are escaped; names are ours and need none."""
-    lines = []
+    """The page that Prometheus scrapes. Label values are escaped; names are ours and need none.
+
+    A card's labels are those of some twenty families: they are written once.
+    """
+    lines: list[str] = []
+    written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # labels, by their names and values
     for metric in metrics:
         lines += [f"# HELP {metric.name} {_escaped_help(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
-        lines += [f"{sample_name(metric, labels)} {_number(value)}" for labels, value in metric.samples]
+        known = written.setdefault(metric.labels, {})
+        for values, number in metric.rows:
+            text = known.get(values)
+            if text is None:
+                text = known[values] = _labels(metric.labels, values)
+            lines.append(f"{metric.name}{text} {_number(number)}")
     return "\n".join(lines) + "\n"
 
 
 def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
     """The name of a sample, with its labels, if it has any."""
-    return metric.name + _labels(labels)
+    return metric.name + _labels(tuple(labels), tuple(labels.values()))
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = zip(names, values, strict=True)
+    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
     return f"{{{inner}}}" if inner else ""
 
 
@@ -55,6 +71,8 @@ def _escaped_help(text: str) -> str:
 
 
 def _number(value: float) -> str:
+    if type(value) is int:
+        return str(value)
     if math.isinf(value) or math.isnan(value):
         return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
     return str(int(value)) if value == int(value) else repr(value)

@@ -264,6 +264,7 @@ V1: Final = (
     Row("/v1/session", "DELETE", "xxxxxx", _to("/v1/session")),
     Row("/login", "GET", "xxxxxx", _to("/login")),
     Row("/login", "POST", "xxxxxx", _form, "who knows the password"),
+    Row("/v1/sd", "GET", "-xxxxx", _to("/v1/sd"), "of apps: those that one may see"),
     Row("/metrics", "GET", "-x--xx", _to("/metrics")),
     Row("/metrics/prometheus", "GET", "-x--xx", _to("/metrics/prometheus")),
     Row("/", "GET", "xxxxxx", _to("/")),

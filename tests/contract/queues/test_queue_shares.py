@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mesos_gpu.api.metrics import FAMILIES, MOST_QUEUES, OTHERS, bounded
+from mesos_gpu.api.metrics.families import FAMILIES, MOST_QUEUES, OTHERS, bounded
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.shares import queue_shares
 from mesos_gpu.model.access.caller import NOBODY

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.api import metrics
-from mesos_gpu.api.metrics import FAMILIES, Family
+from mesos_gpu.api.metrics import families
+from mesos_gpu.api.metrics.families import FAMILIES
+from mesos_gpu.api.metrics.family import Family
+from mesos_gpu.api.metrics.http import HttpFigures
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.export import dropwizard, prometheus
 
@@ -25,8 +28,20 @@ def on_the_page() -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
+def counted() -> dict[str, str]:
+    """Kind of each metric that Prometheus' client keeps, by its name on the page of samples."""
+    return {
+        metric.name + ("_total" if metric.type == "counter" else ""): metric.type
+        for collector in (Meter(), HttpFigures())
+        for metric in collector.collect()
+    }
+
+
 def test_the_page_has_every_metric_with_its_kind_and_labels_and_no_other() -> None:
-    assert on_the_page() == {family.name: (family.kind, family.labels) for family in FAMILIES}
+    declared = {family.name: (family.kind, family.labels) for family in FAMILIES}
+    on_page = on_the_page()
+    assert {name: row for name, row in on_page.items() if name not in counted()} == declared
+    assert {name: kind for name, (kind, _) in on_page.items() if name in counted()} == counted()
 
 
 def test_a_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,10 +55,10 @@ def test_a_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytes
         "mesos_gpu_new", "gauge", "It is new.", measure, lambda number: [(("a",), number)], ("kind",)
     )
     again = Family("mesos_gpu_again", "counter", "As it was.", measure, lambda number: [((), number)])
-    monkeypatch.setattr(metrics, "FAMILIES", (*FAMILIES, family, again))
-    measured = metrics.snapshot(StateView(State(started_at=0.0), Settings("e", "m"), 0.0))
+    monkeypatch.setattr(families, "FAMILIES", (*FAMILIES, family, again))
+    measured = families.snapshot(StateView(State(started_at=0.0), Settings("e", "m"), 0.0))
     assert len(asked) == 1
-    text = prometheus.render(metrics.metrics(measured))
+    text = prometheus.render(families.metrics(measured))
     assert "# HELP mesos_gpu_new It is new.\n# TYPE mesos_gpu_new gauge\n" in text
     assert 'mesos_gpu_new{kind="a"} 7\n' in text
-    assert dropwizard.render(metrics.metrics(measured))["counters"]["mesos_gpu_again"] == {"count": 7}
+    assert dropwizard.render(families.metrics(measured))["counters"]["mesos_gpu_again"] == {"count": 7}

@@ -14,8 +14,8 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.scheduler import daemon as module
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.figures import meter
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.testing.builders import offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
@@ -27,7 +27,7 @@ class Rig:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.driver = RecordingStore(), FakeDriver()
-        monkeypatch.setattr(module, "step", self._step)
+        monkeypatch.setattr(meter, "step", self._step)
         self.daemon = Daemon(
             self.store,
             self.store.load(),

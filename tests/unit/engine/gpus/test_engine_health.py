@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.api.metrics import metrics, snapshot
+from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.api.metrics import metrics, snapshot
+from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings

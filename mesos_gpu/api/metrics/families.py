@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.login.counts import WRONG
+from mesos_gpu.api.metrics.cluster import CLUSTER
+from mesos_gpu.api.metrics.family import Family, Measured, Values
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
@@ -24,29 +25,6 @@ from mesos_gpu.wire.export.prometheus import Metric
 
 MOST_QUEUES: Final = 500  # of which each has samples of its own
 OTHERS: Final = "*"  # the leaves that have none, together
-Values = Iterable[tuple[tuple[str, ...], float]]  # of the labels, in their order, and the number
-Measured = Mapping[Callable[[View], Any], Any]  # what cannot change any more, by what measured it
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A family of samples.
-
-    Attributes:
-        name: As Prometheus has it.
-        kind: "counter" or "gauge".
-        help: What it says, in one sentence.
-        measure: What it takes from the engine, on the engine's thread; those that share it share one measurement.
-        samples: What that is as samples, on another thread.
-        labels: The names of what tells its samples from each other.
-    """
-
-    name: str
-    kind: str
-    help: str
-    measure: Callable[[View], Any]
-    samples: Callable[[Any], Values]
-    labels: tuple[str, ...] = ()
 
 
 def snapshot(view: View) -> Measured:
@@ -61,10 +39,8 @@ def metrics(measured: Measured) -> list[Metric]:
             family.name,
             family.kind,
             family.help,
-            tuple(
-                (dict(zip(family.labels, values, strict=True)), number)
-                for values, number in family.samples(measured[family.measure])
-            ),
+            family.labels,
+            tuple(family.samples(measured[family.measure])),
         )
         for family in FAMILIES
     ]
@@ -491,4 +467,5 @@ FAMILIES: Final = (
         _budgets_left,
         ("queue",),
     ),
+    *CLUSTER,
 )

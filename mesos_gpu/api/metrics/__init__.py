@@ -1,0 +1,1 @@
+"""What /metrics shows: samples of the state, and what the scheduler counts and times of itself."""

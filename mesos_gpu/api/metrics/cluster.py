@@ -1,0 +1,276 @@
+"""Families of the cluster as a whole: nodes, what waits, what is held and by whom, apps and deployments."""
+
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from mesos_gpu import __version__
+from mesos_gpu.api.metrics.family import Family, Values
+from mesos_gpu.api.scheduler_api import View, is_used
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.policy.queueing.queue import in_line_since
+
+MOST_ROWS: Final = 500  # of a family whose labels users choose
+OTHERS: Final = "*"  # the rest, together
+R = TypeVar("R", bound=tuple[str, ...])
+
+
+def _one(number: float) -> Values:
+    yield (), number
+
+
+# --- nodes
+
+
+def _nodes(view: View) -> Mapping[str, int]:
+    """Nodes by how they stand; each in one state."""
+    drained = {drain.name for drain in view.drains}
+    counts = Counter(
+        "lost" if node.lost_at is not None else "drained" if node.hostname in drained else "up"
+        for node in view.nodes.values()
+    )
+    return {state: counts[state] for state in ("up", "drained", "lost")}
+
+
+# --- what waits
+
+
+class _Line(NamedTuple):
+    """Jobs of a queue that wait."""
+
+    jobs: int
+    oldest: float  # since when the first of them does, seconds since the epoch
+
+
+def _lines(view: View) -> Mapping[str, _Line]:
+    lines: dict[str, _Line] = {}
+    for job in view.jobs.values():
+        if job.state is JobState.PENDING:
+            jobs, oldest = lines.get(job.spec.queue, (0, float("inf")))
+            lines[job.spec.queue] = _Line(jobs + 1, min(oldest, in_line_since(job)))
+    return lines
+
+
+def _waiting(lines: Mapping[str, _Line]) -> Values:
+    return summed_up((((queue,), line.jobs) for queue, line in lines.items()), sum)
+
+
+def _oldest(lines: Mapping[str, _Line]) -> Values:
+    return summed_up((((queue,), line.oldest) for queue, line in lines.items()), min)
+
+
+def summed_up(
+    rows: Iterable[tuple[R, float]], together: Callable[[list[float]], float]
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The first rows by name, and one more for the others: no user makes the page endless."""
+    ordered = sorted(rows)
+    yield from ordered[:MOST_ROWS]
+    if rest := ordered[MOST_ROWS:]:
+        yield (OTHERS,) * len(rest[0][0]), together([number for _, number in rest])
+
+
+# --- what is held
+
+
+class _Held(NamedTuple):
+    """By queue, user and model, in thousandths of GPUs."""
+
+    milli: Mapping[tuple[str, str, str], int]
+
+
+def _held(view: View) -> _Held:
+    models = {gpu.id: gpu.model for node in view.nodes.values() for gpu in node.gpus}
+    milli: Counter[tuple[str, str, str]] = Counter()
+    for task in view.tasks.values():
+        job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
+        if job is not None:
+            each = WHOLE if task.share is None else task.share.compute_milli
+            for gpu in task.gpus:
+                milli[job.spec.queue, job.charged_to, models.get(gpu, "")] += each
+    return _Held(milli)
+
+
+def _allocated(held: _Held) -> Values:
+    return summed_up(((key, milli / WHOLE) for key, milli in held.milli.items()), sum)
+
+
+# --- what is free
+
+
+class _Model(NamedTuple):
+    """GPUs of one model."""
+
+    used: int
+    free: int  # that may be given out
+    out: int  # that may not
+    largest: int  # of the free ones: the most on one node
+    stranded: int  # of the free ones: those on nodes where others are used or out
+
+
+def _models(view: View) -> Mapping[str, _Model]:
+    nodes: dict[tuple[str, AgentId], Counter[str]] = defaultdict(Counter)
+    for status in view.gpus():
+        state = "used" if is_used(view, status) else "free" if status.health is Health.OK else "out"
+        nodes[status.gpu.model, status.node.id][state] += 1
+    models: dict[str, _Model] = {}
+    for (model, _), counts in nodes.items():
+        old = models.get(model, _Model(0, 0, 0, 0, 0))
+        free, partly = counts["free"], counts["used"] + counts["out"] > 0
+        models[model] = _Model(
+            old.used + counts["used"],
+            old.free + free,
+            old.out + counts["out"],
+            max(old.largest, free),
+            old.stranded + (free if partly else 0),
+        )
+    return models
+
+
+def _by_state(models: Mapping[str, _Model]) -> Values:
+    for name, model in sorted(models.items()):
+        yield (name, "used"), model.used
+        yield (name, "free"), model.free
+        yield (name, "out"), model.out
+
+
+# --- apps
+
+
+class _App(NamedTuple):
+    wanted: int
+    running: int
+    healthy: int
+
+
+def _apps(view: View) -> Mapping[str, _App]:
+    return {
+        app.id: _App(
+            app.instances,
+            sum(job.state is JobState.RUNNING for job in view.instances_of(app.id)),
+            len(view.serving(app.id)),
+        )
+        for app in view.root.all_apps()
+    }
+
+
+def _of_app(value: Callable[[_App], int]) -> Callable[[Mapping[str, _App]], Values]:
+    return lambda apps: summed_up((((id,), value(app)) for id, app in apps.items()), sum)
+
+
+def _deployments(view: View) -> Sequence[float]:
+    """When each that is under way was begun."""
+    return tuple(each.version for each in view.deployments.values())
+
+
+CLUSTER: Final = (
+    Family(
+        "mesos_gpu_build_info",
+        "gauge",
+        "1: the release of the scheduler, and of Python.",
+        lambda _: (__version__, platform.python_version()),
+        lambda versions: [(versions, 1)],
+        ("version", "python"),
+    ),
+    Family(
+        "mesos_gpu_connected",
+        "gauge",
+        "1 while the master's events arrive, else 0.",
+        lambda v: int(v.connected),
+        _one,
+    ),
+    Family(
+        "mesos_gpu_unsaved",
+        "gauge",
+        "1 while the state cannot be written, and nothing is launched, else 0.",
+        lambda view: int(bool(view.unsaved)),
+        _one,
+    ),
+    Family(
+        "mesos_gpu_nodes",
+        "gauge",
+        "Agents, by how they stand.",
+        _nodes,
+        lambda nodes: [((state,), number) for state, number in nodes.items()],
+        ("state",),
+    ),
+    Family("mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _lines, _waiting, ("queue",)),
+    Family(
+        "mesos_gpu_queue_oldest_timestamp_seconds",
+        "gauge",
+        "When the job of a queue that waits longest came into line, seconds since the epoch.",
+        _lines,
+        _oldest,
+        ("queue",),
+    ),
+    Family(
+        "mesos_gpu_allocated_gpus",
+        "gauge",
+        "GPUs that tasks hold, shares as parts of one.",
+        _held,
+        _allocated,
+        ("queue", "user", "model"),
+    ),
+    Family(
+        "mesos_gpu_model_gpus", "gauge", "GPUs of a model, by state.", _models, _by_state, ("model", "state")
+    ),
+    Family(
+        "mesos_gpu_model_largest_free_gpus",
+        "gauge",
+        "The most GPUs of a model that are free on one node.",
+        _models,
+        lambda models: sorted(((name,), model.largest) for name, model in models.items()),
+        ("model",),
+    ),
+    Family(
+        "mesos_gpu_model_fragmentation_ratio",
+        "gauge",
+        "Of the free GPUs of a model, the part on nodes where others of it are used or out; 0 if none is free.",
+        _models,
+        lambda models: sorted(
+            ((name,), model.stranded / model.free if model.free else 0.0) for name, model in models.items()
+        ),
+        ("model",),
+    ),
+    Family(
+        "mesos_gpu_app_instances_wanted",
+        "gauge",
+        "Instances that an app wants.",
+        _apps,
+        _of_app(lambda app: app.wanted),
+        ("app",),
+    ),
+    Family(
+        "mesos_gpu_app_instances_running",
+        "gauge",
+        "Instances of an app that run.",
+        _apps,
+        _of_app(lambda app: app.running),
+        ("app",),
+    ),
+    Family(
+        "mesos_gpu_app_instances_healthy",
+        "gauge",
+        "Instances of an app that run, are ready, and pass the health checks that there are.",
+        _apps,
+        _of_app(lambda app: app.healthy),
+        ("app",),
+    ),
+    Family(
+        "mesos_gpu_deployments",
+        "gauge",
+        "Deployments under way.",
+        _deployments,
+        lambda begun: _one(len(begun)),
+    ),
+    Family(
+        "mesos_gpu_deployment_oldest_timestamp_seconds",
+        "gauge",
+        "When the oldest deployment under way was begun, seconds since the epoch.",
+        _deployments,
+        lambda begun: [((), min(begun))] if begun else [],
+    ),
+)

@@ -1,0 +1,99 @@
+"""What Prometheus reads: metrics, and where there are more of them."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.metrics.families import metrics, snapshot
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.sight.apps import AppSight
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.wire.export import dropwizard, prometheus
+
+PAGE: Final = "/metrics/prometheus"
+_NOT_IN_LABELS: Final = re.compile("[^a-zA-Z0-9_]")
+
+
+class Scrape:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
+        """Serve a scheduler. What is counted is in a registry of its own: nothing of other libraries gets in."""
+        self._scheduler, self._settings = scheduler, settings
+        self._registry = CollectorRegistry()
+        for collector in (scheduler.meter, settings.figures):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
+        if prometheus.asks_for_text(request.headers.get("accept", "")):
+            return await self.prometheus(request)
+        measured = await result_of(self._scheduler.read(snapshot))
+        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
+
+    async def prometheus(self, _request: Request) -> Response:
+        """GET /metrics/prometheus."""
+        measured = await result_of(self._scheduler.read(snapshot))
+        text = await run_in_threadpool(
+            lambda: prometheus.render(metrics(measured)).encode() + generate_latest(self._registry)
+        )
+        return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    async def targets(self, request: Request) -> Response:
+        """GET /v1/sd: a list of targets, as Prometheus' http_sd_configs read it."""
+        sight = AppSight.of(request)
+        groups = await result_of(self._scheduler.read(lambda view: list(_of_apps(view, sight))))
+        return json_answer([_of_scheduler(self._settings.webui_url), *groups])
+
+
+def _of_scheduler(url: str) -> dict[str, Any]:
+    split = urlsplit(url)
+    return {
+        "targets": [split.netloc],
+        "labels": {
+            "__meta_mesos_gpu_role": "scheduler",
+            "__metrics_path__": split.path.rstrip("/") + PAGE,
+            "__scheme__": split.scheme,
+        },
+    }
+
+
+def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
+    for app in view.root.all_apps():
+        if sight.sees(app):
+            shown = sight.shown(app)
+            for task in view.serving(app.id):
+                yield from _of_task(shown, task)
+
+
+def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
+    """A target for each port of a task."""
+    host = urlsplit(task.agent_url).hostname or task.hostname
+    labels = {
+        "__meta_mesos_gpu_role": "app",
+        "__meta_mesos_gpu_app": app.id,
+        "__meta_mesos_gpu_task": str(task.id),
+        "__meta_mesos_gpu_hostname": task.hostname,
+        **{
+            f"__meta_mesos_gpu_label_{_NOT_IN_LABELS.sub('_', key)}": value
+            for key, value in app.labels.items()
+        },
+    }
+    for index, port in enumerate(task.ports):
+        name = app.ports[index].name if index < len(app.ports) else None
+        yield {
+            "targets": [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"],
+            "labels": labels
+            | {"__meta_mesos_gpu_port_index": str(index), "__meta_mesos_gpu_port_name": name or ""},
+        }

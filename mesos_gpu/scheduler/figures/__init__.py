@@ -1,0 +1,1 @@
+"""What the scheduler counts and times of itself."""

@@ -1,0 +1,1 @@
+"""Metrics, and where Prometheus finds them."""
