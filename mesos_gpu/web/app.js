@@ -69,7 +69,7 @@ async function refresh(at) {
     pause_ms = Math.min(MOST_PAUSE_MS, Math.max(LEAST_PAUSE_MS, SHARE * (performance.now() - begun)));
   } catch (error) {
     if (turn !== turnNumber) return;
-    pause_ms = error.refused ? REFUSED_PAUSE_MS : LEAST_PAUSE_MS;
+    pause_ms = error.status === 404 ? MOST_PAUSE_MS : error.refused ? REFUSED_PAUSE_MS : LEAST_PAUSE_MS;
     showTrouble(error, at);
   }
   timer = setTimeout(() => (document.hidden ? null : refresh(at)), pause_ms);
@@ -86,6 +86,8 @@ function showTrouble(error, at) {
   if (error.status === 404 || (error.refused && shown?.context !== at)) {
     answeredAt = Date.now();
     show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, why), h("p", {}, link("#/", "to the overview")));
+    $("view").dataset.shown = at.address;
+    showAge();
     return;
   }
   $("status").className = "bad";

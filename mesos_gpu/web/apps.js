@@ -103,5 +103,5 @@ function earlier(path, app, versions, may) {
     new Date(version).toLocaleString(), version === app.version ? "now" : "",
     may && version !== app.version ? action("Return to it", { title: `Return ${app.id} to its version of ${new Date(version).toLocaleString()}?`, text: "A deployment replaces its instances.", act: () => send("PUT", path, { version }), done: "The deployment has begun." }) : "",
   ], { key: version }));
-  return section("Versions", table([["Version"], [""], ["Actions", "actions"]], rows, { caption: "Versions" }));
+  return section("Versions", table([["Version"], ["In force"], ["Actions", "actions"]], rows, { caption: "Versions" }));
 }

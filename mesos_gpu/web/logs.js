@@ -24,7 +24,7 @@ export function stop() {
 }
 
 function made(job, tasks) {
-  const pre = h("pre", { class: "logs", tabindex: "0", "aria-label": "Output", keeps: true });
+  const pre = h("pre", { class: "logs", tabindex: "0", role: "region", "aria-label": "What it printed", keeps: true });
   const said = h("p", { class: "soft", role: "status" });
   const view = { job: job.id, pre, said, offset: null, stopped: false, following: true, turn: 0 };
   const again = () => {

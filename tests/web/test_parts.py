@@ -1,0 +1,240 @@
+"""All parts of the dashboard as people meet them: on a phone, with a keyboard, in the dark, and what they do there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.web.browser import NEEDED, Browser, Page
+from tests.web.scene import Scene
+from tests.web.screenshots import LOOKS, parts
+
+pytestmark = NEEDED
+#: axe-core 4.14.1, unchanged from its package, under the Mozilla Public License 2.0 (LICENSE beside it).
+AXE: Final = Path(__file__).parents[1] / "data/axe-core/axe.min.js"
+_JUDGE: Final = (
+    "axe.run(document).then((told) => told.violations.map("
+    "(each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html)]))"
+)
+PHONE: Final = 390  # pixels
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[Scene]:
+    """What is only looked at."""
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_axe_has_nothing_against_any_part(shown: Scene, browser: Browser, look: str) -> None:
+    page = browser.page(shown.url)
+    page.size(LOOKS[look][0], dark=LOOKS[look][1])
+    page.when()
+    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    wrong = {}
+    for name, address in parts(shown).items():
+        page.visit(address)
+        if told := page.run(_JUDGE):
+            wrong[name] = told
+    assert not wrong
+
+
+def test_no_part_is_wider_than_a_phone(shown: Scene, browser: Browser) -> None:
+    page = browser.page(shown.url)
+    page.size(PHONE)
+    widths = {}
+    for name, address in parts(shown).items():
+        page.visit(address)
+        widths[name] = page.run("document.documentElement.scrollWidth")
+    assert widths == dict.fromkeys(widths, PHONE)
+
+
+def test_a_phone_shows_the_state_of_jobs_without_scrolling_sideways(shown: Scene, browser: Browser) -> None:
+    page = browser.page(shown.url)
+    page.size(PHONE)
+    page.visit("#/jobs")
+    edges = page.run(
+        "[...document.querySelectorAll('td .state')].map((each) => each.getBoundingClientRect().right)"
+    )
+    assert len(edges) == 3
+    assert max(edges) < PHONE
+
+
+def test_keys_lead_to_parts_search_and_from_card_to_card(shown: Scene, browser: Browser) -> None:
+    page = browser.page(shown.url)
+    page.when("Next in the queue")
+    page.run("document.querySelector('a.cell').focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.press(key)
+    assert focused(page, "title") == "a2.example:0 drained"
+    page.run("document.activeElement.blur()")
+    page.press("j")
+    page.when('data-shown="#/jobs"')
+    page.press("/")
+    assert focused(page, "id") == "search"
+    for letter in "ddp":
+        page.press(letter)
+    page.when("1 in all", 'data-shown="#/jobs?q=ddp"')
+    assert focused(page, "id") == "search", "what is typed into stays while the list is made anew"
+
+
+def focused(page: Page, attribute: str) -> Any:
+    return page.run(f"document.activeElement.getAttribute('{attribute}')")
+
+
+def test_the_focus_stays_while_what_is_shown_changes(scene: Scene, browser: Browser) -> None:
+    page = browser.page(scene.url)
+    page.when("Card a1.example:7 is sick")
+    page.run("document.querySelector('[title^=\"a1.example:3 \"]').focus()")
+    assert scene.call("POST", "/v1/gpus/GPU-a1-2/drain", json={"reason": "fan"}).ok
+    page.when("Card a1.example:2 is drained")
+    assert str(focused(page, "title")).startswith("a1.example:3 ")
+
+
+def job(scene: Scene, job_id: str) -> dict[str, Any]:
+    return dict(scene.call("GET", f"/v1/jobs/{job_id}").json())
+
+
+def test_a_job_is_killed_after_a_question_only(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/jobs/{scene.gang}")
+    page.click("#view button", "Kill")
+    page.click("dialog[open] button", "Cancel")
+    assert not job(scene, scene.gang)["kill_requested"]
+    page.click("#view button", "Kill")
+    page.click("dialog[open] button", "Kill")
+    page.when("is asked to end")
+    page.when('<span class="state killed">')
+    assert job(scene, scene.gang)["state"] == "killed"
+
+
+def card(scene: Scene, uuid: str) -> dict[str, Any]:
+    return dict(scene.call("GET", f"/v1/gpus/{uuid}").json())
+
+
+def test_cards_are_drained_given_back_and_reset(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/cards/GPU-a1-4")
+    page.click("#view button", "Drain")
+    page.fill("dialog[open] input[name=reason]", "a new fan")
+    page.fill("dialog[open] input[name=hours]", "2")
+    page.click("dialog[open] button", "Drain")
+    page.when('<span class="state drained">', "Undrain</button>")
+    drain = card(scene, "GPU-a1-4")["drain"]
+    assert drain["reason"] == "a new fan"
+    assert drain["deadline_at"] - drain["since"] == pytest.approx(7200)
+    page.click("#view button", "Undrain")
+    page.click("dialog[open] button", "Undrain")
+    page.when('<span class="state ok">')
+    page.click("#view button", "Reset")
+    page.fill("dialog[open] input[name=reason]", "it hangs")
+    page.click("dialog[open] button", "Reset")
+    page.when("<dt>Reset</dt>")
+    assert card(scene, "GPU-a1-4")["reset"]["reason"] == "it hangs"
+
+
+def test_nodes_are_drained_and_given_back(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/nodes/a3.example")
+    page.click("#view .head button", "Drain")
+    page.fill("dialog[open] input[name=reason]", "it moves")
+    page.click("dialog[open] button", "Drain")
+    page.when('<span class="state drained">drained</span></h2>')
+    page.click("#view .head button", "Undrain")
+    page.click("dialog[open] button", "Undrain")
+    page.when('<span class="state up">up</span></h2>')
+    assert card(scene, "GPU-a3-3")["drain"] is None
+
+
+def app(scene: Scene) -> dict[str, Any]:
+    return dict(scene.call("GET", "/v2/apps/shop/web").json()["app"])
+
+
+def deployments(scene: Scene) -> list[str]:
+    return [each["id"] for each in scene.call("GET", "/v2/deployments").json()]
+
+
+def one_after(scene: Scene, act: Callable[[], None], before: list[str]) -> None:
+    """Do something, and wait until another deployment is under way."""
+    act()
+    wait_until("another deployment is under way", lambda: set(deployments(scene)) - set(before))
+
+
+def test_deployments_are_stopped_and_rolled_back_and_apps_scaled(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/apps/%2Fshop%2Fweb")
+    page.click("#view .deployment button", "Stop here")
+    page.click("dialog[open] button", "Stop here")
+    wait_until("no deployment is under way", lambda: not deployments(scene))
+
+    def scale() -> None:
+        page.click("#view .head button", "Scale")
+        page.fill("dialog[open] input[name=instances]", "7")
+        page.click("dialog[open] button", "Scale")
+
+    one_after(scene, scale, [])
+    assert app(scene)["instances"] == 7
+    page.click("#view .deployment button", "Roll back")
+    page.click("dialog[open] button", "Roll back")
+    wait_until("it is rolled back", lambda: app(scene)["instances"] == 5)
+
+
+def test_apps_are_restarted_returned_to_a_version_and_stopped(scene: Scene, browser: Browser) -> None:
+    (first,) = deployments(scene)
+    assert scene.call("DELETE", f"/v2/deployments/{first}?force=true").status_code == 202
+    scene.clock.time += 5
+    assert scene.call("PUT", "/v2/apps/shop/web", json={"cmd": "other"}).ok
+    (second,) = deployments(scene)
+    assert scene.call("DELETE", f"/v2/deployments/{second}?force=true").status_code == 202
+    page = browser.page(f"{scene.url}/#/apps/%2Fshop%2Fweb")
+
+    def back() -> None:
+        page.click("#view td button", "Return to it")
+        page.click("dialog[open] button", "Return to it")
+
+    one_after(scene, back, [])
+    assert app(scene)["cmd"] == "serve"
+    assert scene.call("DELETE", f"/v2/deployments/{deployments(scene)[0]}?force=true").status_code == 202
+
+    def restart() -> None:
+        page.click("#view .head button", "Restart")
+        page.click("dialog[open] button", "Restart")
+
+    one_after(scene, restart, [])
+    assert scene.call("DELETE", f"/v2/deployments/{deployments(scene)[0]}?force=true").status_code == 202
+    page.click("#view .head button", "Stop")
+    page.click("dialog[open] button", "Stop")
+    wait_until("it is stopped", lambda: app(scene)["instances"] == 0)
+
+
+def test_a_job_is_submitted_from_a_form_and_what_is_wrong_is_told(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/submit")
+    page.fill("label.fill select", "Training on several nodes")
+    page.fill("form.submit input[name=name]", "Not a name!")
+    page.click("form.submit button", "Submit")
+    page.when("/name must")
+    page.fill("form.submit input[name=name]", "from-the-form")
+    page.click("form.submit button", "Submit")
+    page.when('data-shown="#/jobs/from-the-form')
+    (made,) = scene.call("GET", "/v1/jobs?named=from-the-form").json()["jobs"]
+    assert (made["tasks"], made["gpus"], made["max_attempts"]) == (2, 1, 3)
+
+
+def test_what_is_refused_says_why_and_the_page_goes_on(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/jobs/{scene.gang}")
+    page.when("Why it waits", "Place in the queue: 1")
+    page.click("#view button", "Kill")
+    scene.call("DELETE", f"/v1/jobs/{scene.gang}")
+    page.click("dialog[open] button", "Kill")
+    page.when('<span class="state killed">')
+    page.visit("#/jobs/none-such")
+    page.when("It is not there", "to the overview")
+    page.click("#view a", "to the overview")
+    page.when("Next in the queue")
