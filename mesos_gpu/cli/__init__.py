@@ -84,7 +84,33 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "simulate": ("mesos_gpu.cli.dev.simulate", "The real policies and the real engine, on a virtual clock."),
     "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
+    "help": ("mesos_gpu.cli.completion:help_command", "Print what a command does."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
+}
+
+# What other systems call a command, and what it is called here.
+WORDS: Final[dict[str, str]] = {
+    "apply": "submit FILE, app create FILE or queue apply FILE",
+    "cancel": "kill",
+    "delete": "kill, or app delete",
+    "describe": "show",
+    "get": "ps, gpus, nodes or app list",
+    "info": "status, or show",
+    "jobs": "ps",
+    "list": "ps",
+    "log": "logs -f",
+    "restart": "app restart",
+    "rm": "kill",
+    "scancel": "kill",
+    "sbatch": "submit, or run --detach",
+    "scale": "app scale",
+    "sinfo": "nodes, or gpus",
+    "squeue": "ps, or queue",
+    "srun": "run",
+    "start": "run, or app create",
+    "stop": "kill",
+    "tail": "logs -f",
+    "terminate": "kill",
 }
 
 _EPILOG: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:<5}{what}" for code, what in EXIT_CODES.items())
@@ -99,6 +125,7 @@ class Group(Table):
     """The one place where an error becomes text on stderr and an exit code."""
 
     table = COMMANDS
+    words = WORDS
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run, and render what went wrong."""

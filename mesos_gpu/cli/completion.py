@@ -1,7 +1,29 @@
-"""`mesos-gpu completion`: the script that teaches a shell this program's words."""
+"""`mesos-gpu help` and `completion`: this program's words, for people and for shells."""
 
 import click
 from click.shell_completion import get_completion_class
+
+
+@click.command("help")
+@click.argument("words", metavar="[COMMAND...]", nargs=-1)
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Print what a command does.
+
+    \b
+      mesos-gpu help run
+      mesos-gpu help gpu drain
+    """
+    root = ctx.find_root()
+    where, command = root, root.command
+    for word in words:
+        if not isinstance(command, click.Group):
+            raise click.UsageError(f"{where.command_path} has no commands below it: leave out {word!r}")
+        name, inner, _ = command.resolve_command(where, [word])
+        assert inner is not None  # else it raised
+        where = click.Context(inner, info_name=name, parent=where, help_option_names=root.help_option_names)
+        command = inner
+    click.echo(where.get_help())
 
 
 @click.command(epilog="\b\nbash: eval \"$(mesos-gpu completion bash)\"    in ~/.bashrc\n"

@@ -16,6 +16,7 @@ class Table(click.Group):
     """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    words: ClassVar[Mapping[str, str]] = {}  # what others call a command, to what it is called here
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the table."""
@@ -37,6 +38,10 @@ class Table(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as err:
+            if here := self.words.get(err.command_name):
+                raise NoSuchCommand(
+                    err.command_name, f"No such command {err.command_name!r}. Here it is: {here}", ctx=ctx
+                ) from None
             raise NoSuchCommand(err.command_name, possibilities=self.table, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

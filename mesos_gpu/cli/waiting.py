@@ -1,7 +1,8 @@
-"""What the commands that stay with a job share: patience, the status line, the exit code."""
+"""What commands tell of jobs that wait or have ended, and their exit codes; patience with the scheduler."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
@@ -9,6 +10,7 @@ from mesos_gpu.cli.client import PATIENCE_S, Client
 from mesos_gpu.errors import MesosGpuError
 
 KILLED, NO_EXIT_CODE = 143, 125
+_MOST_ASKED = 20  # jobs that are asked about after they were submitted: one request each
 _LOOKS = 2  # the first is at once: every job waits then
 
 
@@ -58,6 +60,19 @@ def note_of_waiting(client: Client) -> Callable[[Job], None]:
             output.note(f"job {job['id']}: {_why(client, job)}")
 
     return say
+
+
+def warn_of_never(client: Client, jobs: Sequence[Job]) -> None:
+    """Tell which of some new jobs can never run on the nodes that are there now, and why; they wait all the same, as
+    nodes may come."""
+    from mesos_gpu.cli.fit import short_gpus  # brings rich
+
+    for job in jobs[:_MOST_ASKED]:
+        with suppress(MesosGpuError):  # it was taken in, which is what counts
+            why = client.why(job["id"])
+            if not why["can_ever_run"]:
+                said = short_gpus(why["summary"])
+                output.note(f"{job['id']} can never run on the nodes that are there now: {said}")
 
 
 def _why(client: Client, job: Job) -> str:

@@ -129,6 +129,11 @@ class FakeRest:
         """The job has ended."""
         self.update(job_id, state=state, exit_code=exit_code, message=message, ended_at=time.time())
 
+    @property
+    def posted(self) -> Any:
+        """The body of the latest POST."""
+        return next(body for what, body in reversed(self.asked) if what.startswith("POST "))
+
     def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait for something that requests change.
 

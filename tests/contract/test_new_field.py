@@ -120,10 +120,10 @@ def call(*words):
 with FakeRest() as rest:
     got = call("run", "-d", "--shm", "1GiB", "--", "true")
     assert got.exit_code == 0, got.output
-    assert rest.asked[-1][1] == {"argv": ["true"], "shm_mib": 1024}
+    assert rest.posted == {"argv": ["true"], "shm_mib": 1024}
     rest.fixed["POST /v1/plan/defrag"] = 200, {"feasible": True, "reason": "", "moves": [], "target": None}
     call("plan", "defrag", "--shm", "2g")
-    assert rest.asked[-1][1]["shm_mib"] == 2048
+    assert rest.posted["shm_mib"] == 2048
     print(call("show", rest.submitted()).output)
     print(call("run", "--help").output, call("submit", "--help").output)
 """)

@@ -7,13 +7,14 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.jobs.groups import Grouped
 from mesos_gpu.cli.jobs.options import by_options, job_options, request_of
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=Grouped, context_settings={"allow_interspersed_args": False})
 @job_options()
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
@@ -47,10 +48,13 @@ def run(
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
+      mesos-gpu run --gpus 0.25 --image pytorch/pytorch -- python3 serve.py
+      mesos-gpu run --tasks 4 --gpus 8 --queue research -d -- torchrun train.py
     """
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobs.attached import submit_and_stay
     from mesos_gpu.cli.stdin import refuse_stdin
+    from mesos_gpu.cli.waiting import warn_of_never
 
     if as_json and not detach:
         raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
@@ -67,6 +71,7 @@ def run(
     with by_options(), held_interrupt():
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
+        warn_of_never(client, [job])
 
 
 def _bring(client: "Client", request: dict[str, Any], directory: Path | None) -> None:

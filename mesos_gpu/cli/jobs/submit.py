@@ -29,6 +29,7 @@ def submit(app: App, file: str, as_json: bool) -> None:
     from mesos_gpu.cli.code.workdir import with_code
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs
+    from mesos_gpu.cli.waiting import warn_of_never
 
     with click.open_file(file, "rb") as stream:
         text = stream.read().decode("utf-8", "replace")
@@ -50,3 +51,4 @@ def submit(app: App, file: str, as_json: bool) -> None:
             output.line(jobs[-1]["id"])
     if as_json:
         output.document(jobs)
+    warn_of_never(client, jobs)

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from mesos_gpu.testing.fake_rest import FakeRest
-from tests.contract.cli.cli_rig import call
+from tests.contract.cli.cli_rig import call, why
 
 
 def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:
     volumes = ("--volume", "/data:/data:ro", "--volume", "/scratch:out")
     got = call("run", "-d", "--image", "app:1", "--pull", *volumes)
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]
+    asked = rest.posted
     assert asked == {"image": "app:1", "pull": True, "volumes": ["/data:/data:ro", "/scratch:out"]}
     rest.add("app", **asked)
     assert "volumes       /data:/data:ro /scratch:out\n" in call("show", "app").stdout
@@ -23,7 +23,7 @@ def test_run_sends_where_secrets_are_and_show_shows_that(rest: FakeRest) -> None
         "run", "-d", "--secret", "HF_TOKEN=team/hf", "--secret", "KEY=team/ssh#key:keys/id", "--", "true"
     )
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]["secrets"]
+    asked = rest.posted["secrets"]
     assert asked == {
         "HF_TOKEN": {"source": "team/hf", "file": None},
         "KEY": {"source": "team/ssh#key", "file": "keys/id"},
@@ -39,7 +39,7 @@ def test_run_sends_what_the_sandbox_shall_have(rest: FakeRest) -> None:
     uris = ("http://host/a.tgz", "/b")
     got = call("run", "-d", "--disk", "2GiB", "--fetch", uris[0], "--fetch", uris[1], "--", "true")
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]
+    asked = rest.posted
     assert (asked["disk_mib"], asked["fetch"]) == (2048, list(uris))
     rest.add("files", disk_mib=2048, fetch=uris)
     shown = call("show", "files").stdout
@@ -52,7 +52,7 @@ def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: Fake
     gang = ("--tasks", "3", "--on-member-failure", "fail", "--preemptible")
     got = call("run", "-d", *needs, *gang, "--", "work")
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]
+    asked = rest.posted
     assert asked == {
         "argv": ["work"],
         "gpus": 2,
@@ -71,14 +71,14 @@ def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: Fake
 
 def test_a_whole_number_of_gpus_may_have_zeros_behind_its_point(rest: FakeRest) -> None:
     assert call("run", "-d", "--gpus", "2.0", "--", "work").exit_code == 0
-    assert json.dumps(rest.asked[-1][1]["gpus"]) == "2"
+    assert json.dumps(rest.posted["gpus"]) == "2"
 
 
 def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
     of_share = ("--gpus", ".250", "--gpu-memory-max", "8GiB", "--gpu-isolation", "strict", "--tasks", "3")
     got = call("run", "-d", *of_share, "--", "work")
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]
+    asked = rest.posted
     assert asked == {
         "argv": ["work"], "gpus": 0.25, "gpu_memory_max_mib": 8192, "isolation": "strict", "tasks": 3,
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
     assert "3x0.25" in call("ps").stdout
     got = call("run", "-d", "--gpu-compute", "30", "--gpu-memory", "20GiB", "--", "work")
     assert got.exit_code == 0, got.stderr
-    asked = rest.asked[-1][1]
+    asked = rest.posted
     assert asked == {"argv": ["work"], "gpu_compute_pct": 30, "gpu_memory_mib": 20480}
     rest.add("exact", **asked, gpus=1)
     assert "gpus          1, 30 % of compute and 20480 MiB of each\n" in call("show", "exact").stdout
@@ -162,7 +162,7 @@ def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
         "--gpus",
     )
     assert (got.exit_code, got.stdout) == (0, "t-00000000\n")
-    assert rest.asked[-1] == (
+    assert rest.asked[0] == (
         "POST /v1/jobs",
         {
             "name": "t",
@@ -179,7 +179,7 @@ def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
         },
     )
     call("run", "-d", "--shell", "--", "echo", "a", "|", "cat")
-    assert rest.asked[-1][1] == {"command": "echo a | cat"}
+    assert rest.posted == {"command": "echo a | cat"}
 
 
 def test_show_says_whose_a_job_is_and_whether_that_was_proved(rest: FakeRest) -> None:
@@ -191,7 +191,7 @@ def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     rules = ("--constraint", "hostname:unique", "--constraint", "rack:LIKE:a:[1-3]")
     got = call("run", "-d", "--app", "web", *rules, "--near", "db", "--away", "batch", "--", "work")
     assert got.exit_code == 0, got.stderr
-    assert rest.asked[-1][1] == {
+    assert rest.posted == {
         "argv": ["work"],
         "app": "web",
         "constraints": [["hostname", "UNIQUE"], ["rack", "LIKE", "a:[1-3]"]],
@@ -204,3 +204,22 @@ def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
     bad = call("run", "-d", "--constraint", "rack:IN:a", "--", "work")
     assert bad.exit_code == 2
     assert "has no operator IN; there are UNIQUE," in bad.stderr
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_job_that_can_never_run_is_told_of_when_it_is_submitted(rest: FakeRest, able: bool) -> None:
+    for id in ("job-00000000", "big-00000001"):
+        said = {**why(id), "can_ever_run": able, "summary": "no node has 9 GPUs"}
+        rest.fixed[f"GET /v1/why/{id}"] = (200, said)
+    warned = "mesos-gpu: {} can never run on the nodes that are there now: no node has 9 GPUs\n"
+    got = call("run", "-d", "--gpus", "9", "--", "true")
+    assert (got.exit_code, got.stdout) == (0, "job-00000000\n")
+    assert got.stderr == ("" if able else warned.format("job-00000000"))
+    got = call("submit", "-", stdin='{"name": "big", "command": "x", "gpus": 9}')
+    assert (got.exit_code, got.stdout) == (0, "big-00000001\n")
+    assert got.stderr == ("" if able else warned.format("big-00000001"))
+
+
+def test_a_scheduler_that_does_not_say_why_spoils_no_submission(rest: FakeRest) -> None:
+    got = call("run", "-d", "--", "true")
+    assert (got.exit_code, got.stderr) == (0, "")

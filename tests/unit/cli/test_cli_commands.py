@@ -7,15 +7,18 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import mesos_gpu
-from mesos_gpu.cli import COMMANDS, main
+from mesos_gpu.cli import COMMANDS, WORDS, main
+from mesos_gpu.cli.jobs.groups import GROUPS, OTHERS
 from mesos_gpu.cli.reference import reference
 from mesos_gpu.cli.table import Table
+from mesos_gpu.model.jobs.job import FIELDS
 
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
-WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout"} | {
+WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout", "help"} | {
     "add", "use", "remove",  # of contexts
 }  # fmt: skip
 
@@ -62,6 +65,53 @@ def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
         assert all(param.help for param in command.params if isinstance(param, click.Option))
 
 
+def test_help_groups_the_options_of_run_and_leaves_none_out() -> None:
+    run = _command("run")
+    flags = {param.opts[-1] for param in run.params if isinstance(param, click.Option)}
+    grouped = [flag for group in GROUPS.values() for flag in group]
+    assert len(grouped) == len(set(grouped))
+    assert {field.option.flag for field in FIELDS if field.option is not None} <= set(grouped) <= flags
+    text = CliRunner().invoke(main, ["run", "--help"]).stdout
+    assert [line.rstrip(":") for line in text.splitlines() if line.rstrip(":") in {*GROUPS, OTHERS}] == [
+        *GROUPS, OTHERS,
+    ]  # fmt: skip
+    assert all(
+        text.count(f"\n  {flag} ") + text.count(f", {flag} ") >= 1 for flag in flags if flag != "--upload"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["gpu", "drain"], ["app"]])
+def test_help_is_a_command_too(words: list[str]) -> None:
+    asked, option = (
+        CliRunner().invoke(main, each, prog_name="mesos-gpu")
+        for each in (["help", *words], [*words, "--help"])
+    )
+    assert (asked.exit_code, asked.stdout) == (0, option.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["help", "kil"], "No such command 'kil'. Did you mean 'kill'?"),
+        (["help", "gpu", "drai"], "Did you mean one of: 'drain', 'undrain'"),
+        (["help", "ps", "x"], "mesos-gpu ps has no commands below it: leave out 'x'"),
+        (["cancel", "x"], "No such command 'cancel'. Here it is: kill"),
+        (["stop"], "Here it is: kill"),
+        (["list"], "Here it is: ps"),
+        (["squeue", "-u", "ann"], "Here it is: ps, or queue"),
+    ],
+)
+def test_words_of_others_are_answered_with_ours(words: list[str], said: str) -> None:
+    got = CliRunner().invoke(main, words, prog_name="mesos-gpu")
+    assert (got.exit_code, said in got.stderr) == (2, True), got.stderr
+
+
+def test_words_of_others_name_commands_that_there_are() -> None:
+    assert not WORDS.keys() & COMMANDS.keys()
+    for here in WORDS.values():
+        assert any(word in COMMANDS for word in here.replace(",", "").split()), here
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     command = _command(name)
@@ -89,13 +139,13 @@ def test_the_reference_page_is_up_to_date() -> None:
 def test_help_imports_no_command_and_no_library_that_is_slow() -> None:
     code = (
         "import sys; from mesos_gpu.cli import main; main(['--help'], standalone_mode=False);"
-        "slow = {'requests', 'rich', 'yaml', 'msgspec', 'starlette', 'pymesos', 'mesos_gpu.cli.jobs.commands'};"
+        "slow = {'requests', 'rich', 'yaml', 'msgspec', 'starlette', 'pymesos', 'mesos_gpu.cli.jobs.listing'};"
         "sys.exit(repr(slow & set(sys.modules)) if slow & set(sys.modules) else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
-@pytest.mark.parametrize("module", ["click", "mesos_gpu.cli", "mesos_gpu.cli.jobs.commands", "requests"])
+@pytest.mark.parametrize("module", ["click", "mesos_gpu.cli", "mesos_gpu.cli.jobs.listing", "requests"])
 def test_a_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str) -> None:
     code = (
         "import signal, sys\n"
