@@ -1,8 +1,9 @@
 """`mesos-gpu install`: what hosts of a real cluster need. It asks no scheduler, and changes nothing of this host."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
@@ -10,12 +11,29 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.table import Table
 
+if TYPE_CHECKING:
+    from mesos_gpu.install.files import HostFile
+
+_MASTER: Final = click.option(
+    "--master", required=True, metavar="HOST:PORT|zk://…", envvar="MESOS_GPU_MASTER", help="The Mesos master."
+)
+_INTO: Final = click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the files below this directory, with their modes, instead of printing them.",
+)
+
 
 class _Install(Table):
     table: ClassVar = {
         "executor": (
             "mesos_gpu.cli.host.install",
             "Write mesos-gpu-executor.pyz: all that agents run, in one file.",
+        ),
+        "agent": ("mesos_gpu.cli.host.install", "Print what a GPU host needs: service, flags, directories."),
+        "scheduler": (
+            "mesos_gpu.cli.host.install",
+            "Print what the scheduler's host needs: service, settings, user.",
         ),
     }
 
@@ -47,3 +65,98 @@ def executor(into: Path, as_json: bool) -> None:
         f"mesos-gpu scheduler --executor-archive {path.resolve()}        # that path on each agent; or"
     )
     output.line(f"mesos-gpu scheduler --executor-archive https://HOST/{path.name}#sha256={digest}")
+
+
+@click.command()
+@_MASTER
+@click.option("--gpus", required=True, type=click.IntRange(0), help="How many GPUs the host has.")
+@click.option(
+    "--cgroups",
+    type=click.Choice(("v1", "v2")),
+    help="Version of the host's cgroups; default: what this host has at /sys/fs/cgroup.",
+)
+@click.option(
+    "--authentication/--no-authentication",
+    default=True,
+    show_default=True,
+    help="Whether the agent asks everybody for name and secret. Without, whoever reaches its port is root there.",
+)
+@click.option("--binary", default="/usr/sbin/mesos-agent", show_default=True, help="The host's mesos-agent.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable of executors, as MESOS_GPU_VOLUME_ROOTS=/data:ro; repeatable.",
+)
+@_INTO
+@json_option
+def agent(
+    master: str,
+    gpus: int,
+    cgroups: str | None,
+    authentication: bool,
+    binary: str,
+    settings: tuple[str, ...],
+    into: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what a GPU host needs: service, flags, directories.
+
+    The service runs the host's own mesos-agent, so that tasks outlive its restart. With cgroups of version 2, Mesos
+    1.11 limits neither memory nor processors of tasks, and images are the Docker Engine's.
+    """
+    from mesos_gpu.install import agent as of_agent
+
+    host = of_agent.AgentHost(
+        master,
+        gpus,
+        cgroups or ("v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1"),
+        authentication,
+        binary,
+        environment=dict(_setting(each) for each in settings),
+    )
+    _hand_out(of_agent.files(host), of_agent.STEPS, into, as_json)
+
+
+@click.command()
+@_MASTER
+@click.option("--program", default="/opt/mesos-gpu/bin/mesos-gpu", show_default=True, help="Its mesos-gpu.")
+@click.option(
+    "--executor-archive",
+    metavar="PATH|URI#sha256=HEX",
+    help="As `mesos-gpu scheduler` takes it; default: agents have the package.",
+)
+@_INTO
+@json_option
+def scheduler(
+    master: str, program: str, executor_archive: str | None, into: Path | None, as_json: bool
+) -> None:
+    """Print what the scheduler's host needs: service, settings, user."""
+    from mesos_gpu.install import scheduler as of_scheduler
+
+    files = of_scheduler.files(master, program, executor_archive)
+    _hand_out(files, of_scheduler.STEPS, into, as_json)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.startswith("MESOS_GPU_") and name.replace("_", "").isalnum()):
+        raise click.BadParameter(f"{text!r} is not MESOS_GPU_…=VALUE", param_hint="--set")
+    return name, value
+
+
+def _hand_out(files: "Sequence[HostFile]", steps: Sequence[str], into: Path | None, as_json: bool) -> None:
+    from mesos_gpu.install.files import printed, written
+
+    if into is not None:
+        written(files, into)
+    if as_json:
+        rows = [{"path": each.path, "mode": f"{each.mode:04o}", "text": each.text} for each in files]
+        output.document({"files": rows, "steps": list(steps)})
+    elif into is not None:
+        for each in files:
+            output.line(f"{each.mode:04o} {into}{each.path}")
+    else:
+        for text in printed(files, steps).splitlines():
+            output.line(text)

@@ -1,0 +1,131 @@
+"""What a GPU host needs beside Mesos: the agent's service and flags, its directories, rotation of its log."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from mesos_gpu.install.files import HostFile, rotation, variables
+
+CGROUPS: Final = ("v1", "v2")
+SECRETS: Final = "/etc/mesos-gpu/secrets"
+_CONTAINERS: Final = "filesystem/linux,docker/runtime,linux/nnp,namespaces/ipc"
+#: Mesos 1.11 knows cgroups of version 1 only. On a host with version 2 the executors still keep devices and ports of
+#: tasks, but nobody limits memory and processors of those without an image.
+ISOLATION: Final[Mapping[str, Mapping[str, str]]] = {
+    "v1": {
+        "launcher": "linux",
+        "isolation": f"cgroups/cpu,cgroups/mem,cgroups/pids,cgroups/devices,{_CONTAINERS}",
+        "image_providers": "docker",
+    },
+    "v2": {
+        "launcher": "posix",
+        "isolation": "posix/cpu,posix/mem,filesystem/posix",
+        "systemd_enable_support": "false",
+    },
+}
+#: Agents then believe nobody without name and secret; what is in these files: docs/security.md.
+AUTHENTICATION: Final[Mapping[str, str]] = {
+    "credential": f"{SECRETS}/agent-of-master.json",
+    "authenticate_http_readonly": "true",
+    "authenticate_http_readwrite": "true",
+    "http_credentials": f"{SECRETS}/http-credentials.json",
+    "acls": f"file://{SECRETS}/agent-acls.json",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHost:
+    """A host, as its operator describes it.
+
+    Attributes:
+        master: As mesos-agent takes it: HOST:PORT or zk://….
+        gpus: How many it has.
+        cgroups: One of `CGROUPS`.
+        authentication: Whether the agent asks everybody who they are.
+        binary: Of mesos-agent.
+        ports: First and last that tasks may have: below those that the kernel hands out.
+        environment: Of executors: MESOS_GPU_… as docs/guide.md lists them.
+    """
+
+    master: str
+    gpus: int
+    cgroups: str
+    authentication: bool = True
+    binary: str = "/usr/sbin/mesos-agent"
+    ports: tuple[int, int] = (31000, 32000)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def flags(host: AgentHost) -> dict[str, str]:
+    """All flags of its agent. Cards are ours to give: not the isolator gpu/nvidia's."""
+    own = {"MESOS_GPU_ISOLATION": "cgroup1" if host.cgroups == "v1" else "cgroup2"}
+    if host.authentication:
+        own["MESOS_GPU_AGENT_CREDENTIALS"] = f"{SECRETS}/executors.json"
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {
+        "master": host.master,
+        "work_dir": "/var/lib/mesos",
+        "runtime_dir": "/run/mesos",
+        "resources": f"gpus:{host.gpus};ports:[{host.ports[0]}-{host.ports[1]}]",
+        **ISOLATION[host.cgroups],
+        "switch_user": "true",
+        "executor_environment_variables": json.dumps({"PATH": path, **own, **host.environment}),
+        "executor_registration_timeout": "2mins",  # the first start on a host fetches and unpacks
+        "recover": "reconnect",
+        **(AUTHENTICATION if host.authentication else {}),
+    }
+
+
+def files(host: AgentHost) -> list[HostFile]:
+    """What the host gets.
+
+    Raises:
+        BadConfiguration: A value cannot stand in a file of variables.
+    """
+    given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
+    return [
+        HostFile("/usr/lib/systemd/system/mesos-gpu-agent.service", _UNIT.replace("BINARY", host.binary)),
+        HostFile("/etc/mesos-gpu/agent.env", variables(given), 0o600),
+        HostFile("/usr/lib/tmpfiles.d/mesos-gpu-agent.conf", _DIRECTORIES),
+        HostFile("/etc/logrotate.d/mesos-gpu-agent", rotation("/var/log/mesos-gpu/agent.log")),
+    ]
+
+
+STEPS: Final = (
+    "systemd-tmpfiles --create",
+    "systemctl daemon-reload && systemctl enable --now mesos-gpu-agent",
+    "mesos-gpu doctor",
+)
+_DIRECTORIES: Final = f"""\
+d /var/lib/mesos 0755 root root
+d /var/lib/mesos/meta 0700 root root
+d /var/lib/mesos-gpu 0700 root root
+d /var/log/mesos-gpu 0750 root root
+d /etc/mesos-gpu 0755 root root
+d {SECRETS} 0700 root root
+"""
+#: KillMode: tasks outlive a restart of their agent. Delegate: their cgroups are not systemd's to change.
+_UNIT: Final = """\
+[Unit]
+Description=Mesos agent of a GPU host
+Wants=network-online.target
+After=network-online.target systemd-modules-load.service
+
+[Service]
+Type=exec
+EnvironmentFile=/etc/mesos-gpu/agent.env
+ExecStart=BINARY
+Restart=always
+RestartSec=5
+KillMode=process
+Delegate=yes
+LimitNOFILE=65536
+TasksMax=infinity
+OOMScoreAdjust=-500
+StandardOutput=append:/var/log/mesos-gpu/agent.log
+StandardError=append:/var/log/mesos-gpu/agent.log
+
+[Install]
+WantedBy=multi-user.target
+"""

@@ -1,0 +1,72 @@
+"""Files that a host gets: where, whose, with which mode, and how they are printed or written below a directory."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mesos_gpu.errors import BadConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A file.
+
+    Attributes:
+        path: Absolute.
+        text: All of it.
+        mode: Of its permissions.
+    """
+
+    path: str
+    text: str
+    mode: int = 0o644
+
+
+def printed(files: Iterable[HostFile], steps: Iterable[str]) -> str:
+    """All files one after the other, each below a line of its path, mode and owner; then the commands to run."""
+    parts = [f"# {file.path}  ({file.mode:04o} root:root)\n{file.text}" for file in files]
+    return "\n".join([*parts, "# Then, as root:\n" + "".join(f"{step}\n" for step in steps)])
+
+
+def written(files: Iterable[HostFile], root: Path) -> list[Path]:
+    """Write the files below a directory, as a package has them.
+
+    Args:
+        files: What is to be there.
+        root: The directory; it is made if need be.
+
+    Raises:
+        BadConfiguration: One is there already: it may hold settings of the operator's.
+        OSError: One cannot be written.
+    """
+    targets = {root / file.path.lstrip("/"): file for file in files}
+    if there := [str(path) for path in targets if os.path.lexists(path)]:
+        raise BadConfiguration(f"{', '.join(there)}: already there", remedy="name an empty directory")
+    for path, file in targets.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, file.mode)
+        with os.fdopen(handle, "w") as opened:
+            opened.write(file.text)
+        path.chmod(file.mode)
+    return list(targets)
+
+
+def variables(values: dict[str, str]) -> str:
+    """A file of variables as systemd reads it: each value between single quotes.
+
+    Raises:
+        BadConfiguration: A value has what cannot stand there.
+    """
+    for name, value in values.items():
+        if "'" in value or "\n" in value:
+            raise BadConfiguration(f"{name}: {value!r} has a quote or ends a line", remedy="leave that out")
+    return "".join(f"{name}='{value}'\n" for name, value in values.items())
+
+
+def rotation(log: str) -> str:
+    """What logrotate does with a log that a service holds open."""
+    return (
+        f"{log} {{\n    weekly\n    rotate 8\n    maxsize 100M\n    compress\n    delaycompress\n"
+        "    missingok\n    notifempty\n    copytruncate\n}\n"
+    )

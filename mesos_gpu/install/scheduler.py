@@ -1,0 +1,78 @@
+"""What the scheduler's host needs: its service, its settings, a user of its own, rotation of its log."""
+
+from typing import Final
+
+from mesos_gpu.install.files import HostFile, rotation, variables
+
+USER: Final = "mesos-gpu"
+
+
+def files(master: str, program: str, archive: str | None) -> list[HostFile]:
+    """What the host gets.
+
+    Args:
+        master: As `mesos-gpu scheduler --master`.
+        program: Path of `mesos-gpu`.
+        archive: As `--executor-archive`; None: agents have the package.
+
+    Raises:
+        BadConfiguration: A value cannot stand in a file of variables.
+    """
+    settings = {
+        "MESOS_GPU_MASTER": master,
+        "MESOS_GPU_STATE": "/var/lib/mesos-gpu-scheduler/state.sqlite",
+        "MESOS_GPU_JOURNAL": "/var/lib/mesos-gpu-scheduler/journal",
+        **({"MESOS_GPU_EXECUTOR_ARCHIVE": archive} if archive else {}),
+    }
+    return [
+        HostFile("/usr/lib/systemd/system/mesos-gpu-scheduler.service", _UNIT.replace("PROGRAM", program)),
+        HostFile("/etc/mesos-gpu/scheduler.env", variables(settings), 0o600),
+        HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f'u {USER} - "Scheduler of mesos_gpu"\n'),
+        HostFile("/usr/lib/tmpfiles.d/mesos-gpu-scheduler.conf", _DIRECTORIES),
+        HostFile("/etc/logrotate.d/mesos-gpu-scheduler", rotation("/var/log/mesos-gpu/scheduler.log")),
+    ]
+
+
+STEPS: Final = (
+    "systemd-sysusers && systemd-tmpfiles --create",
+    "systemctl daemon-reload && systemctl enable --now mesos-gpu-scheduler",
+    "mesos-gpu --url http://127.0.0.1:8080 status",
+)
+_DIRECTORIES: Final = "d /var/log/mesos-gpu 0750 root root\nd /etc/mesos-gpu 0755 root root\n"
+#: --user: executors are root, whoever the scheduler is. 2, 78: wrong options and settings stay so after a restart.
+_UNIT: Final = f"""\
+[Unit]
+Description=Scheduler of mesos_gpu
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=exec
+User={USER}
+EnvironmentFile=/etc/mesos-gpu/scheduler.env
+ExecStart=PROGRAM scheduler --user root --user-pool 60000-60999
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2 78
+StateDirectory=mesos-gpu-scheduler
+StateDirectoryMode=0700
+UMask=0077
+LimitNOFILE=65536
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+StandardOutput=append:/var/log/mesos-gpu/scheduler.log
+StandardError=append:/var/log/mesos-gpu/scheduler.log
+
+[Install]
+WantedBy=multi-user.target
+"""
