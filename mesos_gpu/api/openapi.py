@@ -28,6 +28,7 @@ from mesos_gpu.api.spec import (
 )
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.cluster import cards
+from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.v1 import audit as records
@@ -249,6 +250,12 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/gpus"): Operation("list_gpus", "All GPUs", {200: shapes.Gpus}),
     ("GET", "/v1/gpus/{id}"): Operation(
         "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/gpus/{id}/use"): Operation(
+        "show_gpu_use", "How a GPU was used of late", {200: UseOverTime}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/jobs/{id}/use"): Operation(
+        "show_job_use", "How a job used its GPUs of late", {200: UseOverTime}, (_CONFLICT,)
     ),
     ("POST", "/v1/gpus/{id}/drain"): Operation(
         "drain_gpu",

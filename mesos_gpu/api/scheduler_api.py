@@ -31,6 +31,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
+from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 
@@ -60,6 +61,10 @@ class View(Protocol):
     def unsaved(self) -> str: ...
     @property
     def started_at(self) -> float: ...
+    @property
+    def now(self) -> float: ...
+    @property
+    def use_history(self) -> UseHistory: ...
     @property
     def default_user(self) -> str | None: ...
     @property

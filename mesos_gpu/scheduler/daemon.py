@@ -260,7 +260,7 @@ class Daemon:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
         return self._ask(
             None,
-            lambda: fn(StateView(self._state, self._settings, self._clock.now(), str(self.unsaved or ""))),
+            lambda: fn(self._snapshots.view(self._settings, self._clock.now(), str(self.unsaved or ""))),
         )
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:

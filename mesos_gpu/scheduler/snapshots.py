@@ -1,4 +1,5 @@
-"""What any thread may read of who may do what: as it is on disk, in one piece."""
+"""What any thread may read of who may do what, as it is on disk, in one piece; and the past use of cards, which only
+the engine's thread may read."""
 
 import threading
 import time
@@ -7,10 +8,15 @@ from types import MappingProxyType
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
+from mesos_gpu.model.nodes.gpu_use import TaskUse
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.gpus.use_series import UseHistory
+from mesos_gpu.scheduler.view import StateView
 
 USE_S: Final = 60.0  # so often at most a token's use is kept
 
@@ -23,14 +29,32 @@ class Snapshots:
         self._state = state
         self.access: AccessDocument = state.access
         self.tokens: Mapping[str, Token] = _tokens(state)
+        self._history = UseHistory()
+
+    def view(self, settings: Settings, now: float, unsaved: str) -> StateView:
+        """The state at this moment, on the engine's thread. `unsaved`: why nothing can be saved; "": it can."""
+        return StateView(self._state, settings, now, unsaved, self._history)
 
     def saved(self, effects: Iterable[fx.Effect]) -> None:
         """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it."""
+        effects = list(effects)
         kinds = {type(effect) for effect in effects}
         if saves.SaveAccess in kinds:
             self.access = self._state.access
         if saves.SaveToken in kinds or saves.ForgetToken in kinds:
             self.tokens = _tokens(self._state)
+        if saves.SaveNode in kinds:
+            self._note(effect.node for effect in effects if isinstance(effect, saves.SaveNode))
+
+    def _note(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            if node.reported_at is not None:
+                self._history.note(node, node.reported_at, self._is_there)
+
+    def _is_there(self, node: Node, use: TaskUse) -> bool:
+        """Whether a task lives on a node, and holds the card that it is said to use."""
+        task = self._state.tasks.get(use.task_id)
+        return task is not None and not task.ended and task.agent_id == node.id and use.gpu_id in task.gpus
 
 
 def _tokens(state: State) -> Mapping[str, Token]:

@@ -46,6 +46,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
+from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
 
@@ -53,10 +54,23 @@ from mesos_gpu.policy.tenancy.checks import Findings
 class StateView:
     """The state at one moment; valid only inside the function that `Daemon.read` runs."""
 
-    def __init__(self, state: State, settings: Settings, now: float, unsaved: str = "") -> None:
-        """Wrap; nothing is copied. `unsaved`: why nothing can be saved now; "": it can."""
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        now: float,
+        unsaved: str = "",
+        use_history: UseHistory | None = None,
+    ) -> None:
+        """Wrap; nothing is copied. `unsaved`: why nothing can be saved now; "": it can. `use_history`: of cards."""
         self._state, self._settings, self._now = state, settings, now
         self.unsaved = unsaved
+        self.use_history = use_history or UseHistory()
+
+    @property
+    def now(self) -> float:
+        """The moment, in seconds since the epoch."""
+        return self._now
 
     @property
     def jobs(self) -> Mapping[JobId, Job]:

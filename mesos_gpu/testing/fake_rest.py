@@ -20,7 +20,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0,
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
-    "share": None, "share_uses": [], "resize": None,
+    "share": None, "share_uses": [], "use": None, "resize": None,
     "notice": None, "checkpoint_at": None, "stopped": 0, "room_made_by": [],
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 from typing import Annotated, TypedDict
 
 from mesos_gpu.adapters.tls.clients import Clients
+from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
 from mesos_gpu.api.spec.job_fields import Count, GpuNumber, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
@@ -164,6 +165,7 @@ class Progress(TypedDict):
         Share | None, says(description="of each of gpu_ids; null: it holds none, or all of them")
     ]
     share_uses: Annotated[list[UsedShare], says(description="of each task and GPU, as far as it is known")]
+    use: Annotated[JobUse | None, says(description="null: it holds none, or its hosts do not say it")]
     resize: Resize | None
     notice: Annotated[Notice | None, says(description="of its latest launch")]
     checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
@@ -324,6 +326,7 @@ class Gpu(TypedDict):
     job_name: str | None
     shares: list[GpuShare]
     sharing: Annotated[GpuSharing | None, says(description="null: it is not shared")]
+    use: Annotated[GpuUse | None, says(description="null: its host does not say it")]
 
 
 class Transition(TypedDict):

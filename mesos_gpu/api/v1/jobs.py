@@ -24,9 +24,11 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.sight.queues import sees_queue, told_of
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
+from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
 from mesos_gpu.errors import NotAccepted, NotFound
@@ -139,6 +141,10 @@ class Jobs:
         )
         return json_answer({"tasks": tasks})
 
+    async def use(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}/use."""
+        return json_answer(await self._about(request, _past))
+
     async def logs(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/logs."""
         stream = request.query_params.get("stream", "stdout")
@@ -198,6 +204,11 @@ class Jobs:
             return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
         return json_answer({"tasks": await self._read(select)})
+
+
+def _past(view: View, job: Job, _: Sight) -> UseOverTime:
+    """How the tasks of its latest launch used their cards."""
+    return over_time(view, [view.use_history.tasks.get(task.id) for task in view.round_of(job)])
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:

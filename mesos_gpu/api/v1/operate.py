@@ -14,6 +14,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.names import gpu_of, host_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -40,6 +41,15 @@ class Operate:
     async def gpu(self, request: Request) -> Response:
         """GET /v1/gpus/{id}."""
         return await self._shown(request, _id(request))
+
+    async def gpu_use(self, request: Request) -> Response:
+        """GET /v1/gpus/{id}/use."""
+        gpu_id = await self._gpu_id(_id(request))
+        return json_answer(
+            await result_of(
+                self._scheduler.read(lambda view: over_time(view, [view.use_history.cards.get(gpu_id)]))
+            )
+        )
 
     async def drain_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/drain."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.sight.jobs import CLOSED, Sight
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1.gpus.use import gpu_use, job_use
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
@@ -78,6 +79,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
             for task in tasks
             for use in _uses(view, task)
         ],
+        "use": job_use(view, tasks),
         "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
         "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
         "checkpoint_at": job.checkpoint_at,
@@ -244,6 +246,7 @@ def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
         "job_name": job_name,
         "shares": _gpu_shares(view, gpu.id, shared, sight) if shared else [],
         "sharing": _sharing(shared) if shared else None,
+        "use": gpu_use(view, node, gpu.id),
     }
 
 

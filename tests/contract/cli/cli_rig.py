@@ -38,6 +38,7 @@ GPU = {
     "job_name": None,
     "shares": [],
     "sharing": None,
+    "use": None,
 }
 NODE = {
     "agent_id": "S0",

@@ -1,0 +1,1 @@
+"""What routes say of GPUs, as types."""

@@ -1,0 +1,180 @@
+"""How cards and tasks were used of late: a quarter of an hour finely, a day coarsely, in memory and with a bound. Pure.
+
+What is not known has no value: a mean is of what is known, and of nothing there is none.
+"""
+
+import math
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse, Work, busy_pct
+from mesos_gpu.model.nodes.node import Node
+
+FINE_S: Final = 10.0
+FINE_SLOTS: Final = 90
+COARSE_S: Final = 300.0
+COARSE_SLOTS: Final = 288
+RECENT_S: Final = 60.0  # what counts as now
+MOST_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
+KEPT_S: Final = COARSE_S * COARSE_SLOTS
+_UNKNOWN: Final = float("nan")
+K = TypeVar("K", GpuId, TaskId)
+Values = tuple[float | None, float | None, float | None]  # percent at work, MiB used, watts
+
+
+@dataclass(slots=True)
+class Ring:
+    """Means over spans of time, the latest of them. `slots` of `step_s` seconds each."""
+
+    step_s: float
+    slots: int
+    last: int = -1  # number of the latest slot, from the epoch on
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0])  # of values in that slot
+    columns: "tuple[array[float], ...]" = ()
+
+    def __post_init__(self) -> None:
+        self.columns = tuple(array("f", [_UNKNOWN]) * self.slots for _ in self.counts)
+
+    def note(self, now: float, values: Values) -> None:
+        """Add values of a moment, in seconds since the epoch; of one before the latest slot nothing is kept."""
+        slot = int(now // self.step_s)
+        if slot < self.last:
+            return
+        if slot > self.last:
+            self._clear(slot)
+        for n, value in enumerate(values):
+            if value is not None:
+                column, at = self.columns[n], slot % self.slots
+                mean = 0.0 if self.counts[n] == 0 else column[at]
+                self.counts[n] += 1
+                column[at] = mean + (value - mean) / self.counts[n]
+
+    def _clear(self, slot: int) -> None:
+        for n in range(max(self.last + 1, slot - self.slots + 1), slot + 1):
+            for column in self.columns:
+                column[n % self.slots] = _UNKNOWN
+        self.last, self.counts = slot, [0, 0, 0]
+
+    def read(self, now: float) -> tuple[list[float | None], ...]:
+        """All means up to a moment, oldest first: of each column as many as there are slots."""
+        slot = int(now // self.step_s)
+        return tuple(
+            [self._mean(column, n) for n in range(slot - self.slots + 1, slot + 1)] for column in self.columns
+        )
+
+    def _mean(self, column: "array[float]", slot: int) -> float | None:
+        if not self.last - self.slots < slot <= self.last:
+            return None
+        value = column[slot % self.slots]
+        return None if math.isnan(value) else value
+
+    def recent(self, now: float, span_s: float) -> float | None:
+        """The mean of the first column over the latest seconds; None: nothing is known of them."""
+        slot = int(now // self.step_s)
+        means = [self._mean(self.columns[0], slot - n) for n in range(int(span_s // self.step_s) + 1)]
+        known = [mean for mean in means if mean is not None]
+        return sum(known) / len(known) if known else None
+
+
+@dataclass(slots=True)
+class Series:
+    """The past of one card, or of one task."""
+
+    fine: Ring = field(default_factory=lambda: Ring(FINE_S, FINE_SLOTS))
+    coarse: Ring = field(default_factory=lambda: Ring(COARSE_S, COARSE_SLOTS))
+    noted_at: float = 0.0
+
+    def note(self, now: float, values: Values) -> None:
+        """Add what is known at a moment, in seconds since the epoch."""
+        self.noted_at = now
+        self.fine.note(now, values)
+        self.coarse.note(now, values)
+
+
+class UseHistory:
+    """The past of all cards and tasks, from their hosts' reports."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.cards: dict[GpuId, Series] = {}
+        self.tasks: dict[TaskId, Series] = {}
+        self._works: dict[tuple[str, GpuId], Work] = {}  # as last reported; of cards, and of tasks by card
+        self._seen: dict[
+            str, tuple[float, float]
+        ] = {}  # by agent: the latest report's time, the host's and ours
+        self._dropped_at = 0.0
+
+    def note(self, node: Node, now: float, is_there: Callable[[Node, TaskUse], bool]) -> None:
+        """Take in what a host reported; the same report again changes nothing.
+
+        Args:
+            node: With its report.
+            now: Seconds since the epoch.
+            is_there: Whether a task lives on that node and holds that card: of others nothing is kept.
+        """
+        said = node.inventory
+        at = max((use.at for use in said.gpu_uses), default=0.0) if said else 0.0
+        if said is None or not at or self._seen.get(node.id, (0.0, 0.0))[0] == at:
+            return
+        self._seen[node.id] = at, now
+        own = {gpu.id for gpu in said.gpus}
+        for use in said.gpu_uses:
+            if use.gpu_id in own:
+                _noted(self.cards, use.gpu_id, now, self._of_card(use))
+        by_task: dict[TaskId, list[TaskUse]] = {}
+        for each in said.task_uses:
+            if is_there(node, each):
+                by_task.setdefault(each.task_id, []).append(each)
+        for task, uses in by_task.items():
+            _noted(self.tasks, task, now, self._of_task(uses))
+        if now - self._dropped_at >= COARSE_S:
+            self._drop(now)
+
+    def _of_card(self, use: GpuUse) -> Values:
+        meters = use.meters
+        power_w = None if meters.power_mw is None else meters.power_mw / 1000
+        used_mib = None if meters.memory_used_mib is None else float(meters.memory_used_mib)
+        return self._busy_pct("", use.gpu_id, use.work), used_mib, power_w
+
+    def _of_task(self, uses: Iterable[TaskUse]) -> Values:
+        """The mean over its cards, and the sum of their memory; what is not known of one of them is not known."""
+        busy = [self._busy_pct(use.task_id, use.gpu_id, use.work) for use in uses]
+        memory = [use.memory_mib for use in uses]
+        return mean(busy), None if None in memory else float(sum(mib or 0 for mib in memory)), None
+
+    def _busy_pct(self, task: str, gpu: GpuId, work: Work | None) -> float | None:
+        before = self._works.pop((task, gpu), None)
+        if work is not None:
+            self._works[task, gpu] = work
+        return busy_pct(before, work)
+
+    def _drop(self, now: float) -> None:
+        """Forget what nothing was heard of for as long as anything is kept."""
+        self._dropped_at = now
+        _forget(self.cards, now)
+        _forget(self.tasks, now)
+        self._seen = {agent: seen for agent, seen in self._seen.items() if now - seen[1] <= KEPT_S}
+        self._works = {
+            key: work
+            for key, work in self._works.items()
+            if key[0] in self.tasks or (not key[0] and key[1] in self.cards)
+        }
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of values that are all known; None: one is not, or there are none."""
+    known = list(values)
+    return None if not known or None in known else sum(value or 0.0 for value in known) / len(known)
+
+
+def _noted(kept: dict[K, Series], key: K, now: float, values: Values) -> None:
+    if key in kept or len(kept) < MOST_SERIES:
+        kept.setdefault(key, Series()).note(now, values)
+
+
+def _forget(kept: dict[K, Series], now: float) -> None:
+    for key in [key for key, series in kept.items() if now - series.noted_at > KEPT_S]:
+        del kept[key]

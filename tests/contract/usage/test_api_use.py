@@ -1,0 +1,82 @@
+"""The use of cards over the interface: as hosts report it, now and of late; unknown is null."""
+
+from typing import Any
+
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
+from mesos_gpu.testing.builders import gpu
+from tests.contract.rig import Rig
+
+G0, G1 = GpuId("g0"), GpuId("g1")
+
+
+def tell(rig: Rig, at: float, busy_ms: int, task: str = "") -> None:
+    """A report: g0 was seen all the time up to now, g1 says nothing of itself."""
+    work = Work(0.0, round(at * 1000), busy_ms)
+    card = GpuUse(G0, at, Meters(memory_used_mib=512, power_mw=70123, gpu_pct=0), work, 1, 79)
+    tasks = (TaskUse(TaskId(task), G0, at, 2, 300, work, at - 5.0),) if task else ()
+    rig.tell(
+        Inventory(
+            (gpu("g0"), gpu("g1")),
+            "simulated",
+            "535",
+            gpu_uses=(card, GpuUse(G1, at)),
+            task_uses=tasks,
+        )
+    )
+
+
+def shown(rig: Rig, path: str) -> Any:
+    answer = rig.call("GET", path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_host_that_says_nothing_of_use_is_null(rig: Rig) -> None:
+    rig.node()
+    (card,) = shown(rig, "/v1/gpus")["gpus"]
+    assert card["use"] is None
+    past = shown(rig, "/v1/gpus/g0/use")
+    assert (past["fine"]["step_s"], len(past["fine"]["busy_pct"]), len(past["coarse"]["busy_pct"])) == (
+        10,
+        90,
+        288,
+    )
+    assert set(past["fine"]["busy_pct"]) == {None}
+
+
+def test_each_card_has_what_its_host_says_and_null_where_it_says_nothing(rig: Rig) -> None:
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    tell(rig, 1000.0, 0)
+    rig.clock.time += 10.0
+    tell(rig, 1010.0, 2500)
+    one, other = (each["use"] for each in shown(rig, "/v1/gpus")["gpus"])
+    known = {
+        "memory_used_mib": 512,
+        "power_mw": 70123,
+        "gpu_pct": 0,
+        "processes": 1,
+        "xid": 79,
+        "busy_pct": 25.0,
+    }
+    assert {name: value for name, value in one.items() if value is not None} == {**known, "at": 1010.0}
+    assert {name: value for name, value in other.items() if value is not None} == {"at": 1010.0}
+    past = shown(rig, "/v1/gpus/g0/use")["fine"]
+    assert (past["busy_pct"][-1], past["memory_mib"][-1], past["power_w"][-1]) == (25.0, 512.0, 70.12)
+
+
+def test_a_job_has_what_its_tasks_use_and_for_how_long_they_did_nothing(rig: Rig) -> None:
+    rig.node(gpus=(gpu("g0"),))
+    job = rig.submit(gpus=1)
+    assert shown(rig, f"/v1/jobs/{job['id']}")["use"] is None
+    task = f"{job['id']}.1"
+    rig.status(task, "TASK_RUNNING")
+    tell(rig, 1000.0, 0, task)
+    rig.clock.time += 10.0
+    tell(rig, 1010.0, 4000, task)
+    use = {"busy_pct": 40.0, "memory_mib": 300, "processes": 2, "idle_s": 5.0}
+    assert shown(rig, f"/v1/jobs/{job['id']}")["use"] == use
+    assert shown(rig, f"/v1/jobs/{job['id']}/use")["fine"]["busy_pct"][-1] == 40.0
+    tell(rig, 1020.0, 4000, "somebody-elses.1")
+    assert shown(rig, f"/v1/jobs/{job['id']}")["use"] is None

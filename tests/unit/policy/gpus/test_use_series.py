@@ -1,0 +1,129 @@
+"""What is kept of the past use of cards and tasks: means of what is known, with a bound."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.gpus import use_series
+from mesos_gpu.policy.gpus.use_series import KEPT_S, Ring, UseHistory, mean
+from mesos_gpu.testing.builders import gpu
+
+CARD, OTHER, TASK = GpuId("g0"), GpuId("g1"), TaskId("a.1")
+Value = float | None
+
+
+def node(at: float, *uses: GpuUse, tasks: tuple[TaskUse, ...] = ()) -> Node:
+    inventory = Inventory((gpu("g0"), gpu("g1")), gpu_uses=uses, task_uses=tasks)
+    return Node(AgentId("a1"), "host", inventory=inventory, reported_at=at)
+
+
+def use(at: float, seen_ms: int = 0, busy_ms: int = 0, card: GpuId = CARD, since: float = 1.0) -> GpuUse:
+    meters = Meters(memory_used_mib=512, power_mw=70500)
+    return GpuUse(card, at, meters, Work(since, seen_ms, busy_ms))
+
+
+def task_use(at: float, seen_ms: int, busy_ms: int, card: GpuId = CARD, mib: int | None = 300) -> TaskUse:
+    return TaskUse(TASK, card, at, 1, mib, Work(1.0, seen_ms, busy_ms))
+
+
+def anything(_: Node, use: TaskUse) -> bool:
+    return True
+
+
+def test_a_ring_keeps_the_mean_of_each_span_and_no_value_where_nothing_is_known() -> None:
+    ring = Ring(10.0, 4)
+    for at, busy in ((100.0, 20.0), (109.0, 40.0), (125.0, 50.0), (126.0, None)):
+        ring.note(at, (busy, None, 7.0))
+    assert ring.read(129.0) == ([None, 30.0, None, 50.0], [None] * 4, [None, 7.0, None, 7.0])
+    assert ring.read(149.0)[0] == [None, 50.0, None, None]
+    assert ring.read(1000.0)[0] == [None] * 4
+
+
+def test_what_comes_late_or_after_a_clock_was_set_back_is_not_kept() -> None:
+    ring = Ring(10.0, 4)
+    ring.note(100.0, (20.0, None, None))
+    ring.note(50.0, (90.0, None, None))
+    assert ring.read(100.0)[0] == [None, None, None, 20.0]
+
+
+def test_the_recent_mean_is_of_what_is_known() -> None:
+    ring = Ring(10.0, 9)
+    for at, busy in ((100.0, 99.0), (150.0, 20.0), (170.0, 40.0)):
+        ring.note(at, (busy, None, None))
+    assert ring.recent(175.0, 30.0) == 30.0
+    assert ring.recent(400.0, 30.0) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 600), st.one_of(st.none(), st.integers(0, 100))), max_size=40))
+def test_a_ring_is_the_means_of_a_list(notes: list[tuple[int, int | None]]) -> None:
+    ring, slots, step = Ring(10.0, 6), 6, 10
+    in_order = sorted(notes, key=lambda note: note[0])
+    for at, value in in_order:
+        ring.note(float(at), (None if value is None else float(value), None, None))
+    for n, got in enumerate(ring.read(600.0)[0]):
+        slot = 600 // step - slots + 1 + n
+        values = [value for at, value in in_order if at // step == slot and value is not None]
+        expected = sum(values) / len(values) if values else None
+        assert (got is None) == (expected is None)
+        assert got is None or expected is None or math.isclose(got, expected, abs_tol=1e-3)
+
+
+def test_a_card_is_at_work_by_what_was_counted_between_two_reports() -> None:
+    history = UseHistory()
+    for at, seen_ms, busy_ms in ((1000.0, 0, 0), (1010.0, 10_000, 2500)):
+        history.note(node(at, use(at, seen_ms, busy_ms)), at, anything)
+    busy, memory, power = history.cards[CARD].fine.read(1010.0)
+    assert (busy[-2:], memory[-2:], power[-2:]) == ([None, 25.0], [512.0, 512.0], [70.5, 70.5])
+    assert history.cards[CARD].coarse.read(1010.0)[0][-1] == 25.0
+
+
+def test_a_report_that_comes_again_is_counted_once_and_a_count_that_began_anew_says_nothing() -> None:
+    history = UseHistory()
+    same = node(1000.0, use(1000.0, 10_000, 5000))
+    for at in (1000.0, 1010.0):
+        history.note(same, at, anything)
+    history.note(node(1020.0, use(1020.0, 20_000, 9000, since=2.0)), 1020.0, anything)
+    assert history.cards[CARD].fine.read(1020.0)[0][-3:] == [None, None, None]
+
+
+def test_a_task_is_the_mean_of_its_cards_and_what_is_unknown_of_one_is_unknown() -> None:
+    history = UseHistory()
+    for at, seen_ms, busy in ((1000.0, 0, (0, 0)), (1010.0, 1000, (1000, 0))):
+        tasks = task_use(at, seen_ms, busy[0]), task_use(at, seen_ms, busy[1], OTHER)
+        history.note(node(at, use(at), tasks=tasks), at, anything)
+    both = task_use(1020.0, 2000, 2000), task_use(1020.0, 1000, 0, OTHER, None)
+    history.note(node(1020.0, use(1020.0), tasks=both), 1020.0, anything)
+    parts, memory, _ = history.tasks[TASK].fine.read(1020.0)
+    assert (parts[-3:], memory[-3:]) == ([None, 50.0, None], [600.0, 600.0, None])
+
+
+def test_of_cards_and_tasks_that_are_not_that_hosts_nothing_is_kept() -> None:
+    history = UseHistory()
+    foreign = use(1000.0, card=GpuId("another's"))
+    history.note(node(1000.0, foreign, tasks=(task_use(1000.0, 1, 1),)), 1000.0, lambda *_: False)
+    assert (history.cards, history.tasks) == ({}, {})
+
+
+def test_what_nothing_was_heard_of_for_a_day_is_forgotten() -> None:
+    history = UseHistory()
+    history.note(node(1000.0, use(1000.0), tasks=(task_use(1000.0, 1, 1),)), 1000.0, anything)
+    later = 1001.0 + KEPT_S
+    history.note(node(later, use(later, card=OTHER)), later, anything)
+    assert (list(history.cards), history.tasks) == ([OTHER], {})
+
+
+def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(use_series, "MOST_SERIES", 1)
+    history = UseHistory()
+    history.note(node(1000.0, use(1000.0), use(1000.0, card=OTHER)), 1000.0, anything)
+    assert list(history.cards) == [CARD]
+
+
+def test_a_mean_is_of_what_is_all_known() -> None:
+    assert (mean([1.0, 2.0]), mean([1.0, None]), mean([])) == (1.5, None, None)
