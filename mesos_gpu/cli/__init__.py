@@ -78,6 +78,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.host.install",
         "Make or print what a real cluster's hosts need; nothing is changed.",
     ),
+    "teardown": (
+        "mesos_gpu.cli.host.teardown",
+        "End a framework at the master: all its tasks end, and its id is never taken again.",
+    ),
     "demo": (
         "mesos_gpu.cli.demo.command",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",

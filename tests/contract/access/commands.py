@@ -183,7 +183,7 @@ LOCAL: Final = (
     "node cdi", "node shim build", "node shim check",
     "volume build", "volume list", "volume show", "volume verify", "volume gc", "volume plan",
     "backup", "template list", "template show", "template render",
-    "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler",
+    "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler", "teardown",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench isolation", "bench launch", "bench placement", "bench queues", "bench reports",
     "bench shim", "bench volume",

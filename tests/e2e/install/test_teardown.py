@@ -1,0 +1,74 @@
+"""`mesos-gpu teardown` against a real master that asks for names."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.host.teardown import chosen
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+from tests.e2e.test_jobs import submit
+
+ONE, OTHER = {"id": "f-1", "name": "mesos_gpu"}, {"id": "f-2", "name": "marathon"}
+
+
+@pytest.fixture
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(1)], secure=True) as running:
+        yield running
+
+
+def teardown(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
+    master = f"127.0.0.1:{stack.cluster.master.port}"
+    command = [sys.executable, "-m", "mesos_gpu", "teardown", *words, "--master", master]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+@pytest.mark.cluster
+def test_all_tasks_end_and_nobody_ends_them_without_a_name_or_a_yes(stack: Stack, tmp_path: Path) -> None:
+    assert stack.secure is not None
+    proof = ("--mesos-credentials", str(stack.secure.operator))
+    mark = tmp_path / "mark"
+    mark.touch()
+    with Client(stack.reach) as client:
+        wait_until("the node reports", lambda: len(client.gpus()) == 1)
+        job = submit(client, "exec sleep 1000.1", gpus=1)
+        wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    pids = [
+        each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", "1000.1"]
+    ]
+    assert pids
+
+    nameless = teardown(stack, "mesos_gpu", "--yes")
+    assert (nameless.returncode, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
+    unsure = teardown(stack, "mesos_gpu", *proof)
+    assert unsure.returncode == 1
+    assert "its scheduler is connected?" in unsure.stderr
+    absent = teardown(stack, "other", "--yes", *proof)
+    assert (absent.returncode, "it has: mesos_gpu (" in absent.stderr) == (66, True), absent.stderr
+    assert all(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+    stack.scheduler.kill()
+    done = teardown(stack, "mesos_gpu", "--yes", *proof)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("mesos_gpu (")
+    wait_until("the task has ended", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    assert teardown(stack, "mesos_gpu", "--yes", *proof).returncode == 66
+
+
+def test_an_id_comes_before_a_name_and_a_name_of_two_is_refused() -> None:
+    assert chosen([ONE, OTHER], "marathon") is OTHER
+    assert chosen([ONE, {"id": "f-3", "name": "f-1"}], "f-1") is ONE
+    with pytest.raises(Conflict, match="2 frameworks are called 'marathon'"):
+        chosen([OTHER, {**OTHER, "id": "f-4"}], "marathon")
+    with pytest.raises(NotFound, match=r"it has: none"):
+        chosen([], "marathon")
