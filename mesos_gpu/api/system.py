@@ -13,6 +13,7 @@ from mesos_gpu.api import openapi
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.v1 import views
@@ -36,6 +37,7 @@ class System:
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
         """Serve a scheduler."""
         self._scheduler, self._settings = scheduler, settings
+        self._counted = Kept(lambda view: views.counted_gpus(view, view.gpus()))
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""
@@ -44,7 +46,9 @@ class System:
         return json_answer(
             await result_of(
                 self._scheduler.read(
-                    lambda view: views.status(view, settings.webui_url, settings.version, how)
+                    lambda view: views.status(
+                        view, settings.webui_url, settings.version, how, self._counted.of(view)
+                    )
                 )
             )
         )

@@ -49,7 +49,7 @@ async function go(moved = false) {
     if (each.dataset.part === at.part) each.setAttribute("aria-current", "page");
     else each.removeAttribute("aria-current");
   }
-  await refresh(at);
+  await refresh({ ...at, fresh: true }); // the next ones come by themselves
   if (moved) $("main").focus({ preventScroll: true }), scrollTo(0, 0);
 }
 
@@ -72,7 +72,7 @@ async function refresh(at) {
     pause_ms = error.status === 404 ? MOST_PAUSE_MS : error.refused ? REFUSED_PAUSE_MS : LEAST_PAUSE_MS;
     showTrouble(error, at);
   }
-  timer = setTimeout(() => (document.hidden ? null : refresh(at)), pause_ms);
+  timer = setTimeout(() => (document.hidden ? null : refresh({ ...at, fresh: false })), pause_ms);
 }
 
 function draw() {
@@ -83,7 +83,7 @@ function draw() {
 function showTrouble(error, at) {
   statusShown = "";
   const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : error.message;
-  if (error.status === 404 || (error.refused && shown?.context !== at)) {
+  if (error.status === 404 || (error.refused && shown?.context.address !== at.address)) {
     answeredAt = Date.now();
     show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, why), h("p", {}, link("#/", "to the overview")));
     $("view").dataset.shown = at.address;

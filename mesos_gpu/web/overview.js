@@ -10,13 +10,26 @@ const MOST_TROUBLE = 12;
 let byOwner = false;
 let drawn = { cards: null, byOwner: null, map: null };
 
-export async function load() {
-  const [cards, queue, failed, deployments, active] = await Promise.all([
-    getIf("gpu:see", "/v1/cards"), getIf("queue:see", "/v1/queue?limit=5"),
-    getIf("job:see", "/v1/jobs?state=failed&no_instances=true&limit=3"), getIf("app:see", "/v2/deployments?embed=waiting"),
-    getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&limit=8"),
+const MANY = 200; // nodes, of whose answers all but the map are asked for in every third round only
+let rest = null, rounds = 0;
+
+export async function load({ fresh }) {
+  const many = (drawn.cards?.nodes.length ?? 0) > MANY;
+  if (fresh || !many || !rest || rounds++ % 3 === 0) rest = others();
+  try {
+    const [cards, [queue, failed, deployments, active]] = await Promise.all([getIf("gpu:see", "/v1/cards"), rest]);
+    return { cards, queue, failed, deployments, active };
+  } catch (error) {
+    rest = null;
+    throw error;
+  }
+}
+
+function others() {
+  return Promise.all([
+    getIf("queue:see", "/v1/queue?limit=5"), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&limit=3"),
+    getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&limit=8"),
   ]);
-  return { cards, queue, failed, deployments, active };
 }
 
 export function view({ cards, queue, failed, deployments, active }, _context, status) {

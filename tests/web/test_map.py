@@ -1,23 +1,21 @@
 """The map of all cards, and what lists of jobs leave out."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mesos_gpu.api.v1.cards import CardHandlers
+from mesos_gpu.api.kept import Kept
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import CARD, QUARTER, hold
 from tests.contract.rig import Rig, code_of
-from tests.sights import ALL_SEEING
 
 
 @pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr("mesos_gpu.api.v1.cards._GOOD_FOR_S", -1.0)  # each map is a new one
+def rig() -> Iterator[Rig]:
     rig = Rig()
     yield rig
     rig.close()
@@ -64,24 +62,37 @@ def test_a_shared_card_has_no_one_holder(rig: Rig) -> None:
     assert seen["jobs"] == []
 
 
-def test_a_map_is_made_once_a_second_for_all(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mesos_gpu.api.v1.cards._GOOD_FOR_S", 1.0)
-    clock = [10.0]
-    handlers = CardHandlers(rig.daemon, now=lambda: clock[0])
-    rig.node(gpus=(gpu("g0"),))
+def test_what_took_long_is_kept_for_those_who_ask_soon(rig: Rig) -> None:
+    clock, made = [10.0], []
 
-    def letters() -> list[str]:
-        made = rig.daemon.read(lambda view: handlers._seen(view, ALL_SEEING)).result(60)
-        return [node["cards"] for node in made["nodes"]]
+    def make(view: View) -> int:
+        clock[0] += 0.05
+        made.append(len(view.nodes))
+        return len(made)
 
-    assert letters() == ["f"]
-    rig.report(replace(gpu("g0"), health=Health.SICK))
-    wait_until(
-        "the card is sick", lambda: rig.call("GET", "/v1/gpus/g0").json()["health"] == Health.SICK.value
-    )
-    assert letters() == ["f"], "a second has not passed"
-    clock[0] += 1.1
-    assert letters() == ["k"]
+    kept = Kept(make, now=lambda: clock[0])
+
+    def asked_after(seconds: float) -> int:
+        clock[0] += seconds
+        return rig.daemon.read(kept.of).result(60)
+
+    assert [asked_after(0), asked_after(1.9), asked_after(0.05)] == [1, 1, 1]
+    assert [asked_after(0.1), asked_after(0)] == [2, 2]
+
+
+def test_what_took_no_time_is_made_for_each(rig: Rig) -> None:
+    made: list[int] = []
+    kept = Kept(lambda view: made.append(1), now=lambda: 5.0)
+    for _ in range(3):
+        rig.daemon.read(kept.of).result(60)
+    assert len(made) == 3
+
+
+def test_nothing_is_kept_longer_than_three_seconds(rig: Rig) -> None:
+    clock = iter((0.0, 100.0, 102.9, 103.1, 103.1))
+    values = iter("ab")
+    kept = Kept(lambda view: next(values), now=lambda: next(clock))
+    assert [rig.daemon.read(kept.of).result(60) for _ in range(3)] == ["a", "a", "b"]
 
 
 def test_jobs_are_searched_for_skipped_and_listed_without_instances(rig: Rig) -> None:

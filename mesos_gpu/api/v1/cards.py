@@ -1,8 +1,8 @@
 """The map of all cards: a letter for each, small enough to be asked for every few seconds by many."""
 
-import time
+import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, is_used
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec.cluster import cards
@@ -31,41 +31,43 @@ _LETTERS: Final = {
     Health.UNKNOWN: "n",
 }
 _USED, _SHARED = "u", "s"
-#: How long a map is good for, in seconds: it is made once for all who ask meanwhile.
-_GOOD_FOR_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Map:
-    """All cards at one moment; what each caller sees of `jobs` is worked out for each."""
+    """All cards at one moment; what each caller sees of `jobs` is worked out for each. `nodes` is JSON already."""
 
-    made_at: float
-    nodes: list[cards.NodeCards]
+    nodes: bytes
     jobs: list[JobId | None]
 
 
 class CardHandlers:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi, now: Callable[[], float] = time.monotonic) -> None:
-        """Serve a scheduler. `now`: seconds of a clock that is never set back."""
-        self._scheduler, self._now = scheduler, now
-        self._map: _Map | None = None  # made and looked at while the state is read, one after the other
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Serve a scheduler."""
+        self._scheduler = scheduler
+        self._map = Kept(_made)
 
     async def list(self, request: Request) -> Response:
         """GET /v1/cards."""
         sight = Sight.of(request)
-        seen = await result_of(self._scheduler.read(lambda view: self._seen(view, sight)))
-        return await run_in_threadpool(json_answer, seen)
 
-    def _seen(self, view: View, sight: Sight) -> cards.Cards:
-        known = self._map
-        if known is None or self._now() - known.made_at > _GOOD_FOR_S:
-            known = self._map = _made(view, self._now())
-        return {"nodes": known.nodes, "jobs": [_holder(view, id, sight) for id in known.jobs]}
+        def seen(view: View) -> tuple[bytes, list[cards.CardHolder | None]]:
+            known = self._map.of(view)
+            return known.nodes, [_holder(view, id, sight) for id in known.jobs]
+
+        nodes, jobs = await result_of(self._scheduler.read(seen))
+        holders = await run_in_threadpool(_text, jobs)
+        body = b'{"nodes":' + nodes + b',"jobs":' + holders + b"}"
+        return Response(body, media_type="application/json")
 
 
-def _made(view: View, now: float) -> _Map:
+def _text(value: Sequence[cards.NodeCards] | Sequence[cards.CardHolder | None]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _made(view: View) -> _Map:
     by_node: dict[str, list[GpuStatus]] = defaultdict(list)
     nodes: dict[str, Node] = {}
     for status in view.gpus():
@@ -74,7 +76,7 @@ def _made(view: View, now: float) -> _Map:
     numbers: dict[JobId | None, int] = {}
     made = [_node(view, nodes[id], statuses, numbers) for id, statuses in by_node.items()]
     made.sort(key=lambda node: (node["hostname"], node["agent_id"]))
-    return _Map(now, made, [*numbers])
+    return _Map(_text(made), [*numbers])
 
 
 def _node(

@@ -328,7 +328,7 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
         "attributes": dict(node.attributes),
         "region": node.region,
         "zone": node.zone,
-        **_counted(view, gpus),
+        **counted_gpus(view, gpus),
         "driver_version": said.driver_version,
         "cuda_version": said.cuda_version,
         "volume": said.volume,
@@ -342,8 +342,10 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
     }
 
 
-def status(view: View, webui_url: str, version: str, secured: shapes.Secured) -> shapes.Status:
-    """The scheduler and a summary."""
+def status(
+    view: View, webui_url: str, version: str, secured: shapes.Secured, counted: shapes.Counted
+) -> shapes.Status:
+    """The scheduler and a summary; `counted`: all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
     said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
@@ -355,7 +357,7 @@ def status(view: View, webui_url: str, version: str, secured: shapes.Secured) ->
         "version": version,
         **secured,
         "jobs": states,
-        **_counted(view, view.gpus()),
+        **counted,
         "nodes": len(view.nodes),
         "tasks_unknown": len(view.unknown),
         "unsaved": view.unsaved or None,
@@ -367,7 +369,8 @@ def status(view: View, webui_url: str, version: str, secured: shapes.Secured) ->
     }
 
 
-def _counted(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
+def counted_gpus(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
+    """How many of these GPUs are used, not healthy, drained."""
     return {
         "gpus_total": len(gpus),
         "gpus_used": sum(is_used(view, status) for status in gpus),

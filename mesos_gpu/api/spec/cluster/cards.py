@@ -37,7 +37,7 @@ class CardHolder(TypedDict):
 
 
 class Cards(TypedDict):
-    """All cards, as small as can be, at most a second old; jobs that may not be seen are null."""
+    """All cards, as small as can be, on large clusters up to 3 s old; jobs that may not be seen are null."""
 
     nodes: list[NodeCards]
     jobs: list[CardHolder | None]

@@ -1,0 +1,32 @@
+"""What is worked out from all of the state, once for all who ask within a moment."""
+
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from mesos_gpu.api.scheduler_api import View
+
+T = TypeVar("T")
+#: It is good for so many times as long as it took: at most a fortieth of the engine's time goes into it.
+_TIMES: Final = 40.0
+_LONGEST_S: Final = 3.0
+
+
+class Kept(Generic[T]):
+    """A value that follows from the state. Where it is quickly made it is made anew for each; on large clusters it may
+    be up to 3 s old."""
+
+    def __init__(self, make: Callable[[View], T], now: Callable[[], float] = time.perf_counter) -> None:
+        """`now`: seconds of a clock that is never set back."""
+        self._make, self._now = make, now
+        self._value: tuple[T, float] | None = None  # and until when it is good
+
+    def of(self, view: View) -> T:
+        """The value. To be called inside `SchedulerApi.read`, which lets one in after the other."""
+        begun = self._now()
+        if self._value is not None and begun < self._value[1]:
+            return self._value[0]
+        value = self._make(view)
+        ended = self._now()
+        self._value = value, ended + min(_LONGEST_S, _TIMES * (ended - begun))
+        return value
