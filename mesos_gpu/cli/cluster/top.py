@@ -68,15 +68,16 @@ class Use(NamedTuple):
     help="memory, compute: what uses most of it comes first.",
 )
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
-@click.option("--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
+@click.option("-1", "--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
 @json_option
 @api_command
 def top(app: App, sort: str, interval: float, once: bool, as_json: bool) -> None:
     """Watch who is on each GPU, and what they use of their shares.
 
     Memory and compute of a share stand beside what is granted; REFUSED counts allocations that did not fit it, `over`
-    is said of one that uses more memory than it may. What is used of a GPU that one job holds whole is not known here.
-    Hosts report every few seconds. Keys: q or Ctrl-C ends it, c, m and p sort by card, memory and compute.
+    is said of one that uses more memory than it may. Of a GPU that nobody shares it is all that is in use there, and
+    the part of the last minute in which it was at work; what the driver does not tell is empty. Hosts report every few
+    seconds. Keys: q or Ctrl-C ends it, c, m and p sort by card, memory and compute.
     """
     if interval < _LEAST_S:
         raise click.BadParameter("must be at least 1s", param_hint="--interval")
@@ -164,8 +165,9 @@ def uses(gpus: "Sequence[Gpu]", sort: str) -> list[Use]:
 def _of_card(gpu: "Gpu") -> list[Use]:
     at, sharing = (gpu["hostname"], gpu["minor"]), gpu["sharing"]
     if sharing is None:
-        held = gpu["job_id"] or gpu["task_id"]
-        return [Use(*at, gpu["health"], held, None, gpu["memory_mib"], None, 100, note=gpu["reason"])]
+        held, now = gpu["job_id"] or gpu["task_id"], gpu["use"]
+        used = (now["memory_used_mib"], now["busy_pct"]) if now else (None, None)
+        return [Use(*at, gpu["health"], held, used[0], gpu["memory_mib"], used[1], 100, note=gpu["reason"])]
     uncovered = sharing["state"] == "uncovered"
     rows = [_of_share(gpu, share) for share in gpu["shares"]]
     left = (

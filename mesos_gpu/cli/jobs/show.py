@@ -14,6 +14,7 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
+    from mesos_gpu.api.spec.gpus.use import JobUse
     from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
@@ -23,7 +24,7 @@ _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "notified", "checkpoint", "made room",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "checkpoint", "made room",
     "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
@@ -51,6 +52,7 @@ def _progress(job: "Job") -> dict[str, object]:
         "held gpus": " ".join(job["gpu_ids"]),
         **({"share": _share(job["share"], job["gpu_memory_max_mib"])} if job["share"] else {}),
         **({"used": _used(job["share_uses"])} if job["share_uses"] else {}),
+        **({"use": _use(job["use"])} if job["use"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         **({"notified": _notice(job["notice"])} if job["notice"] else {}),
         **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
@@ -81,6 +83,18 @@ def _of_one(use: "UsedShare") -> str:
         f"{counted(use['refused'], 'allocation')} refused" if use["refused"] else "",
         f"{counted(use['windows_missed'], 'window')} missed" if use["windows_missed"] else "",
         use["problem"] or "",
+    ]
+    return ", ".join(filter(None, facts))
+
+
+def _use(use: "JobUse") -> str:
+    """How it uses its GPUs now, as far as their hosts can say."""
+    busy, mib, processes, idle_s = use["busy_pct"], use["memory_mib"], use["processes"], use["idle_s"]
+    facts = [
+        "how busy is not known" if busy is None else f"{busy:g} % busy",
+        "" if mib is None else f"{mib} MiB",
+        "" if processes is None else "1 process" if processes == 1 else f"{processes} processes",
+        "" if idle_s is None else f"idle for {output.span(idle_s)}",
     ]
     return ", ".join(filter(None, facts))
 

@@ -172,6 +172,21 @@ def test_show_by_prefix(rest: FakeRest) -> None:
     assert (shown["id"], shown["runs"][0]["id"]) == (job, f"{job}.1")
 
 
+@pytest.mark.parametrize(
+    ("use", "line"),
+    [
+        ((25.5, 300, 2, None), "25.5 % busy, 300 MiB, 2 processes"),
+        ((0.0, 0, 1, 10860.0), "0 % busy, 0 MiB, 1 process, idle for 3h01m"),
+        ((None, None, None, None), "how busy is not known"),
+    ],
+)
+def test_show_tells_how_a_job_uses_its_gpus(rest: FakeRest, use: tuple[float | None, ...], line: str) -> None:
+    names = ("busy_pct", "memory_mib", "processes", "idle_s")
+    rest.jobs[rest.add("train", gpus=1)]["use"] = dict(zip(names, use, strict=True))
+    shown = call("show", "tr").stdout
+    assert f"use           {line}\n" in shown
+
+
 def test_why_reads_well(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/x"] = (200, why("x-1"))
     assert call("why", "x").stdout == (

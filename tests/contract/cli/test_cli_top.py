@@ -92,6 +92,17 @@ def test_what_uses_more_than_it_may_and_what_is_uncovered_is_told() -> None:
     assert (uncovered.state, uncovered.job, uncovered.memory_of) == ("uncovered", "(uncovered)", None)
 
 
+def test_a_gpu_that_nobody_shares_has_what_is_in_use_on_it_and_nothing_where_nobody_can_say() -> None:
+    use = {"memory_used_mib": 300, "busy_pct": 40.0}
+    unknown = {"memory_used_mib": None, "busy_pct": None}
+    held: list[Any] = [{**GPU, "job_id": "a-1", "use": said} for said in (use, unknown, None)]
+    assert [(row.memory, row.compute, row.compute_of) for row in uses(held, "card")] == [
+        (300, 40.0, 100),
+        (None, None, 100),
+        (None, None, 100),
+    ]
+
+
 def test_a_bar_is_full_at_what_is_granted_and_never_longer() -> None:
     assert [bar(used, 10) for used in (0, 5, 10, 25)] == ["░" * 10, "█" * 5 + "░" * 5, "█" * 10, "█" * 10]
     assert bar(None, 10) is None
