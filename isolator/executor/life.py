@@ -55,6 +55,7 @@ class Kind(Enum):
     RESIZED = "resized"  # what came of that
     NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
     NOTICED = "noticed"  # the task can read that
+    CHANNEL = "channel"  # the scheduler calls for a command in the task
     CHECKPOINT = "checkpoint"  # the task says that it has kept its work
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
     ENDED = "ended"  # the command
@@ -84,6 +85,7 @@ class Action(Enum):
     SAY_RESIZED = "say_resized"
     NOTICE = "notice"  # have the task read it
     SAY_NOTICED = "say_noticed"
+    OPEN_CHANNEL = "open_channel"  # go to where the command waits
     SAY_CHECKPOINT = "say_checkpoint"
     SAY_KILLING = "say_killing"
     SAY_END = "say_end"
@@ -211,6 +213,7 @@ NO_TASK: Final = Ignored("no task was launched")
 NOT_AWAITED: Final = Ignored("the command does not wait for the scheduler's word")
 ENDS_ALREADY: Final = Ignored("the first wish for the end is the one that counts")
 OVER: Final = Ignored("what it speaks of is over")
+NOT_RUNNING: Final = Ignored("who waits at a channel is told that nobody came")
 ASKED_AGAIN: Final = Ignored("the scheduler asks again until it is answered")
 NOT_AT_WORK: Final = Refused("nothing that is at work in this state reports it")
 
@@ -265,7 +268,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.DONE),
         },
         {
-            NO_TASK: (K.KILL, K.RESIZE, K.NOTICE, K.ACKNOWLEDGED),
+            NO_TASK: (K.KILL, K.RESIZE, K.NOTICE, K.CHANNEL, K.ACKNOWLEDGED),
             NOT_AT_WORK: (*_PREPARES, K.NOT_STARTED, K.BROKEN, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -285,6 +288,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
+            NOT_RUNNING: (K.CHANNEL,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
@@ -301,6 +305,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
+            NOT_RUNNING: (K.CHANNEL,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.CLAIMED, K.SET_UP, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -319,7 +324,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
@@ -334,6 +339,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
+            NOT_RUNNING: (K.CHANNEL,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE,
                           *_LIMITS, K.OVERDUE),
         },
@@ -352,6 +358,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
+            NOT_RUNNING: (K.CHANNEL,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
                           K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
@@ -367,7 +374,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.OVER_DISK, K.CHECKPOINT),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.OVER_DISK, K.CHECKPOINT),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
                           K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
@@ -384,6 +391,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.RESIZED: Move(S.RUNNING, (A.SAY_RESIZED,)),
             K.NOTICE: Move(S.RUNNING, (A.NOTICE,)),
             K.NOTICED: Move(S.RUNNING, (A.SAY_NOTICED,)),
+            K.CHANNEL: Move(S.RUNNING, (A.OPEN_CHANNEL,)),
             K.CHECKPOINT: Move(S.RUNNING, (A.SAY_CHECKPOINT,)),
             K.UNHEALTHY: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE)),
             K.OVER_DISK: Move(S.KILLING, (A.TERMINATE,)),
@@ -409,7 +417,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
             OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED, K.UNDONE, K.DEATH_OVERDUE),
         },
@@ -427,7 +435,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
             OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, K.TERMINATED, K.UNDONE),
         },
@@ -442,7 +450,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
             OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
                    K.DEATH_OVERDUE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED),
@@ -458,7 +466,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.RESIZE, K.NOTICE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            ENDS_ALREADY: (K.KILL, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
             OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
                    K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),

@@ -86,13 +86,15 @@ class Executor:
 
     def message(self, data: bytes) -> None:
         """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, what a task's
-        share is to be, and that it is to end."""
+        share is to be, that it is to end, and that somebody waits with a command for the task."""
         if may_start(data):
             self._post(Event(Kind.GO))
         elif b'"resize"' in data:
             self._post(Event(Kind.RESIZE, payload=data))
         elif b'"notice"' in data:
             self._post(Event(Kind.NOTICE, payload=data))
+        elif b'"channel"' in data:
+            self._post(Event(Kind.CHANNEL, payload=data))
 
     # --- other threads
 
@@ -215,6 +217,10 @@ class Executor:
         data = effect.event.payload
         self._aside_if_possible(lambda: self._at.notice(data))
 
+    def _open_channel(self, effect: Effect) -> None:
+        data = effect.event.payload
+        self._aside_if_possible(lambda: self._at.open_channel(data))
+
     def _say_checkpoint(self, effect: Effect) -> None:
         ends = effect.life.state is not State.RUNNING
         self._say_data(effect, "TASK_KILLING" if ends else "TASK_RUNNING")
@@ -270,6 +276,7 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_RESIZED: Executor._say_data,
     Action.NOTICE: Executor._notice,
     Action.SAY_NOTICED: Executor._say_data,
+    Action.OPEN_CHANNEL: Executor._open_channel,
     Action.SAY_CHECKPOINT: Executor._say_checkpoint,
     Action.SAY_KILLING: Executor._say_killing,
     Action.SAY_END: Executor._say_end,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # their modules cost each executor what only one with health 
     from mesos_gpu.model.jobs.healthcheck import HealthCheck
     from mesos_gpu.policy.apps.healthcheck import TaskHealth
 
+SESSIONS: Final = 16  # commands of others beside a task's own, at once
 DEAD_S: Final = 10.0  # what is left of a dead executor's task has so long to die
 
 
@@ -98,6 +99,7 @@ class Work:
         self._notices: Notices | None = None  # since the first
         self._notices_turn = threading.Lock()
         self._checkpoints: Checkpoints | None = None
+        self._sessions = threading.BoundedSemaphore(SESSIONS)
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
     # --- until it can be started
@@ -413,6 +415,16 @@ class Work:
         log(answered.words)
         if answered.data:
             self._post(Event(Kind.NOTICED, message=answered.words, payload=answered.data))
+
+    def open_channel(self, data: bytes) -> None:
+        """Run what waits for the task at the scheduler, beside its command, to its end."""
+        from isolator.session.opening import open_session
+
+        launch, run = self._ready.launch, self._ready.run
+        try:
+            log(open_session(data, launch.plan.secret, self._task_id, run.pid(), self._sessions))
+        except Exception as error:  # noqa: BLE001 - whatever it is: it is no reason to end the task
+            log(f"a channel was not opened: {failure(error).message}")
 
     def _look_for_checkpoint(self, *, last: bool = False) -> None:
         assert self._checkpoints is not None

@@ -13,8 +13,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from isolator.confinement import apart_sys
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 38, 24  # linux/prctl.h
+TIOCSCTTY = 0x540E  # asm-generic/ioctls.h; of all architectures that agents run on
 _LAST_CAP = 63
 _SIGKILL = 9
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_NOT_THERE = (2, 20)  # ENOENT, ENOTDIR
 _IGNORED = (13, 25)  # SIGPIPE, SIGXFSZ: Python ignores them, and exec would keep that
 
 
@@ -32,10 +35,14 @@ def _become(
     domain: bool,
     signals: bool,
     program: bytes,
+    streams: tuple[int, ...],
+    terminal: bool,
 ) -> None:
     """Become the command, in order: cgroups while their files can be seen, then the task's view, rights last but
     exec."""
     os.umask(0o022)
+    if terminal:
+        import fcntl  # noqa: F401 # later its file may be out of sight
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     for group in cgroups:
@@ -61,7 +68,37 @@ def _become(
         libc.signal(number, None)
     for inherited in (*namespaces, root, directory):
         os.set_inheritable(inherited, False)
+    if streams:
+        _exec(argv, env, streams, leads=not forks, terminal=terminal)
     os.execve(argv[0], argv, env)
+
+
+def _exec(
+    argv: tuple[str, ...], env: dict[str, str], streams: tuple[int, ...], *, leads: bool, terminal: bool
+) -> None:
+    """Execute a command with streams of its own; why it cannot be goes where failures go. Does not return."""
+    if not leads:
+        os.setsid()  # the parent leads the session that it is in
+    if terminal:
+        import fcntl
+
+        fcntl.ioctl(streams[0], TIOCSCTTY, 0)
+    fails = os.dup(1)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    for stream in set(streams):
+        os.close(stream)
+    number, why = 2, "No such file or directory"
+    for path in (
+        [argv[0]] if "/" in argv[0] else [f"{at}/{argv[0]}" for at in env.get("PATH", _PATH).split(":")]
+    ):
+        try:
+            os.execve(path, argv, env)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                number, why = error.errno or 0, str(error.strerror)
+    os.write(fails, f"{argv[0]}: {why}".encode(errors="replace"))
+    os._exit(127 if number in _NOT_THERE else 126)
 
 
 def _fork() -> None:
@@ -69,6 +106,8 @@ def _fork() -> None:
     pid = os.fork()
     if pid == 0:
         return
+    os.close(1)  # the child has what failures are told by, and its end is to be seen
+    os.close(2)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     os._exit(code if code >= 0 else 128 - code)
 

@@ -13,9 +13,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from isolator.confinement.apart import FILTER, Apart, apart_of
 from isolator.runs import joined
@@ -41,6 +41,8 @@ class _Order:
     domain: bool
     signals: bool  # whether it signals nobody but its own children
     program: bytes
+    streams: tuple[int, ...] = ()  # its stdin, stdout and stderr; none: nothing, and both where failures go
+    terminal: bool = False  # whether the first of them is its controlling terminal
 
 
 class Place:
@@ -104,10 +106,37 @@ class Place:
         Raises:
             OSError: It cannot be started.
         """
-        order = marshal.dumps({**asdict(self._order), "argv": ("/bin/sh", "-c", command)})
+        return self._start(argv=("/bin/sh", "-c", command))
+
+    def run(
+        self, argv: tuple[str, ...], env: Mapping[str, str], streams: tuple[int, int, int], *, terminal: bool
+    ) -> subprocess.Popen[bytes]:
+        """Start a command there, in a session of its own. Its `stdout` says why it cannot get there or what it cannot
+        execute, and ends when it is executed; then it exits with 125, 126 or 127.
+
+        Args:
+            argv: The first word is looked for in its PATH.
+            env: Beside the task's.
+            streams: Its stdin, stdout and stderr.
+            terminal: Whether these are one that is to be its controlling terminal.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        given = {**self._order.env, **env}
+        return self._start(argv=argv, env=given, streams=streams, terminal=terminal)
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The uid and the gid of the task."""
+        return self._order.user[:2]
+
+    def _start(self, **more: Any) -> subprocess.Popen[bytes]:
+        order = replace(self._order, **more)
+        words = marshal.dumps(asdict(order))
         told = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
-            os.write(told, order)
+            os.write(told, words)
             os.lseek(told, 0, os.SEEK_SET)
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", joined.__file__],
@@ -115,7 +144,7 @@ class Place:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={},
-                pass_fds=self._files,
+                pass_fds=(*self._files, *order.streams),
                 start_new_session=True,
                 bufsize=0,
             )

@@ -35,6 +35,7 @@ OF_INSTANCE: Final[Mapping[Right, Right]] = {
     all_rights.JOB_KILL: all_rights.APP_WRITE,
     all_rights.JOB_RESIZE: all_rights.APP_WRITE,
     all_rights.JOB_CHECKPOINT: all_rights.APP_WRITE,
+    all_rights.JOB_EXEC: all_rights.APP_EXEC,
     all_rights.JOB_CONTROL: all_rights.APP_CONTROL,
 }
 

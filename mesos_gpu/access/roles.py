@@ -11,8 +11,8 @@ USER: Final = Role(
     "user",
     (
         "job:run", "job:see:own", "job:read:own", "job:env:own", "job:output:own", "job:kill:own", "job:resize:own",
-        "job:checkpoint:own",
-        "app:see", "app:read", "app:output", "app:write", "app:env:own", "service:write",
+        "job:checkpoint:own", "job:exec:own",
+        "app:see", "app:read", "app:output", "app:write", "app:env:own", "app:exec:own", "service:write",
         "token:see:own", "token:create:own", "token:revoke:own", *_SEES,
     ),
 )  # fmt: skip

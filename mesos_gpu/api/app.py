@@ -3,6 +3,9 @@
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
+from mesos_gpu.api.channel.channels import Channels
+from mesos_gpu.api.channel.opening import Opening
+from mesos_gpu.api.channel.relay import Relay
 from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
@@ -12,7 +15,7 @@ from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.metrics.http import Timed
-from mesos_gpu.api.routes import v1_routes
+from mesos_gpu.api.routes import channel_routes, v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.v1.jobs import Jobs
@@ -21,14 +24,16 @@ from mesos_gpu.errors import MesosGpuError
 
 def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
-    jobs, events = Jobs(scheduler, settings), Events(scheduler)
+    jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
     app = Starlette(
         routes=[
             *v1_routes(scheduler, settings, jobs),
+            *channel_routes(Opening(scheduler, settings, channels)),
             *login_routes(settings.who),
             *routes(scheduler, events, settings),
         ],
         middleware=[
+            Middleware(Relay, channels=channels),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
             Middleware(Guard, names=settings.host_names),

@@ -31,6 +31,7 @@ from mesos_gpu.api.spec.cluster import cards
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
+from mesos_gpu.api.spec.tasks import channel
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, PATTERNS, Order
@@ -212,6 +213,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Job},
         (_CONFLICT,),
     ),
+    **channel.OPERATIONS,
     ("GET", "/v1/events"): Operation(
         "list_events",
         "Notices and checkpoints of jobs, thresholds of budgets, at once or when there is one",

@@ -12,6 +12,7 @@ from mesos_gpu.access.rights import (
     GPU_RESET,
     GPU_SEE,
     JOB_CHECKPOINT,
+    JOB_EXEC,
     JOB_KILL,
     JOB_OUTPUT,
     JOB_RESIZE,
@@ -31,6 +32,7 @@ from mesos_gpu.access.rights import (
     TOKEN_REVOKE,
     TOKEN_SEE,
 )
+from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.scrape import Scrape
@@ -102,6 +104,11 @@ def _of_files(uploads: Uploads) -> list[Route]:
         route("/v1/uploads/{sha256}", GET=judged(JOB_RUN, uploads.show), PUT=judged(JOB_RUN, uploads.put)),
         route("/v1/uploads/{sha256}/archive", GET=free(uploads.archive)),
     ]
+
+
+def channel_routes(opening: Opening) -> list[Route]:
+    """Routes by which commands are run in tasks."""
+    return [route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open))]
 
 
 def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> list[Route]:

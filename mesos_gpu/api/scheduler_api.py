@@ -34,6 +34,7 @@ from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
+from mesos_gpu.wire.channel.call import Call
 
 T = TypeVar("T")
 
@@ -196,6 +197,10 @@ class SchedulerApi(Protocol):
 
     def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
         """Note that a job has kept its work; the future may raise `NotFound`, or `Conflict` if it does not run."""
+
+    def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
+        """Call a task's executor to a channel; `answers` is told before, on the engine's thread, how it will prove that
+        it was called. The future may raise `Conflict`: it does not run, or has no secret; or `Unavailable`."""
 
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None

@@ -38,6 +38,7 @@ class ApiSettings:
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken
     limits: Limits = field(default_factory=Limits)  # of each caller
     audit: AuditTrail | None = None  # None: lines of the log alone
+    own_url: str = ""  # where executors reach this very process
     records: UseRecords | None = None  # of what jobs have used; None: none are kept
     uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of

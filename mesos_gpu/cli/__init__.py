@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
+    "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),

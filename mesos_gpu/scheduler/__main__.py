@@ -131,7 +131,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
     saved, key = without_revoked(store.load(), store, trail), store.key()
     secrets = options.secrets.store()
-    webui_url = options.webui_url or f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
+    own_url = f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
+    webui_url = options.webui_url or own_url
     framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key)
     mesos_tls = options.mesos_tls.context(options.master)
@@ -152,6 +153,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
         uploads=options.uploads.store(options.state),
         task_key=key,
+        own_url=own_url,
     )
     app = create_app(daemon, api)
     stop = threading.Event()

@@ -42,12 +42,13 @@ from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.scheduler.messages import MESSAGES
+from mesos_gpu.scheduler.messages import MESSAGES, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.scheduler.requests import PassedOver, Request, half_done
+from mesos_gpu.scheduler.requests import PassedOver, Request, half_done, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
+from mesos_gpu.wire.channel.call import Call
 from mesos_gpu.wire.mesos.v1 import resources_to_json
 
 T = TypeVar("T")
@@ -156,6 +157,10 @@ class Daemon:
     def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
         """Note that a job has kept its work; the future raises `NotFound`, or `Conflict` if it does not run."""
         return self._ask(ev.CheckpointTold(job_id), lambda: self._state.jobs[job_id])
+
+    def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
+        """Call a task's executor to a channel, as `SchedulerApi` says."""
+        return self._ask(None, lambda: call_executor(self._driver, self._state, call, self._key, answers))
 
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
@@ -578,14 +583,7 @@ class Daemon:
             logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
 
     def _refuse_rest(self) -> None:
-        rest: list[object] = [*self._waiting, *self._late]
-        with contextlib.suppress(queue.Empty):
-            while True:
-                rest.append(self._inbox.get_nowait())
-        for item in rest:
-            if isinstance(item, Request) and not item.future.done():
-                error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
-                item.future.set_exception(error)
+        refuse_all([*self._waiting, *self._late], self._inbox)
 
 
 _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {

@@ -1,12 +1,18 @@
-"""Effects of the engine that are one call of the driver each."""
+"""Effects of the engine that are one call of the driver each, and calls of executors to channels."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.ports import Driver
+from mesos_gpu.wire.channel.call import Call, answer_to, encode_call
 from mesos_gpu.wire.mesos.notice import encode_notice
 from mesos_gpu.wire.mesos.resize import encode_request
+from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import reset_message, start_message
 
 
@@ -69,3 +75,23 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
     fx.Suppress: _suppress,
     fx.Revive: _revive,
 }
+
+
+def call_executor(
+    driver: Driver, state: State, call: Call, key: bytes, answers: Callable[[str], None]
+) -> None:
+    """Send the call; `answers` is told before how the executor will prove that it was called.
+
+    Raises:
+        Conflict: The task does not run, or an earlier release launched it without a secret.
+        Unavailable: The master cannot be reached.
+    """
+    task = state.tasks.get(TaskId(call.task_id))
+    if task is None or task.state is not TaskState.RUNNING:
+        raise Conflict(f"the task {call.task_id} does not run", remedy="see: mesos-gpu ps")
+    if not task.sealed:
+        what = f"the task {task.id} was launched by an earlier release, and cannot be joined"
+        raise Conflict(what, remedy="start it again")
+    secret = secret_for(key, task.id)
+    answers(answer_to(call, secret))
+    driver.message(task.agent_id, task.executor_id, encode_call(call, secret))

@@ -1,7 +1,9 @@
 """What the engine is given: who waits for its answer, and what it broke on."""
 
+import contextlib
 import logging
-from collections.abc import Callable
+import queue
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +37,18 @@ def half_done(error: NoRoom) -> NoRoom:
         f"{error.what}; it is kept in memory, and done as soon as there is room",
         remedy=f"{error.remedy}; then see whether it was done, before you ask again",
     )
+
+
+def refuse_all(items: Sequence[object], inbox: queue.SimpleQueue[Any]) -> None:
+    """Answer those who wait, and those in the inbox, that the scheduler ends."""
+    rest = [*items]
+    with contextlib.suppress(queue.Empty):
+        while True:
+            rest.append(inbox.get_nowait())
+    for item in rest:
+        if isinstance(item, Request) and not item.future.done():
+            error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
+            item.future.set_exception(error)
 
 
 class PassedOver:

@@ -12,7 +12,7 @@ import struct
 import time
 from collections import Counter
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -117,7 +117,7 @@ class Bounded(HttpToolsProtocol):
 
     def _make_room(self) -> bool:
         """End the connection that has waited longest for its client, of the address that has most such."""
-        others = [cast("Bounded", each) for each in self.connections if each is not self]
+        others = [each for each in self.connections if isinstance(each, Bounded) and each is not self]
         waiting = [each for each in others if each.waits]
         if not waiting:
             return False
@@ -158,11 +158,20 @@ class Bounded(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self._await(_Part.NOTHING)
+                self.handle_websocket_upgrade()
+                return
             self.cycle.keep_alive = False  # to nothing else: it is answered, and what follows is not read
         except httptools.HttpParserError as error:
             why = self._problem or door.malformed(f"the request is not HTTP: {str(error)[:80]}")
             reason = Reason.HEAD if why.code == "too-large" else Reason.MALFORMED
             self._refuse(why, Reason.PIPELINE if why.code == "pipeline" else reason)
+
+    def _should_upgrade(self) -> bool:
+        """Whether a request goes on as a WebSocket: to a channel alone."""
+        is_get = self.parser.get_method() == b"GET" and self.url.startswith(door.CHANNELS.encode())
+        return is_get and super()._should_upgrade()
 
     def on_message_begin(self) -> None:
         """Expect a head. The application sees who has proved to send it."""

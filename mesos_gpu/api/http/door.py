@@ -19,6 +19,7 @@ MOST_LINE: Final = 1 << 14  # bytes of one header
 MOST_HEAD: Final = 1 << 16  # bytes of all of them, with the target
 BODY_S: Final = 30.0  # for all of a body
 VERSIONS: Final = ("1.0", "1.1")
+CHANNELS: Final = "/v1/channels/"  # what is below it is reached by WebSocket
 SAFE: Final = ("GET", "HEAD", "OPTIONS")  # methods that change nothing (RFC 9110, section 9.2.1)
 K = TypeVar("K", bound=Hashable)
 Headers = Sequence[tuple[bytes, bytes]]

@@ -13,6 +13,7 @@ from mesos_gpu.api.http.bounds import Bounded, connections, on_trouble
 from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.wire.channel.frames import MOST_FRAME
 
 BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
 TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
@@ -108,7 +109,9 @@ class Server:
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=Bounded,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=MOST_FRAME,
+            ws_per_message_deflate=False,
             server_header=False,
             backlog=TAKEN_AT_ONCE,
             limit_concurrency=connections() if most_connections is None else most_connections,

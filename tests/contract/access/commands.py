@@ -117,6 +117,7 @@ COMMANDS: Final = (
     Command("queue drain", "----xx", lambda s: (_queue(s),)),
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
+    Command("exec", "---x-x", lambda s: (s.job(), "--", "true")),
     Command("kill", "---xxx", lambda s: (s.job(),)),
     Command("wait", "-x-xxx", lambda s: (_ended(s),)),
     Command("resize", "---xxx", lambda s: (s.job(), "--gpu-compute", "50")),

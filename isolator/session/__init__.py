@@ -1,0 +1,1 @@
+"""Commands of users beside a running task's own: `mesos-gpu exec`."""

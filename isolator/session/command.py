@@ -1,0 +1,118 @@
+"""A command in a task, with pipes or a terminal, and all that it starts."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from isolator.host import processes
+from isolator.runs.joining import Place
+from mesos_gpu.wire.channel.order import Order
+
+MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves in a task is found
+DEATH_S: Final = 5.0
+_WORDS: Final = 4096
+
+
+class CommandFailed(Exception):
+    """The command cannot be executed; the message says why."""
+
+
+class Command:
+    """A command that runs. `stdin`, `stdout` and `stderr` are files of this process; None: there is none."""
+
+    def __init__(self, place: Place, order: Order, channel: str) -> None:
+        """Start it.
+
+        Raises:
+            CommandFailed: The task cannot be joined, or has no such program.
+            OSError: It cannot be started.
+        """
+        self._mark = f"{MARK}={channel}".encode()
+        self.terminal = order.tty
+        self.stdin: int | None = None
+        self.stdout = -1
+        self.stderr: int | None = None
+        streams = self._terminal(place, order) if order.tty else self._pipes(order)
+        env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
+        try:
+            self._process = place.run(order.argv, env, streams, terminal=order.tty)
+        finally:
+            for stream in set(streams):
+                os.close(stream)
+            place.close()
+        assert self._process.stdout is not None
+        if why := self._process.stdout.read(_WORDS):  # ends when it is executed
+            self._process.wait()
+            raise CommandFailed(why.decode(errors="replace"))
+
+    def _terminal(self, place: Place, order: Order) -> tuple[int, int, int]:
+        ours, theirs = os.openpty()
+        os.fchown(theirs, *place.owner)  # so that it can open it by its name
+        os.fchmod(theirs, 0o600)
+        self.stdin = self.stdout = ours
+        self.resize(order.rows, order.columns)
+        return theirs, theirs, theirs
+
+    def _pipes(self, order: Order) -> tuple[int, int, int]:
+        if order.stdin:
+            stdin, self.stdin = os.pipe()
+        else:
+            stdin = os.open("/dev/null", os.O_RDONLY)
+        self.stdout, stdout = os.pipe()
+        self.stderr, stderr = os.pipe()
+        return stdin, stdout, stderr
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tell the size of the client's terminal; the kernel sends SIGWINCH."""
+        if self.terminal:
+            fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and what it started."""
+        processes.send(self._pids(), number)
+
+    def wait(self) -> int:
+        """Wait for its end: its exit code, 128+N after signal N."""
+        code = self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def end(self) -> None:
+        """End it and all that it started, as far as it is there: SIGHUP as from a line that is gone, then SIGKILL."""
+        self.signal(signal.SIGHUP)
+        deadline = time.monotonic() + DEATH_S
+        while (pids := self._pids()) and time.monotonic() < deadline:
+            processes.send(pids, signal.SIGKILL)
+            processes.reap(keep=self._process.pid)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.01)
+
+    def _pids(self) -> list[int]:
+        """Processes that are below this one, or carry the mark: in a task with a namespace of processes, those whose
+        parents have ended belong to its first one."""
+        below = processes.descendants(os.getpid())
+        return [*below, *(pid for pid in _marked(self._mark) if pid not in below)]
+
+
+def _marked(mark: bytes) -> list[int]:
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    pids.append(int(name))
+    return pids

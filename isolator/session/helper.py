@@ -1,0 +1,78 @@
+"""The helper of a channel: goes to the scheduler, runs one command in the task, and carries bytes between the two.
+
+`opening` runs this file in an interpreter of its own. Whatever ends first, the command, the connection, the executor or
+the task, nothing that was started here is left.
+"""
+
+import json
+import os
+import sys
+import threading
+from typing import Any, NoReturn
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from isolator.host import processes
+from isolator.runs.joining import Place
+from isolator.session.carrying import Carrier
+from isolator.session.command import Command, CommandFailed
+from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.wire.channel.frames import MOST_FRAME, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.order import Order, decode_order
+
+
+def main() -> None:
+    """Read what to do from standard input, do it, and say in a line what came of it; does not return."""
+    with open(0, "rb", closefd=False) as file:
+        call = json.load(file)
+    processes.become_subreaper()  # what the command leaves behind comes to this process
+    threading.Thread(target=_end_with_executor, args=(int(sys.argv[1]),), daemon=True).start()
+    try:
+        path = f"/v1/channels/{call['id']}"
+        line = dial(call["url"], path, call["answer"], call["pin"], MOST_FRAME)
+    except (OSError, ValueError) as error:
+        _leave(f"the scheduler at {call['url']} cannot be reached: {error}")
+    try:
+        said = _serve(line, call)
+    except Lost as error:
+        said = f"the connection was lost: {error}"
+    except (ValueError, OSError) as error:
+        said = f"it was ended: {error}"
+    processes.kill_descendants()
+    line.close()
+    _leave(said)
+
+
+def _serve(line: WebSocket, call: dict[str, Any]) -> str:
+    order = _order(line)
+    try:
+        place = Place(int(call["pid"]), call["task_id"])
+        command = Command(place, order, call["id"])
+    except (OSError, CommandFailed) as error:
+        why = str(error) if isinstance(error, CommandFailed) else f"the task cannot be joined: {error}"
+        line.send(encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace"))))
+        return why
+    with command:
+        code = Carrier(line, command).carry()
+    return f"a command ended with {code}"
+
+
+def _order(line: WebSocket) -> Order:
+    frame = decode(line.receive())
+    if frame.kind is not Kind.ORDER:
+        raise ValueError(f"the scheduler sent {frame.kind.name} before what to run")
+    return decode_order(frame.data)
+
+
+def _end_with_executor(alive: int) -> None:
+    os.read(alive, 1)  # nothing is ever written
+    processes.kill_descendants()
+    os._exit(1)
+
+
+def _leave(said: str) -> NoReturn:
+    os.write(1, said.encode(errors="replace"))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

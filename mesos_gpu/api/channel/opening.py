@@ -1,0 +1,159 @@
+"""POST /v1/jobs/{id}/exec: a channel into a running task, for who may run commands in it."""
+
+import asyncio
+import hashlib
+import ssl
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.decide import Rights
+from mesos_gpu.access.rights import JOB_EXEC
+from mesos_gpu.api.channel.channels import Channel, Channels, end_for, new_proof
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
+from mesos_gpu.api.http.door import CHANNELS
+from mesos_gpu.api.http.rate import key_of
+from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.sight.jobs import Sight, subject_of
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.access.record import AuditRecord, Result
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.wire.channel.call import Call
+from mesos_gpu.wire.channel.frames import Frame, Kind, encode
+from mesos_gpu.wire.channel.order import Order, encode_order, order_of
+from mesos_gpu.wire.checking import Problem, object_of
+
+CLOSED: Final = "CLOSE /v1/channels/{id}"  # what the audit log calls the end of one
+
+
+class Opening:
+    """The route's function."""
+
+    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings, channels: Channels) -> None:
+        """Serve a scheduler."""
+        self._scheduler, self._settings, self._channels = scheduler, settings, channels
+
+    async def open(self, request: Request) -> Response:
+        """POST /v1/jobs/{id}/exec: 201, and where to go with which proof."""
+        rank, order = _asked(await body_of(request))
+        wanted, sight = request.path_params["id"], Sight.of(request)
+
+        def find(view: View) -> tuple[Job, Task]:
+            job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
+            return job, _task(view, job, wanted, rank)
+
+        job, task = await result_of(self._scheduler.read(find))
+        note.about("job", job.id)
+        self._channels.room(key_of(request.scope))
+        proof = new_proof()
+        channel = self._channel(request, job, order, proof)
+        self._channels.add(channel)
+        call = Call(channel.id, task.id, self._settings.own_url, pin_of(self._settings))
+        try:
+            await result_of(self._scheduler.call_to_channel(call, channel.host_proves))
+        except MesosGpuError:
+            self._channels.drop(channel)
+            raise
+        where = f"{CHANNELS}{channel.id}"
+        return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
+
+    def _channel(self, request: Request, job: Job, order: Order, proof: str) -> Channel:
+        rights: Callable[[], Rights] = request.scope["state"]["rights"]
+        who, subject = self._settings.who, subject_of(job)
+
+        def stands() -> bool:
+            now = rights()
+            return now.may(JOB_EXEC, subject) and (who is None or who.stands(now.caller))
+
+        return Channel(
+            uuid.uuid4().hex,
+            client=end_for(proof),
+            host=end_for(new_proof()),
+            order=encode(Frame(Kind.ORDER, encode_order(order))),
+            key=key_of(request.scope),
+            stands=stands,
+            closed=self._noting(request, job),
+        )
+
+    def _noting(self, request: Request, job: Job) -> Callable[[Channel], None]:
+        """What keeps the end of a channel in the audit log."""
+        caller, client, trail = rights_of(request).caller, request.client, self._settings.audit
+        id = note.request_id()
+
+        def closed(channel: Channel) -> None:
+            if trail is None:
+                return
+            code = "none" if channel.exit_code is None else channel.exit_code
+            seconds = time.monotonic() - channel.born
+            record = AuditRecord(
+                at=time.time(),
+                what=CLOSED,
+                result=Result.DONE if channel.both.is_set() else Result.FAILED,
+                who=caller.shown,
+                proof=caller.proof.value,
+                proved=caller.is_proved,
+                address=f"{client.host}:{client.port}" if client and client.host else "unix",
+                right=JOB_EXEC.name,
+                on=(f"job:{job.id}",),
+                request=id,
+                detail=f"exit={code} seconds={seconds:.1f} sent={channel.sent} received={channel.received}",
+            )
+            kept = trail.put(record)
+            if kept is not None:
+                _kept.add(task := asyncio.ensure_future(asyncio.wrap_future(kept)))
+                task.add_done_callback(_kept.discard)
+
+        return closed
+
+
+_kept: Final[set[asyncio.Future[None]]] = set()  # what nobody refers to may be collected before it is done
+
+
+def pin_of(settings: ApiSettings) -> str:
+    """The SHA-256 of the certificate that is served; "": plain HTTP is spoken."""
+    if settings.tls is None:
+        return ""
+    text = Path(settings.tls.files.certificate).read_text()
+    end = "-----END CERTIFICATE-----"
+    first = text[text.index("-----BEGIN CERTIFICATE-----") :].partition(end)[0] + end
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
+
+
+def _asked(body: bytes) -> tuple[int, Order]:
+    value: dict[str, Any] = object_of(body)
+    rank = value.pop("rank", None) or 0
+    order, problems = order_of(value)
+    if type(rank) is not int or not 0 <= rank < 1 << 20:
+        problems.append(Problem("/rank", f"must be a whole number from 0, got {rank!r}"))
+    if order is None or problems:
+        raise invalid(*problems)
+    return rank, order
+
+
+def _task(view: View, job: Job, wanted: str, rank: int) -> Task:
+    """The running task of that rank, or the one that is named.
+
+    Raises:
+        Refusal: There is none.
+    """
+    named = [task for task in view.tasks_of(job.id) if task.id == wanted]
+    tasks = named or list(view.round_of(job))
+    if not named and tasks and rank >= len(tasks):
+        what = f"job {job.id} has {len(tasks)} tasks, of ranks from 0"
+        raise invalid(Problem("/rank", f"{what}, and none of rank {rank}"))
+    task = tasks[0 if named else rank] if tasks else None
+    if task is None or task.state is not TaskState.RUNNING:
+        state = "has not been launched" if task is None else f"is {task.state.value}"
+        what = f"job {job.id} {state}: commands run in running jobs alone"
+        raise Refusal(409, "not-running", what, remedy=f"see: mesos-gpu show {job.id}")
+    return task

@@ -1,0 +1,123 @@
+"""What comes by WebSocket: let in who shows a proof, and carry frames between the two of a channel.
+
+A frame is read when the one before it is sent, so nobody gets more than the other takes, and little is kept. Who is
+silent is found out by pings, of the server to both.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from mesos_gpu.api.channel.channels import MEET_S, Channel, Channels
+from mesos_gpu.api.http.door import CHANNELS
+from mesos_gpu.api.http.guard import csrf_problem
+from mesos_gpu.wire.channel.frames import FROM_CLIENT, FROM_HOST, LAST, Frame, Kind, decode, encode, kind_of
+
+LOOK_S: Final = 2.0  # between two looks at whether who opened it still may
+WRONG, GONE, NOT_ALLOWED = 1002, 1001, 1008  # RFC 6455, section 7.4.1
+
+
+class Relay:
+    """ASGI middleware: what is no WebSocket is passed on."""
+
+    def __init__(self, app: ASGIApp, channels: Channels) -> None:
+        """Around the application."""
+        self._app, self._channels = app, channels
+        self._ends: dict[str, dict[bool, WebSocket]] = {}  # by channel: of the client, and of the host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Carry, or pass on."""
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        line = WebSocket(scope, receive, send)
+        admitted = self._admitted(scope)
+        if admitted is None:
+            await line.close(NOT_ALLOWED)  # before it is accepted: 403
+            return
+        await line.accept()
+        channel, is_client = admitted
+        ends = self._ends.setdefault(channel.id, {})
+        ends[is_client] = line
+        if len(ends) == 2:
+            channel.both.set()
+        try:
+            await self._serve(channel, line, is_client=is_client)
+        finally:
+            await self._end(channel)
+
+    def _admitted(self, scope: Scope) -> tuple[Channel, bool] | None:
+        path, headers = scope["path"], Headers(scope=scope)
+        shown = headers.get("authorization", "")
+        if not path.startswith(CHANNELS) or not shown.startswith("Bearer "):
+            return None
+        if csrf_problem({**scope, "method": "POST", "scheme": _plain(scope)}) is not None:
+            return None
+        return self._channels.take(path.removeprefix(CHANNELS), shown.removeprefix("Bearer "))
+
+    async def _serve(self, channel: Channel, line: WebSocket, *, is_client: bool) -> None:
+        """Wait for the other one; then carry what this one sends."""
+        try:
+            async with asyncio.timeout(MEET_S):
+                await channel.both.wait()
+        except TimeoutError:
+            if is_client:
+                why = f"the task's host did not come within {MEET_S:g} s: it must reach the scheduler's own address"
+                await _told(line, Frame(Kind.FAILED, why.encode()))
+            return
+        other = self._ends.get(channel.id, {}).get(not is_client)
+        if other is None:
+            return  # it has gone again
+        if not is_client:
+            await line.send_bytes(channel.order)
+            await _carry(channel, line, other, is_client=False)
+            return
+        watch = asyncio.create_task(self._watch(channel))
+        try:
+            await _carry(channel, line, other, is_client=True)
+        finally:
+            watch.cancel()
+
+    async def _watch(self, channel: Channel) -> None:
+        while channel.stands():
+            await asyncio.sleep(LOOK_S)
+        await self._end(channel)
+
+    async def _end(self, channel: Channel) -> None:
+        """When one has gone, the other goes."""
+        self._channels.drop(channel)
+        for line in self._ends.pop(channel.id, {}).values():
+            if line.application_state is WebSocketState.CONNECTED:
+                with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                    await line.close(GONE)
+
+
+async def _carry(channel: Channel, line: WebSocket, other: WebSocket, *, is_client: bool) -> None:
+    allowed = FROM_CLIENT if is_client else FROM_HOST
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError, ValueError, KeyError):
+        while True:
+            message = await line.receive_bytes()
+            kind = kind_of(message)
+            if kind not in allowed:
+                return
+            await other.send_bytes(message)
+            if is_client:
+                channel.sent += len(message) - 1
+                continue
+            channel.received += len(message) - 1
+            if kind in LAST:
+                channel.exit_code = decode(message).numbers[0] if kind is Kind.EXIT else None
+                return
+
+
+async def _told(line: WebSocket, frame: Frame) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await line.send_bytes(encode(frame))
+
+
+def _plain(scope: Scope) -> str:
+    return "https" if scope["scheme"] == "wss" else "http"

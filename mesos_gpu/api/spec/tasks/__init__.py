@@ -1,0 +1,1 @@
+"""What /v1 takes and says of running tasks."""

@@ -1,0 +1,50 @@
+"""`mesos-gpu exec`: a command in a running job."""
+
+import contextlib
+import os
+from urllib.parse import quote
+
+import click
+
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.types import ACTIVE_JOB
+
+
+@click.command("exec")
+@click.argument("job_id", metavar="JOB", type=ACTIVE_JOB)
+@click.option("--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0.")
+@click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; without it, it has none.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
+@click.argument("cmd", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@api_command
+def exec_(app: App, job_id: str, rank: int, stdin: bool, tty: bool, cmd: tuple[str, ...]) -> None:
+    """Run a command in a running job, as the job runs.
+
+    It has the user, the environment, the files, the GPUs and the limits of the job's own command, and is ended with it,
+    or when this command ends. Its exit code becomes that of this command. JOB may be the ID of a launch. SIGINT,
+    SIGTERM, SIGQUIT and SIGUSR1/2 go to it; with a terminal, every key does.
+
+    \b
+      mesos-gpu exec train-1a2b3c4d -- nvidia-smi
+      mesos-gpu exec train-1a2b3c4d --rank 1 -it -- bash
+      mesos-gpu exec train-1a2b3c4d -i -- sh -c 'cat > data.bin' < data.bin
+    """
+    from mesos_gpu.api.spec.tasks.channel import Channel
+    from mesos_gpu.cli.channel.line import open_line
+    from mesos_gpu.cli.channel.session import Session
+    from mesos_gpu.cli.channel.terminal import raw, size_of
+
+    if tty and stdin and not os.isatty(0):
+        raise click.UsageError("-t needs a terminal as stdin; leave it out")
+    rows, columns = size_of(1)
+    order = {"argv": list(cmd), "rank": rank, "stdin": stdin, "tty": tty, "rows": rows, "columns": columns}
+    if tty and (term := os.environ.get("TERM")):
+        order["term"] = term
+    client = app.client()
+    channel = client.call("POST", f"/v1/jobs/{quote(job_id, safe='')}/exec", Channel, body=order)
+    with contextlib.ExitStack() as held:
+        line = open_line(app.reach(), channel)
+        if tty and stdin:
+            held.enter_context(raw(0))
+        code = Session(line, stdin=0 if stdin else None, tty=tty).run()
+    click.get_current_context().exit(code)

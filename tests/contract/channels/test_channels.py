@@ -1,0 +1,259 @@
+"""Channels over the interface: the executor's own WebSocket and the client's library meet at a real server."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.api.channel import channels, relay
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.wire.channel.call import Call, answer_to, decode_call
+from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.order import Order, decode_order
+from mesos_gpu.wire.mesos.seal import secret_for
+from tests.conftest import wait_until
+from tests.contract.rig import Rig, code_of
+
+EVERY_BYTE = bytes(range(256))
+
+
+KEY = b"k" * 32
+
+
+class Sealing(Daemon):
+    """A scheduler whose launches have secrets."""
+
+    def __init__(self, store: Any, saved: Any, driver: Any, clock: Any, settings: Settings) -> None:
+        super().__init__(store, saved, driver, clock, replace(settings, sealed=True), key=KEY)
+
+
+class Opened(NamedTuple):
+    """A channel that waits for both."""
+
+    path: str
+    proof: str
+    call: Call
+    answer: str
+
+
+class Playing(Rig):
+    """A scheduler with a job that runs, and its executor, which is played here."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        super().__init__(Sealing)
+        self.node()
+        self.job = self.submit(gpus=1)["id"]
+        wait_until("it is launched", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["launches"])
+        self.task = self.call("GET", f"/v1/jobs/{self.job}/tasks").json()["tasks"][0]["id"]
+        self.status(self.task, "TASK_RUNNING")
+        wait_until("it runs", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["state"] == "running")
+
+    def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
+        """Tell an update as the executor seals it."""
+        status = Status(TaskId(task), state, AgentId(agent), data=data, uuid="u", proof=next(self._numbers))
+        self.daemon.put(ev.StatusArrived(status))
+
+    def open(self, *argv: str, **more: Any) -> Opened:
+        response = self.call("POST", f"/v1/jobs/{self.job}/exec", json={"argv": argv or ("true",), **more})
+        assert response.status_code == 201, response.text
+        said = response.json()
+        data = next(what[2] for name, what in reversed(self.driver.calls) if name == "message")
+        secret = secret_for(KEY, self.task)
+        call = decode_call(data, self.task, secret)
+        assert said["path"] == f"/v1/channels/{call.id}"
+        return Opened(said["path"], said["proof"], call, answer_to(call, secret))
+
+    def client(self, path: str, proof: str, **headers: str) -> ClientConnection:
+        given = {"Authorization": f"Bearer {proof}", **headers}
+        url = f"ws://127.0.0.1:{self.server.port}{path}"
+        return connect(url, additional_headers=given, compression=None, proxy=None, max_size=MOST_FRAME)
+
+    def host(self, opened: Opened) -> WebSocket:
+        return dial(self.url, opened.path, opened.answer, "", MOST_FRAME)
+
+    @contextlib.contextmanager
+    def both(self, *argv: str, **more: Any) -> "Iterator[tuple[ClientConnection, WebSocket]]":
+        opened = self.open(*argv, **more)
+        with self.client(opened.path, opened.proof) as client:
+            host = self.host(opened)
+            try:
+                assert decode(host.receive()).kind is Kind.ORDER
+                yield client, host
+            finally:
+                host.close()
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Playing]:
+    rig = Playing()
+    yield rig
+    rig.close()
+
+
+def heard(client: ClientConnection) -> Frame:
+    message = client.recv(timeout=60)
+    assert isinstance(message, bytes)
+    return decode(message)
+
+
+def is_refused(rig: Playing, path: str, proof: str, **headers: str) -> bool:
+    try:
+        with rig.client(path, proof, **headers):
+            return False
+    except InvalidStatus as error:
+        return error.response.status_code == 403
+
+
+def ends(client: ClientConnection) -> bool:
+    try:
+        client.recv(timeout=60)
+    except ConnectionClosed:
+        return True
+    return False
+
+
+def test_the_host_is_told_what_to_run_and_bytes_go_both_ways(rig: Playing) -> None:
+    opened = rig.open("cat", "-n", stdin=True, tty=True, rows=50, columns=132, term="vt100")
+    with rig.client(opened.path, opened.proof) as client:
+        host = rig.host(opened)
+        order = decode_order(decode(host.receive()).data)
+        assert order == Order(("cat", "-n"), stdin=True, tty=True, rows=50, columns=132, term="vt100")
+        data = EVERY_BYTE * (MOST_DATA // 256)
+        client.send(encode(Frame(Kind.STDIN, data)))
+        assert decode(host.receive()) == Frame(Kind.STDIN, data)
+        for kind in (Kind.STDOUT, Kind.STDERR):
+            host.send(encode(Frame(kind, data)))
+            assert heard(client) == Frame(kind, data)
+        host.send(encode(Frame(Kind.EXIT, numbers=(7,))))
+        assert heard(client) == Frame(Kind.EXIT, numbers=(7,))
+        assert ends(client)
+        with pytest.raises(Lost):
+            host.receive()
+        host.close()
+
+
+def test_who_comes_first_waits(rig: Playing) -> None:
+    opened = rig.open()
+    host = rig.host(opened)
+    with rig.client(opened.path, opened.proof):
+        assert decode(host.receive()).kind is Kind.ORDER
+        host.close()
+
+
+def test_a_proof_is_good_once(rig: Playing) -> None:
+    opened = rig.open()
+    with rig.client(opened.path, opened.proof):
+        assert is_refused(rig, opened.path, opened.proof)
+        rig.host(opened).close()
+    assert is_refused(rig, opened.path, opened.answer)
+    assert is_refused(rig, opened.path, opened.proof)
+
+
+def test_no_other_proof_opens_it(rig: Playing) -> None:
+    opened = rig.open()
+    for path, proof in ((opened.path, "x"), (opened.path, ""), ("/v1/channels/none", opened.proof)):
+        assert is_refused(rig, path, proof)
+    assert is_refused(rig, f"{opened.path}/", opened.proof)
+    with rig.client(opened.path, opened.proof):
+        pass
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+def test_a_page_of_another_origin_opens_none(rig: Playing, origin: str) -> None:
+    opened = rig.open()
+    assert is_refused(rig, opened.path, opened.proof, Origin=origin)
+    with rig.client(opened.path, opened.proof, Origin=rig.url):  # the proof was not looked at
+        pass
+
+
+def test_a_request_that_does_not_switch_is_answered_as_any(rig: Playing) -> None:
+    opened = rig.open()
+    response = rig.call("GET", opened.path, headers={"Authorization": f"Bearer {opened.proof}"})
+    assert response.status_code == 404
+    with rig.client(opened.path, opened.proof):
+        pass
+
+
+@pytest.mark.parametrize(
+    "frame", [Frame(Kind.STDOUT, b"x"), Frame(Kind.EXIT, numbers=(0,)), Frame(Kind.ORDER)]
+)
+def test_a_client_that_sends_what_is_the_hosts_is_ended(rig: Playing, frame: Frame) -> None:
+    with rig.both() as (client, host):
+        client.send(encode(frame))
+        with pytest.raises(Lost):
+            host.receive()
+        assert ends(client)
+
+
+@pytest.mark.parametrize("message", [b"", b"\xff", "text", bytes(MOST_FRAME + 1)])
+def test_what_is_no_frame_ends_it(rig: Playing, message: bytes | str) -> None:
+    with rig.both() as (client, host):
+        client.send(message)
+        with pytest.raises(Lost):
+            host.receive()
+
+
+def test_when_one_goes_the_other_is_told(rig: Playing) -> None:
+    with rig.both() as (client, host):
+        client.close()
+        with pytest.raises(Lost):
+            host.receive()
+    with rig.both() as (client, host):
+        host.close()
+        assert ends(client)
+
+
+def test_a_client_whose_host_does_not_come_is_told(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MEET_S", 0.3)
+    opened = rig.open()
+    with rig.client(opened.path, opened.proof) as client:
+        said = heard(client)
+    assert said.kind is Kind.FAILED
+    assert b"did not come within 0.3 s" in said.data
+    assert is_refused(rig, opened.path, opened.answer)
+
+
+def test_what_nobody_comes_to_is_forgotten(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MEET_S", 0.2)
+    opened = rig.open()
+    wait_until("it is over", lambda: is_refused(rig, opened.path, "x"))
+    time.sleep(0.3)  # its time is over by then, however late the server is
+    wait_until("it is forgotten", lambda: is_refused(rig, opened.path, opened.proof))
+
+
+def test_one_caller_has_so_many(rig: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MOST_OF_ONE", 0)
+    response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json={"argv": ["true"]})
+    assert code_of(response) == (429, "channels")
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "/argv"), ({"argv": []}, "/argv"), ({"argv": ["a\0"]}, "/argv"), ({"argv": ["a"], "x": 1}, "/x"),
+        ({"argv": ["a"], "rank": -1}, "/rank"), ({"argv": ["a"], "rank": 1}, "/rank"),
+        ({"argv": ["a"], "tty": 1}, "/tty"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_told(rig: Playing, body: dict[str, object], path: str) -> None:
+    response = rig.call("POST", f"/v1/jobs/{rig.job}/exec", json=body)
+    assert code_of(response) == (422, "invalid")
+    assert [each["path"] for each in response.json()["error"]["problems"]] == [path]
+
+
+def test_a_job_that_waits_has_no_channel(rig: Playing) -> None:
+    waits = rig.submit(gpus=1)["id"]
+    response = rig.call("POST", f"/v1/jobs/{waits}/exec", json={"argv": ["true"]})
+    assert code_of(response) == (409, "not-running")

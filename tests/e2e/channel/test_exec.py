@@ -1,0 +1,260 @@
+"""Commands in running jobs: as the job runs, with every byte, signals and exit codes; nothing is left of them."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from isolator.session.command import MARK
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster]
+EVERY_BYTE = bytes(range(256))
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack:
+        with Client(stack.url) as client:
+            wait_until("the node reports", lambda: len(client.gpus()) == 2)
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def job(stack: Stack) -> Iterator[str]:
+    with Client(stack.url) as client:
+        request = {
+            "name": "host",
+            "command": "echo $$; exec sleep 3600",
+            "gpus": 1,
+            "cpus": 0.1,
+            "mem_mib": 64,
+        }
+        id = client.submit({**request, "env": {"GREETING": "hello"}})["id"]
+        wait_until("it runs", lambda: client.job(id)["state"] == "running")
+        yield id
+        client.kill(id)
+        wait_until("it has ended", lambda: client.job(id)["ended_at"])
+
+
+def words(stack: Stack, job: str, *options_and_command: str) -> list[str]:
+    return [sys.executable, "-m", "mesos_gpu", "exec", "--url", stack.url, job, *options_and_command]
+
+
+def run(stack: Stack, job: str, *command: str, data: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(words(stack, job, *command), input=data, capture_output=True, timeout=120)
+
+
+def marked() -> list[str]:
+    """Processes on this host that a channel has started."""
+    commands = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if f"\0{MARK}=".encode() in b"\0" + Path(f"/proc/{name}/environ").read_bytes():
+                commands.append(Path(f"/proc/{name}/cmdline").read_bytes().decode())
+    return commands
+
+
+def of_this(text: str) -> list[str]:
+    return [each for each in marked() if text in each]
+
+
+def surroundings(pid: int) -> dict[str, object]:
+    """Where a process of this host is, and what it may."""
+    wanted = (
+        "Uid",
+        "Gid",
+        "Groups",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+    )
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    names = sorted(os.listdir(f"/proc/{pid}/ns"))
+    return {
+        **{name: status[name].strip() for name in wanted},
+        **{name: os.readlink(f"/proc/{pid}/ns/{name}") for name in names},
+        "cgroup": Path(f"/proc/{pid}/cgroup").read_text(),
+        "directory": os.readlink(f"/proc/{pid}/cwd"),
+        "devices": sorted(os.listdir(f"/proc/{pid}/root/dev")),
+    }
+
+
+def test_a_command_runs_as_the_job_does(stack: Stack, job: str) -> None:
+    """User, groups, capabilities, filters, namespaces, cgroups, what it sees of /dev, and its environment."""
+    with Client(stack.url) as client:
+        main = int(client.logs(job, stream="stdout", offset=0, length=99)["data"])
+    script = "echo $$; echo $GREETING $NVIDIA_VISIBLE_DEVICES; read line"
+    command = words(stack, job, "-i", "--", "sh", "-c", script)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        pid = int(ran.stdout.readline())
+        assert surroundings(pid) == surroundings(main)
+        assert ran.stdout.readline().startswith(b"hello GPU-")
+        ran.communicate(b"\n", timeout=60)
+    assert "nvidia0" in surroundings(main)["devices"]  # type: ignore[operator]
+
+
+def test_every_byte_goes_in_and_comes_out(stack: Stack, job: str) -> None:
+    data = EVERY_BYTE * 4096  # 1 MiB: more than any window
+    ran = run(stack, job, "-i", "--", "cat", data=data)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ran.stdout == data
+
+
+def test_both_streams_are_kept_apart_and_there_is_no_stdin_unless_it_is_asked_for(
+    stack: Stack, job: str
+) -> None:
+    ran = run(stack, job, "--", "sh", "-c", "cat; echo out; echo err >&2; exit 7", data=b"not for it")
+    assert (ran.stdout, ran.stderr, ran.returncode) == (b"out\n", b"err\n", 7)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("kill -KILL $$", 137), ("kill -SEGV $$", 139), ("exit 255", 255), ("true", 0)],
+)
+def test_its_exit_code_is_told(stack: Stack, job: str, command: str, code: int) -> None:
+    assert run(stack, job, "--", "sh", "-c", command).returncode == code
+
+
+def test_a_program_that_is_not_there_is_told_by_name(stack: Stack, job: str) -> None:
+    ran = run(stack, job, "--", "no-such-program")
+    assert ran.returncode == 73
+    assert b"no-such-program: No such file or directory" in ran.stderr
+
+
+def test_a_signal_goes_to_the_command(stack: Stack, job: str) -> None:
+    script = "trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(words(stack, job, "--", "sh", "-c", script), stdout=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline() == b"ready\n"
+        ran.send_signal(signal.SIGTERM)
+        assert (ran.stdout.read(), ran.wait(60)) == (b"caught\n", 9)
+
+
+def test_a_command_that_reads_nothing_hears_signals_with_a_full_stdin(stack: Stack, job: str) -> None:
+    script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    command = words(stack, job, "-i", "--", "sh", "-c", script)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as ran:
+        assert ran.stdout is not None
+        assert ran.stdin is not None
+        assert ran.stdout.readline() == b"ready\n"
+        os.set_blocking(ran.stdin.fileno(), False)
+        sent, quiet_since = 0, time.monotonic()
+        while time.monotonic() - quiet_since < 1.0:  # until nobody takes any more
+            if select.select([], [ran.stdin], [], 0.1)[1]:
+                sent, quiet_since = sent + (ran.stdin.write(bytes(4096)) or 0), time.monotonic()
+        assert sent < 4 << 20  # a window, and what pipes and sockets keep
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(60) == 9
+
+
+def test_a_terminal_has_the_clients_size_and_hears_of_its_changes(stack: Stack, job: str) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 132, 0, 0))
+    script = (
+        "stty size; trap 'stty size' WINCH; echo $TERM; test -t 0 && echo tty; while :; do sleep 0.05; done"
+    )
+    environment = {**os.environ, "TERM": "tmux-256color"}
+    ran = subprocess.Popen(
+        words(stack, job, "-it", "--", "sh", "-c", script),
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        seen = until(ours, b"tty\r\n")
+        assert b"50 132\r\ntmux-256color\r\n" in seen
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 61, 0, 0))
+        ran.send_signal(signal.SIGWINCH)  # as the kernel does for the foreground of a terminal's own session
+        until(ours, b"20 61\r\n")
+        os.write(ours, b"\x03")  # Ctrl-C goes to the command, not to the client
+        assert ran.wait(60) == 130
+    finally:
+        ran.kill()
+        ran.wait()
+        os.close(ours)
+
+
+def until(terminal: int, end: bytes, timeout_s: float = 60.0) -> bytes:
+    """What a terminal shows, up to its `end`."""
+    seen, deadline = b"", time.monotonic() + timeout_s
+    while end not in seen:
+        assert select.select([terminal], [], [], max(deadline - time.monotonic(), 0))[0], seen
+        seen += os.read(terminal, 65536)
+    return seen
+
+
+def test_nothing_is_left_when_the_client_is_killed(stack: Stack, job: str) -> None:
+    script = "(trap '' HUP TERM; exec sleep 86401) & setsid sleep 86401 & echo ready; wait"
+    with subprocess.Popen(words(stack, job, "--", "sh", "-c", script), stdout=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline() == b"ready\n"
+        assert len(of_this("86401")) >= 2
+        ran.kill()
+    wait_until("nothing is left", lambda: not of_this("86401"))
+
+
+def test_what_a_command_leaves_behind_is_ended_with_it(stack: Stack, job: str) -> None:
+    ran = run(stack, job, "--", "sh", "-c", "setsid sleep 86402 & echo done")
+    assert (ran.stdout, ran.returncode) == (b"done\n", 0)
+    wait_until("nothing is left", lambda: not of_this("86402"))
+
+
+def test_a_command_ends_with_its_job(stack: Stack) -> None:
+    with Client(stack.url) as client:
+        id = client.submit({"name": "short", "command": "sleep 3600", "cpus": 0.1, "mem_mib": 32})["id"]
+        wait_until("it runs", lambda: client.job(id)["state"] == "running")
+        command = words(stack, id, "--", "sh", "-c", "echo ready; exec sleep 86403")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+            assert ran.stdout is not None
+            assert ran.stdout.readline() == b"ready\n"
+            client.kill(id)
+            assert ran.wait(60) != 0
+        wait_until("it has ended", lambda: client.job(id)["ended_at"])
+    assert not of_this("86403")
+
+
+def test_a_job_that_does_not_run_has_no_commands(stack: Stack) -> None:
+    with Client(stack.url) as client:
+        id = client.submit({"name": "big", "command": "true", "cpus": 900, "mem_mib": 32})["id"]
+        ran = run(stack, id, "--", "true")
+        client.kill(id)
+    assert ran.returncode == 73
+    assert b"has not been launched: commands run in running jobs alone" in ran.stderr
+
+
+def test_opening_and_closing_are_on_record(stack: Stack, job: str) -> None:
+    assert run(stack, job, "--", "sh", "-c", "echo 12345; exit 3").returncode == 3
+
+    def records() -> list[dict[str, object]]:
+        command = [sys.executable, "-m", "mesos_gpu", "audit", "--url", stack.url, "--json"]
+        return [
+            each
+            for each in json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+            if "exec" in str(each["right"]) and f"job:{job}" in each["on"]
+        ]
+
+    wait_until("the close is on record", lambda: str(records()[-1]["what"]).startswith("CLOSE"))
+    opened = next(each for each in reversed(records()) if str(each["what"]).startswith("POST"))
+    closed = records()[-1]
+    assert opened["request_id"] == closed["request_id"]
+    assert str(closed["detail"]).startswith("exit=3 ")
+    assert "received=" in str(closed["detail"])

@@ -1,0 +1,1 @@
+"""Frames, calls and orders of channels."""
