@@ -331,6 +331,7 @@ def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float)
         return 0
     runs = (run for run in account.mesos.alive() if run.agent is agent)
     held = {gpu_id for run in runs for gpu_id in run.item.task.gpus}
+    held.update(card.id for card in account.disk.cards.values() if card.reset is not None)
     for task in account.disk.tasks.values():
         if task.hostname == agent.hostname and not task.ended and task.job_id not in but:
             held.update(task.gpus)
