@@ -13,6 +13,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, output_of, submit
 
+DEBIAN = "/usr/sbin:/usr/bin:/sbin:/bin"  # its python3, and not that of these tests
 pytestmark = [pytest.mark.cluster]
 
 
@@ -21,7 +22,10 @@ def stack(open_directory: Path) -> Iterator[Stack]:
     built = archive.build(open_directory)
     where = f"{built.as_uri()}#sha256={hashlib.sha256(built.read_bytes()).hexdigest()}"
     with Stack(
-        open_directory / "stack", [NodeSpec(2)], scheduler_arguments=["--executor-archive", where]
+        open_directory / "stack",
+        [NodeSpec(2)],
+        scheduler_arguments=["--executor-archive", where],
+        executor_environment={"PATH": DEBIAN},
     ) as running:
         yield running
 
