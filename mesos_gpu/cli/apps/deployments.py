@@ -1,6 +1,6 @@
 """`mesos-gpu deployment`: changes of apps that are under way."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
@@ -8,9 +8,14 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.apps.changing import Manner, change_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import DEPLOYMENT
 from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Deployment, Marathon
@@ -38,33 +43,42 @@ def deployment() -> None:
     """
 
 
-@click.command("list")
-@json_option
-@api_command
-def list_deployments(app: App, as_json: bool) -> None:
-    """List the deployments that are under way."""
+def _does(deployment: "Deployment") -> str:
     from mesos_gpu.cli.apps.rolling import what
+
+    return what(deployment["currentActions"])
+
+
+def _began(deployment: "Deployment") -> float:
     from mesos_gpu.wire.marathon.moments import moment
 
-    deployments = app.marathon().deployments()
-    if as_json:
-        output.document(deployments)
-        return
-    output.table(
-        ("ID", "AGE", "STEP", "DOES", "WAITING"),
-        [
-            (
-                each["id"],
-                output.age(moment(each["version"])),
-                f"{each['currentStep']}/{each['totalSteps']}",
-                what(each["currentActions"]),
-                _waiting(each),
-            )
-            for each in deployments
-        ],
-        empty="No deployment is under way.",
-        fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
-    )
+    return moment(deployment["version"])
+
+
+_DEPLOYMENTS: Final[Listing["Deployment", "Deployment"]] = Listing(
+    columns=(
+        Col("ID", lambda each: each["id"]),
+        aged("AGE", _began),
+        Col("STEP", lambda each: f"{each['currentStep']}/{each['totalSteps']}"),
+        Col("APPS", lambda each: " ".join(each["affectedApps"]), wide=True),
+        Col("DOES", _does),
+        Col("WAITING", lambda each: _waiting(each)),
+    ),
+    id=lambda each: each["id"],
+    rows=lambda each: (each,),
+    filters={By.APP: lambda each: each["affectedApps"]},
+    fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
+)
+
+
+@click.command("list")
+@list_options(_DEPLOYMENTS)
+@api_command
+def list_deployments(app: App, asked: "Asked[Deployment, Deployment]") -> None:
+    """List the deployments that are under way."""
+    marathon = app.marathon()
+    empty = "No such deployment is under way." if asked.filtered else "No deployment is under way."
+    show_list(asked, lambda: Seen(marathon.deployments(), empty))
 
 
 def _waiting(deployment: "Deployment") -> str:

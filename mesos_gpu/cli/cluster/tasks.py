@@ -1,12 +1,17 @@
 """`mesos-gpu tasks unknown`: what runs and is not in the scheduler's state, as after an older one was restored."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.table import Table
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import UnknownTask
@@ -47,32 +52,36 @@ _ids = click.argument("ids", metavar="[TASK...]", nargs=-1)
 _all = click.option("--all", "all_of_them", is_flag=True, help="All that are held.")
 
 
+_UNKNOWN: Final[Listing["UnknownTask", "UnknownTask"]] = Listing(
+    columns=(
+        Col("TASK", lambda task: task["id"]),
+        Col("STATE", lambda task: "killing" if task["kill_requested"] else task["state"]),
+        Col("GPUS", lambda task: len(task["gpu_ids"])),
+        Col("HOST", lambda task: task["hostname"]),
+        Col("JOB", lambda task: task["job_id"]),
+        Col("APP", lambda task: task["app"], wide=True),
+        Col("USER", lambda task: task["user"]),
+        aged("HELD", lambda task: task["since"]),
+        Col("ADOPT", lambda task: "yes" if task["adoptable"] else "no"),
+    ),
+    id=lambda task: task["id"],
+    rows=lambda task: (task,),
+    filters={
+        By.USER: lambda task: (task["user"] or "",),
+        By.APP: lambda task: (task["app"] or "",),
+        By.NODE: lambda task: (task["hostname"], task["agent_id"]),
+    },
+)
+
+
 @click.command("list")
-@json_option
+@list_options(_UNKNOWN)
 @api_command
-def list_unknown(app: App, as_json: bool) -> None:
+def list_unknown(app: App, asked: "Asked[UnknownTask, UnknownTask]") -> None:
     """List them."""
-    tasks = app.client().unknown_tasks()
-    if as_json:
-        output.document(tasks)
-        return
-    output.table(
-        ("TASK", "STATE", "GPUS", "HOST", "JOB", "USER", "HELD", "ADOPT"),
-        [
-            (
-                task["id"],
-                "killing" if task["kill_requested"] else task["state"],
-                len(task["gpu_ids"]),
-                task["hostname"],
-                task["job_id"],
-                task["user"],
-                output.age(task["since"]),
-                "yes" if task["adoptable"] else "no",
-            )
-            for task in tasks
-        ],
-        empty="The scheduler knows every task that runs.",
-    )
+    client = app.client()
+    empty = "No such task." if asked.filtered else "The scheduler knows every task that runs."
+    show(asked, lambda: Seen(client.unknown_tasks(), empty))
 
 
 @click.command()

@@ -188,5 +188,5 @@ LOCAL: Final = (
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench isolation", "bench launch", "bench placement", "bench queues", "bench reports",
     "bench shim", "bench volume",
-    "context list", "context use", "context add", "context remove", "context show", "logout", "completion",
+    "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip

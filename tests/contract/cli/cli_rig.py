@@ -1,9 +1,13 @@
 """The real `mesos-gpu`, called here or as a process, beside a REST server of its contract; what that answers."""
 
+import fcntl
 import os
+import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +82,23 @@ def started(*words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def on_a_terminal(
+    *words: str, lines: int = 12, columns: int = 80
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The program on a terminal of its own, and the descriptor by which one reads and types there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    try:
+        with started(*words, env={**env, "TERM": "xterm"}, **streams) as process:
+            yield process, ours
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:

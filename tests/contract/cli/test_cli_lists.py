@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
 from mesos_gpu.testing.fake_rest import FakeRest
-from tests.contract.cli.cli_rig import GPU, NODE, call, finish, read_until, started
+from tests.contract.cli.cli_rig import GPU, NODE, call, finish, on_a_terminal, read_until, started
 
 
 @pytest.fixture
@@ -188,6 +188,33 @@ def test_json_is_watched_as_one_document_a_line(rest: FakeRest, jobs: dict[str, 
         code, _, _ = finish(process)
     assert [json.loads(line)["message"] for line in (first, second)] == ["", "new"]
     assert code == 130
+
+
+def test_a_person_sees_the_list_drawn_anew_and_what_is_old_marked(rest: FakeRest) -> None:
+    first = rest.add("first", gpus=1)
+    with on_a_terminal("ps", "-w") as (process, screen):
+        seen = read_until(screen, first.encode())
+        assert b"\x1b[?1049h" in seen, "the screen of before is kept"
+        assert b"Ctrl-C ends it" in seen
+        read_until(screen, rest.add("second").encode())
+        rest.stop()
+        read_until(screen, b"does not answer")
+        rest.start()
+        third = rest.add("third")
+        read_until(screen, third.encode())
+        process.send_signal(signal.SIGINT)
+        read_until(screen, b"\x1b[?1049l")
+        assert process.wait(60) == 130
+
+
+def test_a_list_that_is_too_long_for_the_screen_says_so(rest: FakeRest) -> None:
+    for _ in range(20):
+        rest.add("many")
+    with on_a_terminal("ps", "-w", lines=10) as (process, screen):
+        read_until(screen, b"and 13 more")
+        process.send_signal(signal.SIGTERM)
+        read_until(screen, b"\x1b[?1049l")
+        assert process.wait(60) == 130
 
 
 # --- killing
