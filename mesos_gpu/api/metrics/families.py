@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.login.counts import WRONG
+from mesos_gpu.api.metrics.cards import CARDS
 from mesos_gpu.api.metrics.cluster import CLUSTER
 from mesos_gpu.api.metrics.family import Family, Measured, Values
 from mesos_gpu.api.scheduler_api import View, is_used
@@ -468,4 +469,5 @@ FAMILIES: Final = (
         ("queue",),
     ),
     *CLUSTER,
+    *CARDS,
 )

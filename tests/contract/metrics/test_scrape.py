@@ -10,8 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesos_gpu.api.metrics.families import metrics, snapshot
-from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
 from mesos_gpu.testing.builders import gpu
 from tests.contract.marathon.test_marathon_api import Marathon
 
@@ -113,6 +115,59 @@ def test_targets_are_the_scheduler_and_each_port_of_what_serves(rig: Marathon) -
     assert http["labels"]["__meta_mesos_gpu_label_team_name"] == "a b"
 
 
+METERS: Final = Meters(
+    gpu_pct=37,
+    power_mw=250_500,
+    temperature_c=61,
+    energy_mj=123_456_789_012,
+    memory_used_mib=0,
+    nvlink_tx_kib=5,
+)
+
+
+def test_cards_have_the_names_of_dcgm_and_exactly_what_was_reported(rig: Marathon) -> None:
+    rig.node("a2", (gpu("g2"), gpu("g3")))
+    job = rig.submit(gpus=1, queue="vision", user="ann")
+    (task,) = rig.daemon.read(lambda view: view.round_of(view.jobs[job["id"]])).result(60)
+    work = Work(5.0, seen_ms=4000, busy_ms=1500)
+    held = task.gpus[0]
+    uses = (GpuUse(held, 9.0, METERS, work, processes=2, xid=31),)
+    of_task = (TaskUse(task.id, held, 9.0, 2, 4096, work, idle_since=7.0),)
+    known = Inventory((gpu("g2"), gpu("g3")), "nvml", "535.1", gpu_uses=uses, task_uses=of_task)
+    rig.tell(known, "a2")
+    page = page_of(rig)
+    # The client's parser gives each counter the end that it should have.
+    where = {
+        "gpu": held[1:],
+        "UUID": held,
+        "pci_bus_id": "0000:01:00.0",
+        "device": f"nvidia{held[1:]}",
+        "modelName": "A100",
+        "Hostname": "a2.example",
+        "DCGM_FI_DRIVER_VERSION": "535.1",
+    }
+    card = frozenset(where.items())
+    said = {name: number for (name, labels), number in page.items() if labels == card}
+    assert said == {
+        "DCGM_FI_DEV_FB_TOTAL": 81920,
+        "DCGM_FI_DEV_FB_USED": 0,
+        "DCGM_FI_DEV_GPU_UTIL": 37,
+        "DCGM_FI_DEV_POWER_USAGE": 250.5,
+        "DCGM_FI_DEV_GPU_TEMP": 61,
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION_total": 123_456_789_012,
+        "DCGM_FI_DEV_XID_ERRORS": 31,
+        "mesos_gpu_gpu_busy_seconds_total": 1.5,
+        "mesos_gpu_gpu_seen_seconds_total": 4,
+        "mesos_gpu_gpu_processes": 2,
+    }, "what is unknown has no sample, and half of what NVLink carries is not all of it"
+    whose = {"task": task.id, "job": job["id"], "queue": "vision", "user": "ann", "app": "", "UUID": held}
+    assert value(page, "task_gpus", **whose) == 1
+    assert value(page, "task_used_memory_mib", task=task.id, UUID=held) == 4096
+    assert value(page, "task_idle_since_timestamp_seconds", task=task.id, UUID=held) == 7
+    rig.daemon.put(ev.AgentLost(AgentId("a2")))
+    assert not any(name == "DCGM_FI_DEV_GPU_TEMP" for name, _ in page_of(rig)), "what is lost tells nothing"
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
 def test_promtool_takes_the_page_when_everything_was_counted(rig: Marathon) -> None:
     rig.node("a2", (gpu("g2"),))
@@ -123,4 +178,10 @@ def test_promtool_takes_the_page_when_everything_was_counted(rig: Marathon) -> N
     done = subprocess.run(
         ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, timeout=60
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("DCGM_FI_DEV_")]
+    assert (complaints, done.stdout) == ([], "")
+    about_names = {line.split(" ", 1)[1] for line in done.stderr.splitlines()}
+    assert about_names <= {
+        "label names should be written in 'snake_case' not 'camelCase'",
+        'counter metrics should have "_total" suffix',
+    }, "as NVIDIA's exporter has them, and nothing else"

@@ -20,7 +20,9 @@ PAGE = Path(__file__).parents[3] / "docs/reference/rest.md"
 
 def on_the_page() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Kind and labels of each metric, by its name, as the table of the page has them."""
-    rows = re.findall(r"^\| (`mesos_gpu_[^|]*) \| (\w+) \| ([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`(?:mesos_gpu|DCGM_FI_DEV)_[^|]*) \| (\w+) \| ([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE
+    )
     return {
         name: (kind, tuple(re.findall(r"`(\w+)`", labels)))
         for names, kind, labels in rows

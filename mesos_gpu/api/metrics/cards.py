@@ -1,0 +1,272 @@
+"""Families of each card, under the names and labels of NVIDIA's DCGM exporter, and of what tasks use of them.
+
+What a card does not tell has no sample: unknown is not 0.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from mesos_gpu.api.metrics.family import Family, Values
+from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse
+from mesos_gpu.model.nodes.node import GpuStatus
+from mesos_gpu.model.shares.units import WHOLE
+
+#: As DCGM's exporter has them; `gpu` is the minor number.
+LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION")
+_HELD: Final = ("task", "job", "queue", "user", "app", "UUID")
+_USED: Final = ("task", "UUID")
+_MILLI: Final = 1000
+Labels = tuple[str, ...]
+
+
+class _Card(NamedTuple):
+    """A card's labels, its memory in MiB, and its use; None: it is not known, or too old."""
+
+    labels: Labels
+    memory_mib: int
+    use: GpuUse | None
+
+
+class _Cards:
+    """Every card that is there. What takes time is done where it is read, not on the engine's thread."""
+
+    def __init__(self, statuses: Sequence[GpuStatus]) -> None:
+        """Keep what cannot change any more."""
+        self._statuses = statuses
+
+    @cached_property
+    def each(self) -> list[_Card]:
+        """The cards, by host and minor number."""
+        by_host = sorted(self._statuses, key=lambda each: (each.node.hostname, each.gpu.minor, each.gpu.id))
+        return [
+            _Card(
+                _labels(status), status.gpu.memory_mib, use if status.health is not Health.UNKNOWN else None
+            )
+            for status, use in _with_uses(by_host)
+        ]
+
+
+def _with_uses(statuses: Sequence[GpuStatus]) -> Iterator[tuple[GpuStatus, GpuUse | None]]:
+    of_node: dict[str, Mapping[GpuId, GpuUse]] = {}
+    for status in statuses:
+        node = status.node
+        if node.id not in of_node:
+            uses = node.inventory.gpu_uses if node.inventory and node.lost_at is None else ()
+            of_node[node.id] = {use.gpu_id: use for use in uses}
+        yield status, of_node[node.id].get(status.gpu.id)
+
+
+def _labels(status: GpuStatus) -> Labels:
+    gpu, node = status.gpu, status.node
+    where = (str(gpu.minor), gpu.id, gpu.pci_bus_id, f"nvidia{gpu.minor}")
+    return (*where, gpu.model, node.hostname, node.driver_version or "")
+
+
+def _cards(view: View) -> _Cards:
+    return _Cards(tuple(view.gpus()))
+
+
+def _meter(value: Callable[[Meters], float | None]) -> Callable[[_Cards], Values]:
+    """A number for each card whose meter shows one."""
+    return _of_use(lambda use: value(use.meters))
+
+
+def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[_Cards], Values]:
+    return lambda cards: [
+        (card.labels, number)
+        for card in cards.each
+        if card.use is not None and (number := value(card.use)) is not None
+    ]
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / _MILLI
+
+
+def _nvlink(meters: Meters) -> int | None:
+    if meters.nvlink_tx_kib is None or meters.nvlink_rx_kib is None:
+        return None
+    return meters.nvlink_tx_kib + meters.nvlink_rx_kib
+
+
+# --- what tasks hold and use
+
+
+class _TaskOnCard(NamedTuple):
+    """A task on a card that it holds."""
+
+    labels: Labels  # of `_HELD`
+    part: float  # of the card
+    use: TaskUse | None
+
+
+def _on_cards(view: View) -> Sequence[_TaskOnCard]:
+    uses: dict[tuple[TaskId, GpuId], TaskUse] = {}
+    for node in view.nodes.values():
+        if node.inventory and node.lost_at is None:
+            uses.update({(use.task_id, use.gpu_id): use for use in node.inventory.task_uses})
+    rows = []
+    for task in view.tasks.values():
+        job = view.jobs.get(task.job_id) if task.job_id and task.gpus and not task.ended else None
+        if job is None:
+            continue
+        whose = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
+        part = 1.0 if task.share is None else task.share.compute_milli / WHOLE
+        rows += [_TaskOnCard((*whose, gpu), part, uses.get((task.id, gpu))) for gpu in task.gpus]
+    return rows
+
+
+def _of_task(value: Callable[[TaskUse], float | None]) -> Callable[[Sequence[_TaskOnCard]], Values]:
+    """A number for each task and card whose use is known."""
+    return lambda rows: [
+        ((row.labels[0], row.labels[-1]), number)
+        for row in rows
+        if row.use is not None and (number := value(row.use)) is not None
+    ]
+
+
+def _busy_s(use: GpuUse | TaskUse) -> float | None:
+    return None if use.work is None else use.work.busy_ms / _MILLI
+
+
+def _seen_s(use: GpuUse | TaskUse) -> float | None:
+    return None if use.work is None else use.work.seen_ms / _MILLI
+
+
+#: The end of DCGM's name, its kind there, what it says, and the meter.
+_DCGM: Final[tuple[tuple[str, str, str, Callable[[Meters], float | None]], ...]] = (
+    ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda m: m.sm_clock_mhz),
+    ("MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda m: m.memory_clock_mhz),
+    ("MEMORY_TEMP", "gauge", "Memory temperature (in C).", lambda m: m.memory_temperature_c),
+    ("GPU_TEMP", "gauge", "GPU temperature (in C).", lambda m: m.temperature_c),
+    ("POWER_USAGE", "gauge", "Power draw (in W).", lambda m: _watts(m.power_mw)),
+    ("POWER_MGMT_LIMIT", "gauge", "Power limit (in W).", lambda m: _watts(m.power_limit_mw)),
+    (
+        "TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Energy since the driver was loaded (in mJ).",
+        lambda m: m.energy_mj,
+    ),
+    ("PCIE_REPLAY_COUNTER", "counter", "Number of PCIe retries.", lambda m: m.pcie_replays),
+    ("PCIE_TX_THROUGHPUT", "gauge", "Data sent over PCIe (in KiB a second).", lambda m: m.pcie_tx_kib_s),
+    ("PCIE_RX_THROUGHPUT", "gauge", "Data received over PCIe (in KiB a second).", lambda m: m.pcie_rx_kib_s),
+    ("GPU_UTIL", "gauge", "GPU utilization (in %).", lambda m: m.gpu_pct),
+    ("MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda m: m.memory_pct),
+    ("ENC_UTIL", "gauge", "Encoder utilization (in %).", lambda m: m.encoder_pct),
+    ("DEC_UTIL", "gauge", "Decoder utilization (in %).", lambda m: m.decoder_pct),
+    ("FB_FREE", "gauge", "Framebuffer memory free (in MiB).", lambda m: m.memory_free_mib),
+    ("FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda m: m.memory_used_mib),
+    ("FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", lambda m: m.memory_reserved_mib),
+    (
+        "UNCORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Rows remapped for uncorrectable errors.",
+        lambda m: m.uncorrectable_rows,
+    ),
+    (
+        "CORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Rows remapped for correctable errors.",
+        lambda m: m.correctable_rows,
+    ),
+    ("ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.", lambda m: m.row_remap_failure),
+    ("NVLINK_BANDWIDTH_TOTAL", "counter", "Data of all NVLinks, both ways (in KiB).", _nvlink),
+)
+CARDS: Final = (
+    Family(
+        "DCGM_FI_DEV_FB_TOTAL",
+        "gauge",
+        "Framebuffer memory (in MiB).",
+        _cards,
+        lambda cards: [(card.labels, card.memory_mib) for card in cards.each],
+        LABELS,
+    ),
+    *(
+        Family(f"DCGM_FI_DEV_{name}", kind, about, _cards, _meter(value), LABELS)
+        for name, kind, about, value in _DCGM
+    ),
+    Family(
+        "DCGM_FI_DEV_XID_ERRORS",
+        "gauge",
+        "Value of the last XID error encountered.",
+        _cards,
+        _of_use(lambda use: use.xid),
+        LABELS,
+    ),
+    Family(
+        "mesos_gpu_gpu_busy_seconds_total",
+        "counter",
+        "Time in which a card was at work, as far as it was seen.",
+        _cards,
+        _of_use(_busy_s),
+        LABELS,
+    ),
+    Family(
+        "mesos_gpu_gpu_seen_seconds_total",
+        "counter",
+        "Time of a card of which is known whether it was at work.",
+        _cards,
+        _of_use(_seen_s),
+        LABELS,
+    ),
+    Family(
+        "mesos_gpu_gpu_processes",
+        "gauge",
+        "Processes on a card.",
+        _cards,
+        _of_use(lambda use: use.processes),
+        LABELS,
+    ),
+    Family(
+        "mesos_gpu_task_gpus",
+        "gauge",
+        "The part of a card that a task holds: 1, or less of a share.",
+        _on_cards,
+        lambda rows: [(row.labels, row.part) for row in rows],
+        _HELD,
+    ),
+    Family(
+        "mesos_gpu_task_used_memory_mib",
+        "gauge",
+        "Memory of a card that a task uses.",
+        _on_cards,
+        _of_task(lambda use: use.memory_mib),
+        _USED,
+    ),
+    Family(
+        "mesos_gpu_task_processes",
+        "gauge",
+        "Processes of a task on a card.",
+        _on_cards,
+        _of_task(lambda use: use.processes),
+        _USED,
+    ),
+    Family(
+        "mesos_gpu_task_busy_seconds_total",
+        "counter",
+        "Time in which a task was at work on a card, as far as it was seen.",
+        _on_cards,
+        _of_task(_busy_s),
+        _USED,
+    ),
+    Family(
+        "mesos_gpu_task_seen_seconds_total",
+        "counter",
+        "Time of a task on a card of which is known whether it was at work.",
+        _on_cards,
+        _of_task(_seen_s),
+        _USED,
+    ),
+    Family(
+        "mesos_gpu_task_idle_since_timestamp_seconds",
+        "gauge",
+        "Since when a task does nothing on a card, seconds since the epoch; none while it is at work.",
+        _on_cards,
+        _of_task(lambda use: use.idle_since),
+        _USED,
+    ),
+)
