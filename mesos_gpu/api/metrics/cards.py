@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from mesos_gpu.api.metrics.family import Family, Values
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse
@@ -31,23 +31,34 @@ class _Card(NamedTuple):
     use: GpuUse | None
 
 
-class _Cards:
-    """Every card that is there. What takes time is done where it is read, not on the engine's thread."""
+class Gpus:
+    """Every GPU once, and which of them tasks hold. What takes time is done where it is read, not on the engine's
+    thread."""
 
-    def __init__(self, statuses: Sequence[GpuStatus]) -> None:
-        """Keep what cannot change any more."""
-        self._statuses = statuses
+    def __init__(self, each: tuple[GpuStatus, ...], used: frozenset[GpuId]) -> None:
+        """Keep what cannot change any more. `used`: whole or in shares."""
+        self.each, self.used = each, used
 
     @cached_property
-    def each(self) -> list[_Card]:
-        """The cards, by host and minor number."""
-        by_host = sorted(self._statuses, key=lambda each: (each.node.hostname, each.gpu.minor, each.gpu.id))
+    def ordered(self) -> list[GpuStatus]:
+        """By host and minor number."""
+        return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
+
+    @cached_property
+    def cards(self) -> list[_Card]:
+        """What families of cards are made of, in that order."""
         return [
             _Card(
                 _labels(status), status.gpu.memory_mib, use if status.health is not Health.UNKNOWN else None
             )
-            for status, use in _with_uses(by_host)
+            for status, use in _with_uses(self.ordered)
         ]
+
+
+def gpus_of(view: View) -> Gpus:
+    """Measure them, in one go for all families."""
+    each = tuple(view.gpus())
+    return Gpus(each, frozenset(status.gpu.id for status in each if is_used(view, status)))
 
 
 def _with_uses(statuses: Sequence[GpuStatus]) -> Iterator[tuple[GpuStatus, GpuUse | None]]:
@@ -66,19 +77,15 @@ def _labels(status: GpuStatus) -> Labels:
     return (*where, gpu.model, node.hostname, node.driver_version or "")
 
 
-def _cards(view: View) -> _Cards:
-    return _Cards(tuple(view.gpus()))
-
-
-def _meter(value: Callable[[Meters], float | None]) -> Callable[[_Cards], Values]:
+def _meter(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
     """A number for each card whose meter shows one."""
     return _of_use(lambda use: value(use.meters))
 
 
-def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[_Cards], Values]:
-    return lambda cards: [
+def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
+    return lambda gpus: [
         (card.labels, number)
-        for card in cards.each
+        for card in gpus.cards
         if card.use is not None and (number := value(card.use)) is not None
     ]
 
@@ -181,19 +188,19 @@ CARDS: Final = (
         "DCGM_FI_DEV_FB_TOTAL",
         "gauge",
         "Framebuffer memory (in MiB).",
-        _cards,
-        lambda cards: [(card.labels, card.memory_mib) for card in cards.each],
+        gpus_of,
+        lambda gpus: [(card.labels, card.memory_mib) for card in gpus.cards],
         LABELS,
     ),
     *(
-        Family(f"DCGM_FI_DEV_{name}", kind, about, _cards, _meter(value), LABELS)
+        Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter(value), LABELS)
         for name, kind, about, value in _DCGM
     ),
     Family(
         "DCGM_FI_DEV_XID_ERRORS",
         "gauge",
         "Value of the last XID error encountered.",
-        _cards,
+        gpus_of,
         _of_use(lambda use: use.xid),
         LABELS,
     ),
@@ -201,7 +208,7 @@ CARDS: Final = (
         "mesos_gpu_gpu_busy_seconds_total",
         "counter",
         "Time in which a card was at work, as far as it was seen.",
-        _cards,
+        gpus_of,
         _of_use(_busy_s),
         LABELS,
     ),
@@ -209,7 +216,7 @@ CARDS: Final = (
         "mesos_gpu_gpu_seen_seconds_total",
         "counter",
         "Time of a card of which is known whether it was at work.",
-        _cards,
+        gpus_of,
         _of_use(_seen_s),
         LABELS,
     ),
@@ -217,7 +224,7 @@ CARDS: Final = (
         "mesos_gpu_gpu_processes",
         "gauge",
         "Processes on a card.",
-        _cards,
+        gpus_of,
         _of_use(lambda use: use.processes),
         LABELS,
     ),

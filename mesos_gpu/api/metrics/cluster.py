@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from mesos_gpu import __version__
+from mesos_gpu.api.metrics.cards import Gpus, gpus_of
 from mesos_gpu.api.metrics.family import Family, Values
-from mesos_gpu.api.scheduler_api import View, is_used
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health
@@ -111,10 +112,10 @@ class _Model(NamedTuple):
     stranded: int  # of the free ones: those on nodes where others are used or out
 
 
-def _models(view: View) -> Mapping[str, _Model]:
+def _models(gpus: Gpus) -> Mapping[str, _Model]:
     nodes: dict[tuple[str, AgentId], Counter[str]] = defaultdict(Counter)
-    for status in view.gpus():
-        state = "used" if is_used(view, status) else "free" if status.health is Health.OK else "out"
+    for status in gpus.each:
+        state = "used" if status.gpu.id in gpus.used else "free" if status.health is Health.OK else "out"
         nodes[status.gpu.model, status.node.id][state] += 1
     models: dict[str, _Model] = {}
     for (model, _), counts in nodes.items():
@@ -130,8 +131,13 @@ def _models(view: View) -> Mapping[str, _Model]:
     return models
 
 
-def _by_state(models: Mapping[str, _Model]) -> Values:
-    for name, model in sorted(models.items()):
+def _of_models(value: Callable[[_Model], float]) -> Callable[[Gpus], Values]:
+    """A number for each model."""
+    return lambda gpus: sorted(((name,), value(model)) for name, model in _models(gpus).items())
+
+
+def _by_state(gpus: Gpus) -> Values:
+    for name, model in sorted(_models(gpus).items()):
         yield (name, "used"), model.used
         yield (name, "free"), model.free
         yield (name, "out"), model.out
@@ -215,24 +221,22 @@ CLUSTER: Final = (
         ("queue", "user", "model"),
     ),
     Family(
-        "mesos_gpu_model_gpus", "gauge", "GPUs of a model, by state.", _models, _by_state, ("model", "state")
+        "mesos_gpu_model_gpus", "gauge", "GPUs of a model, by state.", gpus_of, _by_state, ("model", "state")
     ),
     Family(
         "mesos_gpu_model_largest_free_gpus",
         "gauge",
         "The most GPUs of a model that are free on one node.",
-        _models,
-        lambda models: sorted(((name,), model.largest) for name, model in models.items()),
+        gpus_of,
+        _of_models(lambda model: model.largest),
         ("model",),
     ),
     Family(
         "mesos_gpu_model_fragmentation_ratio",
         "gauge",
         "Of the free GPUs of a model, the part on nodes where others of it are used or out; 0 if none is free.",
-        _models,
-        lambda models: sorted(
-            ((name,), model.stranded / model.free if model.free else 0.0) for name, model in models.items()
-        ),
+        gpus_of,
+        _of_models(lambda model: model.stranded / model.free if model.free else 0.0),
         ("model",),
     ),
     Family(

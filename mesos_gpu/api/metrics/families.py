@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.login.counts import WRONG
-from mesos_gpu.api.metrics.cards import CARDS
+from mesos_gpu.api.metrics.cards import CARDS, Gpus, gpus_of
 from mesos_gpu.api.metrics.cluster import CLUSTER
 from mesos_gpu.api.metrics.family import Family, Measured, Values
-from mesos_gpu.api.scheduler_api import View, is_used
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
@@ -50,17 +50,6 @@ def metrics(measured: Measured) -> list[Metric]:
 # --- what is measured
 
 
-class _Gpus(NamedTuple):
-    """GPUs that nodes report, and how many of them tasks hold, whole or in shares."""
-
-    each: tuple[GpuStatus, ...]
-    used: int
-
-    def ordered(self) -> list[GpuStatus]:
-        """Sort them by host and minor number."""
-        return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
-
-
 class _Shares(NamedTuple):
     """A GPU that is open to shares, where it is, the job of each of its shares, and what its node says of their use."""
 
@@ -73,11 +62,6 @@ class _Shares(NamedTuple):
     def granted(self) -> tuple[Share, ...]:
         """The shares, in the order of `jobs`."""
         return tuple(task.share for task in self.gpu.tenants if task.share)
-
-
-def _gpus(view: View) -> _Gpus:
-    each = tuple(view.gpus())
-    return _Gpus(each, sum(is_used(view, status) for status in each))
 
 
 def _shares(view: View) -> tuple[_Shares, ...]:
@@ -149,19 +133,21 @@ def _number(number: float) -> Values:
     yield (), number
 
 
-def _health(gpus: _Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    for status in gpus.ordered():
+def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
+    for status in gpus.ordered:
         gpu = status.gpu
         for health in Health:
             labels = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname, health.value)
             yield labels, float(status.health is health)
 
 
-def _transitions(gpus: _Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
-    for status in gpus.ordered():
+def _transitions(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
+    """What has happened, and that a card never broke: of 10,000 cards each zero is a line that says little."""
+    for status in gpus.ordered:
         totals = status.card.totals if status.card else {}
         for health in Health:
-            yield (status.gpu.id, health.value), totals.get(health.value, 0)
+            if (total := totals.get(health.value, 0)) or health.broken:
+                yield (status.gpu.id, health.value), total
 
 
 def _by_state(jobs: Mapping[JobState, int]) -> Values:
@@ -268,7 +254,7 @@ FAMILIES: Final = (
         "mesos_gpu_gpu_health",
         "gauge",
         "1 for the health that a GPU is in, 0 for the others.",
-        _gpus,
+        gpus_of,
         _health,
         ("uuid", "gpu", "model", "agent", "state"),
     ),
@@ -276,7 +262,7 @@ FAMILIES: Final = (
         "mesos_gpu_gpu_health_transitions_total",
         "counter",
         "How often a GPU came into a health.",
-        _gpus,
+        gpus_of,
         _transitions,
         ("uuid", "to"),
     ),
@@ -338,13 +324,15 @@ FAMILIES: Final = (
         lambda counts: [((kind,), count) for kind, count in counts.items()],
         ("kind",),
     ),
-    Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus.each))),
+    Family(
+        "mesos_gpu_gpus", "gauge", "GPUs that nodes report.", gpus_of, lambda gpus: _number(len(gpus.each))
+    ),
     Family(
         "mesos_gpu_gpus_used",
         "gauge",
         "GPUs that tasks hold, whole or in shares.",
-        _gpus,
-        lambda gpus: _number(gpus.used),
+        gpus_of,
+        lambda gpus: _number(len(gpus.used)),
     ),
     Family(
         "mesos_gpu_gpus_shared",

@@ -39,31 +39,35 @@ def render(metrics: Iterable[Metric]) -> str:
     A card's labels are those of some twenty families: they are written once.
     """
     lines: list[str] = []
+    escaped = _Escaped()
     written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # labels, by their names and values
     for metric in metrics:
         lines += [f"# HELP {metric.name} {_escaped_help(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
-        known = written.setdefault(metric.labels, {})
+        known, name = written.setdefault(metric.labels, {}), metric.name
         for values, number in metric.rows:
             text = known.get(values)
             if text is None:
-                text = known[values] = _labels(metric.labels, values)
-            lines.append(f"{metric.name}{text} {_number(number)}")
+                text = known[values] = _labels(metric.labels, values, escaped)
+            lines.append(f"{name}{text} {number if type(number) is int else _number(number)}")
     return "\n".join(lines) + "\n"
 
 
 def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
     """The name of a sample, with its labels, if it has any."""
-    return metric.name + _labels(tuple(labels), tuple(labels.values()))
+    return metric.name + _labels(tuple(labels), tuple(labels.values()), _Escaped())
 
 
-def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    pairs = zip(names, values, strict=True)
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
+class _Escaped(dict[str, str]):
+    """Label values as they are written, each escaped once: most are there often."""
+
+    def __missing__(self, value: str) -> str:
+        text = self[value] = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        return text
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...], escaped: _Escaped) -> str:
+    inner = ",".join([f'{name}="{escaped[value]}"' for name, value in zip(names, values, strict=True)])
     return f"{{{inner}}}" if inner else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _escaped_help(text: str) -> str:
@@ -71,8 +75,6 @@ def _escaped_help(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    if type(value) is int:
-        return str(value)
     if math.isinf(value) or math.isnan(value):
         return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
     return str(int(value)) if value == int(value) else repr(value)
