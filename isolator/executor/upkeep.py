@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from isolator.executor.times import LogTimes
 from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
@@ -71,6 +72,11 @@ class Log:
     def is_open_as(self, fd: int) -> bool:
         """Whether that is this file."""
         return os.path.samestat(os.fstat(fd), os.fstat(self._fd))
+
+    @property
+    def size(self) -> int:
+        """Bytes from its beginning to its end, with those that were cut off."""
+        return os.fstat(self._fd).st_size
 
     def look(self) -> str:
         """Put its name back if something else has it, and cut it if it is too long; what had to be done, for a log.
@@ -147,6 +153,7 @@ class Upkeep:
         self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
         self._limit_mib, self._streams = limit_mib, dict(zip(STREAMS, streams, strict=True))
         self._logs = [*self._held()]
+        self._times = self._timed() if self._logs or None in streams else None
         self._stop, self._told = threading.Event(), ""
         self._lock = threading.Lock()
         self._measure: subprocess.Popen[bytes] | None = None
@@ -168,6 +175,14 @@ class Upkeep:
                 if fd is None:
                     yield Log(self._sandbox, name, self._limit_mib, linked=True)
 
+    def _timed(self) -> LogTimes | None:
+        """What notes when they were written; None: it cannot be noted."""
+        try:
+            return LogTimes(self._sandbox)
+        except OSError as error:
+            self._say(f"when the logs are written is not noted: {error}")
+            return None
+
     def start(self) -> None:
         """Begin, once; the task has started."""
         self._logs += self._linked()
@@ -181,9 +196,11 @@ class Upkeep:
                 self._measure.kill()
         if self._thread.ident is not None:  # else the task never started
             self._thread.join()
-        self._look()
+        self._look(last=True)
         for log in self._logs:
             log.close()
+        if self._times is not None:
+            self._times.close()
         self._sandbox.close()
 
     def _work(self) -> None:
@@ -196,10 +213,12 @@ class Upkeep:
                 now = time.monotonic()
                 disk_at = now + max(DISK_S, _REST * (now - begun))
 
-    def _look(self) -> None:
+    def _look(self, *, last: bool = False) -> None:
         for log in self._logs:
             try:
                 told = log.look()
+                if self._times is not None:
+                    self._times.note(log.name, log.size, last=last)
             except OSError as error:
                 told = f"{log.name} cannot be looked after: {error}"
             if told and told != self._told:

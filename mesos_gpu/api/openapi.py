@@ -147,6 +147,12 @@ _LOGS: Final = (
         "of data; base64: the bytes as they are",
     ),
     in_query("task_id", {"type": "string"}, "of this launch; default: the latest"),
+    in_query(asked.TIMES.name, {"type": "boolean", "default": False}, "also when it was written"),
+    in_query(
+        asked.SINCE.name,
+        {"type": "number", "minimum": asked.SINCE.least, "maximum": asked.SINCE.most},
+        "what was written after that, in seconds since the epoch; offset counts if it is further",
+    ),
 )
 _LONG: Final = {"type": "string", "maxLength": records.LONGEST}
 _RECORDS: Final = (

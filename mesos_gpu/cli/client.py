@@ -4,7 +4,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -99,6 +99,14 @@ class Refused(MesosGpuError):
         else:
             lines = [self.what, *(f"  {line}" for line in places)]
         return "\n".join([*lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
+
+
+class Written(NamedTuple):
+    """Bytes of a stream, the offset behind them, and by offsets when they had been written, as far as is known."""
+
+    data: bytes
+    next_offset: int
+    times: Sequence[tuple[int, float]] = ()
 
 
 class Client:
@@ -200,18 +208,39 @@ class Client:
         return self._get(_path("jobs", job_id, "logs"), Logs, query)
 
     def written(
-        self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None
-    ) -> tuple[bytes, int]:
-        """Read bytes of a job's stream, unchanged, and the offset behind them."""
-        query = {
+        self,
+        job_id: str,
+        *,
+        stream: str,
+        offset: int,
+        length: int,
+        task_id: str | None,
+        times: bool = False,
+        since: float | None = None,
+    ) -> Written:
+        """Read bytes of a job's stream, unchanged.
+
+        Args:
+            job_id: Of the job.
+            stream: stdout or stderr.
+            offset: Of the first byte; -N: the last N bytes.
+            length: So many bytes at most, to 1 MiB.
+            task_id: Of one launch; None: the latest.
+            times: Whether it is also told when they were written.
+            since: Only what was written after that, seconds since the epoch; None: all.
+        """
+        query: dict[str, Any] = {
             "stream": stream,
             "offset": offset,
             "length": length,
             "task_id": task_id,
             "encoding": "base64",
         }
+        query |= {"times": "true"} if times else {}
+        query |= {"since": f"{since:.3f}"} if since is not None else {}
         logs = self._get(_path("jobs", job_id, "logs"), Logs, query)
-        return b64decode(logs["data"]), logs["next_offset"]
+        moments = [(each["offset"], each["at"]) for each in logs["times"] or ()]
+        return Written(b64decode(logs["data"]), logs["next_offset"], moments)
 
     def why(self, job_id: str) -> Why:
         """Why a job waits."""

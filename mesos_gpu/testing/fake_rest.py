@@ -38,6 +38,7 @@ class FakeRest:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.tasks: dict[str, list[dict[str, Any]]] = {}
         self.written: dict[tuple[str, str], bytes] = {}
+        self.times: dict[tuple[str, str], list[dict[str, float]]] = {}  # of what is written, as of `Logs`
         self.fixed: dict[str, Answer] = {}  # "GET /v1/gpus" to what is answered instead of asking the fake
         self.asked: list[tuple[str, Any]] = []  # "POST /v1/jobs" and its body
         self.queries: dict[str, dict[str, list[str]]] = {}  # "GET /v1/jobs" to what it was asked with last
@@ -230,7 +231,11 @@ class FakeRest:
         begin = max(len(data) + offset, 0) if offset < 0 else offset
         piece = data[begin : begin + int(query["length"])]
         text = (b64encode(piece) if query.get("encoding") == "base64" else piece).decode()
-        return 200, {"data": text, "offset": begin, "next_offset": begin + len(piece), "task_id": task_id}
+        told = {"data": text, "offset": begin, "next_offset": begin + len(piece), "task_id": task_id}
+        return 200, {
+            **told,
+            "times": self.times.get((task_id, query["stream"])) if "times" in query else None,
+        }
 
 
 def _error(status: int, code: str, message: str) -> Answer:

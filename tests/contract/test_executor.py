@@ -164,8 +164,8 @@ def test_a_program_that_is_not_in_the_sandbox(one: Host) -> None:
     message, outcome = one.end("TASK_FAILED")
     assert message == (
         "cannot start './train.sh': No such file or directory; looked in the sandbox "
-        f"{one.sandbox}, which holds data, executor.log, stderr, stdout. Files of yours come there by --fetch URI, "
-        "and paths of the host by --volume"
+        f"{one.sandbox}, which holds data, executor.log, stderr, stdout. Files of yours come there by "
+        "--upload [DIR] or --fetch URI, and paths of the host by --volume"
     )
     assert outcome == Outcome(exit_status=127)
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ def output_of(client: Client, job: Job, stream: str = "stdout") -> str:
 def mesos_gpu(stack: Stack, *words: str, **more: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload, no-any-return]
+
+
+def test_lines_come_with_their_times_and_since_leaves_out_what_is_older(stack: Stack, client: Client) -> None:
+    job = submit(client, "echo one; echo bad >&2; sleep 4; echo two; sleep 1.5; printf three")
+    end = end_of(client, job)
+    lines = mesos_gpu(stack, "logs", job["id"], "--timestamps", "--stdout").stdout.splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["one", "two", "three"]
+    at = [datetime.fromisoformat(line.rpartition(" ")[0]).timestamp() for line in lines]
+    assert 3 <= at[1] - at[0] <= 7
+    started, ended = end["started_at"], end["ended_at"]
+    assert started is not None
+    assert ended is not None
+    assert started - 2 <= at[0] <= at[1] <= at[2] <= ended + 2
+    since = datetime.fromtimestamp(at[0] + 2).isoformat()
+    got = mesos_gpu(stack, "logs", job["id"], "--since", since)
+    assert (got.stdout, got.stderr) == ("two\nthree", "")
+    quiet = submit(client, "true")
+    end_of(client, quiet)
+    assert mesos_gpu(stack, "logs", quiet["id"], "--since", "1h", "--timestamps").returncode == 0
 
 
 def test_a_job_sees_its_gpu_and_no_other_setting_wins(client: Client) -> None:

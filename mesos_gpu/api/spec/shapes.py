@@ -239,6 +239,13 @@ class UnknownTasks(TypedDict):
     tasks: list[UnknownTask]
 
 
+class LogTime(TypedDict):
+    """A moment at which all before an offset of a stream had been written."""
+
+    offset: Count
+    at: Moment
+
+
 class Logs(TypedDict):
     """A piece of a task's output; offsets are bytes; what is no UTF-8 is U+FFFD, unless base64 was asked for."""
 
@@ -246,6 +253,10 @@ class Logs(TypedDict):
     offset: Count
     next_offset: Count
     task_id: str
+    times: (
+        Annotated[list[LogTime], says(description="of what is in data; null: not asked for, or not known")]
+        | None
+    )
 
 
 class Drain(TypedDict):

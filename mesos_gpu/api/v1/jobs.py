@@ -30,13 +30,14 @@ from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing
-from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
+from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.jobs import decode
+from mesos_gpu.wire.mesos.cuts import Times, size_at
 
 T = TypeVar("T")
 
@@ -162,15 +163,25 @@ class Jobs:
             return _launch(view, job.id, named), view.framework_id or ""
 
         task, framework_id = await self._about(request, launched)
+        times = None
+        if asked.TIMES.of(request) or asked.SINCE.name in request.query_params:
+            times = await run_in_threadpool(self._logs.times, task, framework_id, stream)
+        if asked.SINCE.name in request.query_params:
+            offset = max(offset, _since(task, times, asked.SINCE.of(request)))
         where = task, framework_id, stream, offset, length
         if encoding == BASE64:
             begin, raw, _, cut = await run_in_threadpool(self._logs.read_bytes, *where)
             chunk = Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw))
         else:
             chunk = await run_in_threadpool(self._logs.read, *where)
-        return json_answer(
-            {"data": chunk.data, "offset": chunk.offset, "next_offset": chunk.next_offset, "task_id": task.id}
-        )
+        answer: shapes.Logs = {
+            "data": chunk.data,
+            "offset": chunk.offset,
+            "next_offset": chunk.next_offset,
+            "task_id": task.id,
+            "times": log_times(times, chunk) if asked.TIMES.of(request) else None,
+        }
+        return json_answer(answer)
 
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}."""
@@ -209,6 +220,19 @@ class Jobs:
 def _past(view: View, job: Job, _: Sight) -> UseOverTime:
     """How the tasks of its latest launch used their cards."""
     return over_time(view, [view.use_history.tasks.get(task.id) for task in view.round_of(job)])
+
+
+def _since(task: Task, times: Times | None, since: float) -> int:
+    """The offset behind what a task had written by then.
+
+    Raises:
+        NotFound: When it wrote what was not noted.
+    """
+    if times is None:
+        raise NotFound(
+            f"when {task.id} wrote what is not known", remedy="leave --since out; see the task's executor.log"
+        )
+    return size_at(times, since)
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:

@@ -12,9 +12,10 @@ import requests
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
 from mesos_gpu.api.http.requests import MOST_LOG_BYTES
+from mesos_gpu.api.spec.shapes import LogTime
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, begin_of
+from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, MOST_TIMES, TIMES, Times, begin_of, times_of, times_within
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
@@ -30,6 +31,14 @@ class Chunk:
     data: str
     offset: int
     next_offset: int
+
+
+def log_times(times: Times | None, chunk: Chunk) -> list[LogTime] | None:
+    """When the bytes of a piece were written; None: that is not known."""
+    if times is None:
+        return None
+    within = times_within(times, chunk.offset, chunk.next_offset)
+    return [{"offset": size, "at": at} for size, at in within]
 
 
 class LogReader:
@@ -63,6 +72,18 @@ class LogReader:
         begin, raw, at_end, cut = self.read_bytes(task, framework_id, stream, offset, length)
         chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
         return replace(chunk, data=cut + chunk.data) if cut else chunk
+
+    def times(self, task: Task, framework_id: str, stream: str) -> Times | None:
+        """When a stream of a task had which size; None: that was not noted, or is gone.
+
+        Raises:
+            Unavailable: What `read_bytes` raises.
+        """
+        try:
+            _, text, _, _ = self.read_bytes(task, framework_id, TIMES, 0, MOST_TIMES)
+        except NotFound:
+            return None
+        return times_of(text, stream)
 
     def read_bytes(
         self, task: Task, framework_id: str, stream: str, offset: int, length: int

@@ -7,14 +7,14 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
-from mesos_gpu.cli.types import JOB_OR_APP
+from mesos_gpu.cli.types import JOB_OR_APP, PAST
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job, Task
     from mesos_gpu.cli.client import Client
-    from mesos_gpu.cli.jobs.stream import Follower, Stream
+    from mesos_gpu.cli.jobs.stream import Follower, Shown, Stream
 
 EVERY: Final = -1  # --rank all
 PREVIOUS: Final = -1  # --attempt previous
@@ -58,6 +58,12 @@ ATTEMPT: Final = NumberOr(1, "previous")
               help="Of an earlier attempt, as `show` counts them; previous: of the launch before the "
               "latest.")  # fmt: skip
 @click.option("--prefix", is_flag=True, help="Begin each line with the rank or the task that it is of.")
+@click.option("--since", type=PAST, metavar="TIME",
+              help="Only what was written since then, as 10m (ago) or 2027-03-01T08:00; to about a "
+              "second.")  # fmt: skip
+@click.option(
+    "--timestamps", is_flag=True, help="Begin each line with when it was written, to about a second."
+)
 @api_command
 def logs(
     app: App,
@@ -68,6 +74,8 @@ def logs(
     rank: int | None,
     attempt: int | None,
     prefix: bool,
+    since: float | None,
+    timestamps: bool,
 ) -> None:
     """Print what a job has written.
 
@@ -79,22 +87,25 @@ def logs(
     (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
     --prefix after it.
     """
+    from mesos_gpu.cli.jobs.stream import Shown
+
+    if since is not None and tail is not None:
+        raise click.UsageError("--since and --tail do not go together: each says where to begin")
     if id.startswith("/"):
         if rank is not None or attempt is not None:
             raise click.UsageError("--rank and --attempt go with a job; name one task of the app instead")
         from mesos_gpu.cli.jobs.logs_of_app import print_app
 
-        print_app(app.marathon(), id, only=only, tail=tail, follow=follow, prefix=prefix)
+        shown = Shown(only, tail, prefix=prefix, since=since, stamped=timestamps)
+        print_app(app.marathon(), id, shown, follow=follow)
         return
     client = app.client()
     job = client.job(id)
     ranks = range(job["tasks"]) if rank == EVERY else (rank,)
     if rank == EVERY and not job["id"].startswith(id):
         raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
-    followers = (
-        _follower(client, job, id, each, attempt, only=only, tail=tail, prefix=prefix or rank == EVERY)
-        for each in ranks
-    )
+    shown = Shown(only, tail, prefix=prefix or rank == EVERY, since=since, stamped=timestamps)
+    followers = (_follower(client, job, id, each, attempt, shown) for each in ranks)
     if follow:
         _follow(client, list(followers))
         return
@@ -108,37 +119,34 @@ def _follower(
     id: str,
     rank: int | None,
     attempt: int | None,
-    *,
-    only: str | None,
-    tail: int | None,
-    prefix: bool,
+    shown: "Shown",
 ) -> "Follower":
     """What copies one of a job's tasks; its last lines are printed, if they are asked for."""
     from mesos_gpu.cli.jobs.stream import Follower
 
     launch, number = _launch(client, job, id, rank, attempt)
-    streams = _streams(client, job["id"], only, str(number) if prefix else "")
-    if tail is not None and launch is not None:
+    streams = _streams(client, job["id"], shown, str(number) if shown.prefix else "")
+    if shown.tail is not None and launch is not None:
         for stream in streams:
-            stream.tail(launch, tail)
+            stream.tail(launch, shown.tail)
     return Follower(client, job, streams, launch=launch, rank=number)
 
 
-def _streams(client: "Client", job_id: str, only: str | None, label: str) -> "list[Stream]":
-    from mesos_gpu.cli.jobs.stream import STREAMS, Label, Marks, Stream
+def _streams(client: "Client", job_id: str, shown: "Shown", label: str) -> "list[Stream]":
+    from mesos_gpu.cli.jobs.stream import Label, Marks, Stream
 
-    names = (only,) if only else STREAMS
-    marks = Marks(to_stderr=False) if output.one_place() and not only and not label else None
+    marks = Marks(to_stderr=False) if output.one_place() and not shown.only and not label else None
     return [
         Stream(
             client,
             job_id,
             name,
-            to_stderr=name == "stderr" and not only,
+            to_stderr=name == "stderr" and not shown.only,
             marks=marks,
-            label=Label(label, name) if label else None,
+            label=Label(label, name, stamped=shown.stamped) if label or shown.stamped else None,
+            since=shown.since,
         )
-        for name in names
+        for name in shown.names
     ]
 
 

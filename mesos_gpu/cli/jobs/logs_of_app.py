@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.cli.apps.rolling import app_if_any
 from mesos_gpu.cli.fit import short_ids
-from mesos_gpu.cli.jobs.stream import STREAMS, Label, Marks, Stream
+from mesos_gpu.cli.jobs.stream import Label, Marks, Shown, Stream
 from mesos_gpu.cli.waiting import be_patient
 from mesos_gpu.errors import NotFound
 
@@ -18,16 +18,21 @@ _LOOK_S: Final = 1.0
 class _Task:
     """A task of the app, and how far its streams are printed."""
 
-    def __init__(
-        self, marathon: "Marathon", id: str, names: tuple[str, ...], marks: Marks, label: str
-    ) -> None:
-        """`label`: what each line begins with; "": `marks` stand over them."""
+    def __init__(self, marathon: "Marathon", id: str, shown: "Shown", marks: Marks, title: str) -> None:
+        """`title`: what each line begins with, if that is asked for; else `marks` stand over them."""
         self.id, self._marks = id, marks
+        label = title if shown.prefix else ""
         self.streams = [
-            Stream(marathon.client, id, name, to_stderr=False, label=Label(label, name))
-            if label
-            else Stream(marathon.client, id, name, to_stderr=False, marks=marks)
-            for name in names
+            Stream(
+                marathon.client,
+                id,
+                name,
+                to_stderr=False,
+                marks=None if label else marks,
+                label=Label(label, name, stamped=shown.stamped) if label or shown.stamped else None,
+                since=shown.since,
+            )
+            for name in shown.names
         ]
 
     def tail(self, title: str, lines: int) -> None:
@@ -48,16 +53,14 @@ class _Task:
             stream.finish()
 
 
-def print_app(
-    marathon: "Marathon", id: str, *, only: str | None, tail: int | None, follow: bool, prefix: bool
-) -> None:
+def print_app(marathon: "Marathon", id: str, shown: "Shown", *, follow: bool) -> None:
     """Print what its tasks have written; with `follow`, and write, new ones too, until the app is deleted.
 
     Raises:
         NotFound: It has no task.
         Refused: The output of a task cannot be read.
     """
-    names, marks = (only,) if only else STREAMS, Marks(to_stderr=False)
+    marks = Marks(to_stderr=False)
     tasks: dict[str, _Task] = {}
     definition: Json | None = marathon.app(id)
     if definition is not None and not definition["tasks"] and not follow:
@@ -66,9 +69,9 @@ def print_app(
         ids = [each["id"] for each in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
         for task_id, title in zip(ids, short_ids(ids), strict=True):
             if task_id not in tasks:
-                tasks[task_id] = _Task(marathon, task_id, tuple(names), marks, title if prefix else "")
-                if tail is not None:
-                    tasks[task_id].tail(title, tail)
+                tasks[task_id] = _Task(marathon, task_id, shown, marks, title)
+                if shown.tail is not None:
+                    tasks[task_id].tail(title, shown.tail)
             tasks[task_id].pump(title)
         for gone in tasks.keys() - ids if follow else tasks:
             tasks[gone].finish()

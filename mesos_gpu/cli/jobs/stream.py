@@ -1,19 +1,46 @@
 """A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.cli.client import Client, Refused, Written, ended
 from mesos_gpu.cli.interrupt import held_interrupt
+from mesos_gpu.wire.mesos.cuts import written_by
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
 STREAMS: Final = ("stdout", "stderr")
 LONGEST_LINE: Final = 1 << 16  # bytes that are kept until a line is whole
+UNKNOWN: Final = "(time unknown)"
 _BUSY_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of an output is printed, and how.
+
+    Attributes:
+        only: One stream; None: both.
+        tail: Its last lines; None: all of it.
+        prefix: Whether each line begins with whose it is.
+        since: Only what was written since then, seconds since the epoch; None: all.
+        stamped: Whether each line begins with when it was written.
+    """
+
+    only: str | None
+    tail: int | None
+    prefix: bool
+    since: float | None
+    stamped: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its streams."""
+        return (self.only,) if self.only else STREAMS
 
 
 class Marks:
@@ -45,22 +72,38 @@ class Label:
     A line is printed when it is whole, so that those of several streams do not mix.
     """
 
-    def __init__(self, of: str, stream: str) -> None:
-        """`of`: a rank or a task; a line of stderr says so."""
-        self._before = f"[{f'{of} err' if stream == 'stderr' else of}] ".encode()
-        self._rest = b""
+    def __init__(self, of: str, stream: str, *, stamped: bool = False) -> None:
+        """`of`: a rank or a task, a line of stderr says so; "": neither. `stamped`: also when it was written."""
+        self._before = f"[{f'{of} err' if stream == 'stderr' else of}] ".encode() if of else b""
+        self.stamped = stamped
+        self._rest, self._at = b"", None  # type: bytes, float | None
 
-    def take(self, data: bytes) -> bytes:
-        """The lines that are whole now."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
-            whole, self._rest = [*whole, self._rest], b""
-        return b"".join(self._before + line + b"\n" for line in whole)
+    def take(self, data: bytes, end: int = 0, times: Sequence[tuple[int, float]] = ()) -> bytes:
+        """The lines that are whole now.
+
+        Args:
+            data: What comes next.
+            end: The offset behind it.
+            times: As of `Written`.
+        """
+        *whole, rest = (self._rest + data).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            whole, rest = [*whole, rest], b""
+        offset, lines = end - len(rest) - sum(len(line) + 1 for line in whole), []
+        for line in whole:
+            offset += len(line) + 1
+            lines.append(self._line(line, written_by(times, offset)))
+        self._rest, self._at = rest, written_by(times, end)
+        return b"".join(lines)
 
     def end(self) -> bytes:
         """What is left without its end, as a line."""
         rest, self._rest = self._rest, b""
-        return self._before + rest + b"\n" if rest else b""
+        return self._line(rest, self._at) if rest else b""
+
+    def _line(self, line: bytes, at: float | None) -> bytes:
+        stamp = f"{output.stamp(at) or UNKNOWN} ".encode() if self.stamped else b""
+        return stamp + self._before + line + b"\n"
 
 
 class Stream:
@@ -75,10 +118,12 @@ class Stream:
         to_stderr: bool,
         marks: "Marks | None" = None,
         label: "Label | None" = None,
+        since: float | None = None,
     ) -> None:
-        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed, `label` before each line."""
+        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed, `label` before each line. `since`:
+        what was written before that, seconds since the epoch, is left out; None: nothing is."""
         self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
-        self._marks, self._label = marks, label
+        self._marks, self._label, self._since = marks, label, since
         self.offset = 0
         self.failure: Refused | None = None  # why the latest read did not work
 
@@ -88,26 +133,34 @@ class Stream:
         Raises:
             Refused: It cannot be read.
         """
-        data, self.offset = self._read(-CHUNK_BYTES, task_id)
-        kept = data.split(b"\n")
+        written = self._read(-CHUNK_BYTES, task_id)
+        self.offset = written.next_offset
+        kept = written.data.split(b"\n")
         whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
-        self._print(b"\n".join(kept[max(len(whole) - lines, 0) :]))
+        self._print(written._replace(data=b"\n".join(kept[max(len(whole) - lines, 0) :])))
 
     def finish(self) -> None:
         """Print a last line that has no end."""
         if self._label is not None:
             output.raw(self._label.end(), to_stderr=self._to_stderr)
 
-    def _print(self, data: bytes) -> None:
+    def _print(self, written: Written) -> None:
+        data = written.data
         if self._label is not None:
-            data = self._label.take(data)
+            data = self._label.take(*written)
         if self._marks is not None and data:
             self._marks.over(self._name, data)
         output.raw(data, to_stderr=self._to_stderr)
 
-    def _read(self, offset: int, task_id: str | None) -> tuple[bytes, int]:
+    def _read(self, offset: int, task_id: str | None) -> Written:
         return self._client.written(
-            self._job_id, stream=self._name, offset=offset, length=CHUNK_BYTES, task_id=task_id
+            self._job_id,
+            stream=self._name,
+            offset=offset,
+            length=CHUNK_BYTES,
+            task_id=task_id,
+            times=self._label is not None and self._label.stamped,
+            since=self._since,
         )
 
     def pump(self, task_id: str | None) -> bool:
@@ -118,16 +171,16 @@ class Stream:
         begin = self.offset
         while True:
             try:
-                data, next_offset = self._read(self.offset, task_id)
+                written = self._read(self.offset, task_id)
             except Refused as err:
                 self.failure = err
                 break
             self.failure = None
-            if next_offset <= self.offset:
+            if written.next_offset <= self.offset:
                 break
             with held_interrupt():
-                self._print(data)
-                self.offset = next_offset
+                self._print(written)
+                self.offset = written.next_offset
         return self.offset > begin
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.api.v1.logs import LogReader, whole
+from mesos_gpu.api.v1.logs import Chunk, LogReader, log_times, whole
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
+from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, TIMES, head
 
 VIRTUAL = "/frameworks/fw/executors/e1/runs/latest"
 REAL = "/var/lib/mesos/slaves/S0/frameworks/fw/executors/e1/runs/7"
@@ -217,3 +217,15 @@ def test_any_bytes_in_any_pieces_are_the_same_text(content: bytes, length: int) 
         return chunk.data, chunk.next_offset
 
     assert pieces(read) == content.decode("utf-8", "replace")
+
+
+def test_when_it_was_written(agent: Agent, reader: LogReader) -> None:
+    task = launch(agent.url)
+    agent.files[f"{VIRTUAL}/stdout"] = b"x" * 100
+    assert reader.times(task, "fw", "stdout") is None, "an executor that notes none"
+    agent.files[f"{VIRTUAL}/{TIMES}"] = b"o 40 1000\ne 7 1500\no 90 2000\n"
+    times = reader.times(task, "fw", "stdout")
+    assert times == [(40, 1.0), (90, 2.0)]
+    assert log_times(times, Chunk("", 0, 40)) == [{"offset": 40, "at": 1.0}]
+    assert log_times(times, Chunk("", 40, 100)) == [{"offset": 90, "at": 2.0}]
+    assert log_times(None, Chunk("", 0, 9)) is None

@@ -2,6 +2,7 @@
 
 import subprocess
 
+from mesos_gpu.cli import output
 from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import UUIDS, call, finish, started
 
@@ -182,3 +183,30 @@ def test_lines_of_an_app_s_tasks_come_after_their_names(rest: FakeRest) -> None:
     assert call("logs", "/web", "--prefix").stdout.splitlines() == [
         f"[{first}] x", f"[{second}] x", f"[{second} err] bad", f"[{first}] y", f"[{second}] y",
     ]  # fmt: skip
+
+
+def test_lines_come_with_when_they_were_written(rest: FakeRest) -> None:
+    job = rest.add()
+    task = rest.launch(job)
+    rest.write(task, "stdout", b"one\ntwo\nthree\nno end")
+    rest.times[task, "stdout"] = [
+        {"offset": 8, "at": 1_800_000_000.25},
+        {"offset": 14, "at": 1_800_000_060.0},
+    ]
+    stamps = [str(output.stamp(at)) for at in (1_800_000_000.25, 1_800_000_060.0)]
+    got = call("logs", job, "--timestamps", "--stdout")
+    assert got.stdout == (f"{stamps[0]} one\n{stamps[0]} two\n{stamps[1]} three\n(time unknown) no end\n")
+    assert (
+        call("logs", job, "--timestamps", "--stdout", "-n", "2").stdout.splitlines()[0]
+        == f"{stamps[1]} three"
+    )
+    assert call("logs", job, "--timestamps", "--prefix").stdout.splitlines()[0] == f"{stamps[0]} [0] one"
+
+
+def test_since_is_asked_of_the_scheduler_and_not_with_tail(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.write(rest.launch(job), "stdout", b"one\n")
+    assert call("logs", job, "--since", "2027-03-01T08:00Z").exit_code == 0
+    assert rest.queries[f"GET /v1/jobs/{job}/logs"]["since"] == ["1803888000.000"]
+    assert call("logs", job, "--since", "1h", "-n", "1").exit_code == 2
+    assert call("logs", job, "--since", "yesterday").exit_code == 2

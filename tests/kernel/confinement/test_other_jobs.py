@@ -78,8 +78,8 @@ def test_what_unpacks_an_archive_opens_no_card_for_another_job(
         one.end("TASK_FINISHED")
         assert said["open"] == got, "ENXIO: the card's driver would have been asked"
         assert one.stdout().split() == [
-            "7nobody", "caps", "containers", "executor.log", "model", "model.tgz", "nvidia0", "nvidia1", "nvidia2",
-            "nvidiactl", "stderr", "stdout",
+            "7nobody", ".mesos-gpu-times", "caps", "containers", "executor.log", "model", "model.tgz", "nvidia0",
+            "nvidia1", "nvidia2", "nvidiactl", "stderr", "stdout",
         ]  # fmt: skip
 
 
