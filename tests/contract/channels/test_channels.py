@@ -1,18 +1,28 @@
 """Channels over the interface: the executor's own WebSocket and the client's library meet at a real server."""
 
 import contextlib
+import hashlib
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import requests
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.adapters.tls.server import TlsFiles
+from mesos_gpu.api.app import create_app
 from mesos_gpu.api.channel import channels, relay
+from mesos_gpu.api.channel.opening import pin_of
+from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
@@ -22,6 +32,7 @@ from mesos_gpu.wire.channel.call import Call, answer_to, decode_call
 from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order, decode_order
 from mesos_gpu.wire.mesos.seal import secret_for
+from tests.certificates import Authority
 from tests.conftest import wait_until
 from tests.contract.rig import Rig, code_of
 
@@ -69,11 +80,19 @@ class Playing(Rig):
         response = self.call("POST", f"/v1/jobs/{self.job}/exec", json={"argv": argv or ("true",), **more})
         assert response.status_code == 201, response.text
         said = response.json()
-        data = next(what[2] for name, what in reversed(self.driver.calls) if name == "message")
-        secret = secret_for(KEY, self.task)
-        call = decode_call(data, self.task, secret)
+        call = self.called()
         assert said["path"] == f"/v1/channels/{call.id}"
-        return Opened(said["path"], said["proof"], call, answer_to(call, secret))
+        return Opened(said["path"], said["proof"], call, answer_to(call, self.secret))
+
+    @property
+    def secret(self) -> str:
+        """The secret of its launch."""
+        return secret_for(KEY, self.task)
+
+    def called(self) -> Call:
+        """The latest call that its executor got."""
+        data = next(what[2] for name, what in reversed(self.driver.calls) if name == "message")
+        return decode_call(data, self.task, self.secret)
 
     def client(self, path: str, proof: str, **headers: str) -> ClientConnection:
         given = {"Authorization": f"Bearer {proof}", **headers}
@@ -257,3 +276,37 @@ def test_a_job_that_waits_has_no_channel(rig: Playing) -> None:
     waits = rig.submit(gpus=1)["id"]
     response = rig.call("POST", f"/v1/jobs/{waits}/exec", json={"argv": ["true"]})
     assert code_of(response) == (409, "not-running")
+
+
+def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other(
+    rig: Playing, tmp_path: Path
+) -> None:
+    made, other = (Authority(tmp_path, name).server(name + "-server") for name in ("one", "other"))
+    tls = ReloadedTls(TlsFiles(made.cert, made.key))
+    server = Server(
+        create_app(rig.daemon, ApiSettings("https://w", "0.1.0", tls=tls)), listen("127.0.0.1", 0), tls=tls
+    )
+    try:
+        url = f"{server.url}/v1/jobs/{rig.job}/exec"
+        said = requests.post(
+            url, json={"argv": ["true"]}, verify=str(tmp_path / "one.pem"), timeout=60
+        ).json()
+        call = rig.called()
+        assert call.pin == pin_of(ApiSettings("", "", tls=tls))
+        answer = answer_to(call, rig.secret)
+        wrong = hashlib.sha256(ssl.PEM_cert_to_DER_cert(other.cert.read_text())).hexdigest()
+        for pin in (wrong, ""):  # of another, and of no authority of this host
+            with pytest.raises(OSError, match="certificate"):
+                dial(server.url, said["path"], answer, pin, MOST_FRAME)
+        host = dial(server.url, said["path"], answer, call.pin, MOST_FRAME)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        given = {"Authorization": f"Bearer {said['proof']}"}
+        place = f"wss://127.0.0.1:{server.port}{said['path']}"
+        with connect(place, ssl=context, additional_headers=given, compression=None, proxy=None) as client:
+            assert decode(host.receive()).kind is Kind.ORDER
+            host.send(encode(Frame(Kind.STDOUT, EVERY_BYTE * 256)))
+            assert heard(client).data == EVERY_BYTE * 256
+        host.close()
+    finally:
+        server.stop()
