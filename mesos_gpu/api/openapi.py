@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.http.door import BODY_S, MOST_QUERY
+from mesos_gpu.api.http.door import BODY_S, MOST_QUERY, MOST_TARGET
 from mesos_gpu.api.spec import (
     access,
     audit,
@@ -386,6 +386,7 @@ _REFUSALS: Final = {
     408: f"The body did not come within {BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
     413: f"The body is larger than {asked.MOST_BODY} bytes",
+    414: f"The path and the query have {MOST_TARGET} bytes or more",
     415: "The body is not declared as what it has to be, mostly application/json",
     422: "The request is not valid; `problems` says all that is wrong",
     429: "A limit of who asks, the user or the queue is reached, or there were too many wrong proofs; see Retry-After",
@@ -467,7 +468,7 @@ def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
     if operation.body is not None:
         yield from (408, 413, 415, 422)
     if operation.query:
-        yield 422
+        yield from (414, 422)
 
 
 def _answer(status: int, shape: Any, schemas: Schemas) -> Schema:
