@@ -148,12 +148,15 @@ class Upkeep:
             say: Takes a line for the executor's log.
             end: Is told, once, why the task must end.
             more: What else is to be looked at, some times a second.
+
+        Raises:
+            OSError: There is no such directory.
         """
         self._sandbox = Sandbox(sandbox)
         self._disk_mib, self._say, self._end, self._more = disk_mib, say, end, more
         self._limit_mib, self._streams = limit_mib, dict(zip(STREAMS, streams, strict=True))
         self._logs = [*self._held()]
-        self._times = self._timed() if self._logs or None in streams else None
+        self._times: LogTimes | None = None  # since the start
         self._stop, self._told = threading.Event(), ""
         self._lock = threading.Lock()
         self._measure: subprocess.Popen[bytes] | None = None
@@ -186,6 +189,7 @@ class Upkeep:
     def start(self) -> None:
         """Begin, once; the task has started."""
         self._logs += self._linked()
+        self._times = self._timed() if self._logs else None
         self._thread.start()
 
     def stop(self) -> None:

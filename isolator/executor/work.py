@@ -309,8 +309,17 @@ class Work:
         if launch.plan.share is not None:
             _say_of_share(launch, run)
         self._checkpoints = Checkpoints(launch.sandbox, _below(launch.plan), log)
-        self._upkeep = (
-            Upkeep(  # before the command, which may put something in the place of its output at once
+        self._upkeep = self._upkeep_of(
+            launch, run
+        )  # before the task can put something in the place of its output
+        run.start(self._with_secrets(launch))
+        self._upkeep.start()
+        self._watch_mps(run, float(launch.plan.kill_grace_s))
+        self._post(Event(Kind.STARTED))
+
+    def _upkeep_of(self, launch: Launch, run: Run) -> Upkeep:
+        try:
+            return Upkeep(
                 launch.sandbox,
                 limit_mib=self._ready.log_limit_mib,
                 disk_mib=launch.plan.disk_mib,
@@ -319,11 +328,9 @@ class Work:
                 end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
                 more=self._look_for_checkpoint,
             )
-        )
-        run.start(self._with_secrets(launch))
-        self._upkeep.start()
-        self._watch_mps(run, float(launch.plan.kill_grace_s))
-        self._post(Event(Kind.STARTED))
+        except OSError as error:
+            why = f"the sandbox {launch.sandbox} cannot be entered: {error.strerror}"
+            raise NotStarted(why, Outcome(infrastructure=True)) from error
 
     def _with_secrets(self, launch: Launch) -> Launch:
         """The launch as its run alone gets it: nothing else here has the secrets, and nothing has them later."""
