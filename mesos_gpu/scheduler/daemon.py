@@ -407,7 +407,6 @@ class Daemon:
 
     def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
         outcome: list[fx.Effect] | Exception = []
-        self._narrator.heard(event)
         try:
             outcome = self.meter.step(self._state, event, now, self._settings)
         except Exception as error:
@@ -416,6 +415,7 @@ class Daemon:
         finally:
             if self._journal:
                 self._journal.note(event, outcome, now)
+        self._narrator.heard(event)
         if self._follower:
             self._happened += self._follower.follow(event, outcome, self._state, now)
         return outcome

@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import FIELDS
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
 WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout", "help"} | {
+    "exec",  # what it prints is the command's own
     "add", "use", "remove",  # of contexts
 }  # fmt: skip
 
