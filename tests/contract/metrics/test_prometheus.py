@@ -76,9 +76,10 @@ class Prometheus:
 
     def is_up(self) -> bool:
         try:
-            return bool(self.ask("query", query='up{job="mesos-gpu"} == 1')["result"])
+            ready = requests.get(f"{self.url}/-/ready", timeout=30).ok  # 503 until its rules are loaded
         except requests.ConnectionError:
             return False
+        return ready and bool(self.ask("query", query='up{job="mesos-gpu"} == 1')["result"])
 
     def firing(self) -> set[str]:
         alerts = self.ask("alerts")["alerts"]
