@@ -308,6 +308,8 @@ ELSEWHERE = {
     "gpus/cards": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
     "confinement/pids": "cgroups",
+    "agent/uploads": "an archive that its caller has opened; as a tar file it is read",
+    "runs/fetching": "an archive that Sandbox has opened, in a directory that is root's",
     "agent/docker_engine": "cgroups that were made for a container",
     "runs/docker_run": "devices.allow of the container's cgroup",
     "confinement/enclosure": "device nodes below /dev/mesos_gpu, which is root's",
