@@ -1,7 +1,7 @@
 """All parts of the dashboard as people meet them: on a phone, with a keyboard, in the dark, and what they do there."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, Final
 
 import pytest
@@ -12,8 +12,7 @@ from tests.web.scene import Scene
 from tests.web.screenshots import LOOKS, parts
 
 pytestmark = NEEDED
-#: axe-core 4.14.1, unchanged from its package, under the Mozilla Public License 2.0 (LICENSE beside it).
-AXE: Final = Path(__file__).parents[1] / "data/axe-core/axe.min.js"
+AXE: Final = files("axe_core_python") / "axe.min.js"
 _JUDGE: Final = (
     "axe.run(document).then((told) => told.violations.map("
     "(each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html)]))"
