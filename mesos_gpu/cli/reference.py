@@ -7,15 +7,24 @@ from mesos_gpu.cli import COMMANDS, main
 _WIDTH = 100
 
 
-def reference() -> str:
-    """The whole page, as Markdown."""
-    root = click.Context(
+def root_context() -> click.Context:
+    """Where the commands are looked at without being run.
+
+    A command keeps the help option that it was first asked for: who looks at one does it below this context, which
+    knows both names of that option.
+    """
+    return click.Context(
         main,
         info_name="mesos-gpu",
         terminal_width=_WIDTH,
         max_content_width=_WIDTH,
         help_option_names=["-h", "--help"],
     )
+
+
+def reference() -> str:
+    """The whole page, as Markdown."""
+    root = root_context()
     parts = ["# Command line", "Made from the commands by `python -m mesos_gpu.cli.reference`.", _help(root)]
     for name in COMMANDS:
         command = main.get_command(root, name)

@@ -7,6 +7,7 @@ import pytest
 
 from mesos_gpu.cli import COMMANDS as TOP
 from mesos_gpu.cli import main
+from mesos_gpu.cli.reference import root_context
 from tests.contract.access.commands import COMMANDS, LOCAL, Command
 from tests.contract.access.scene import Scene
 from tests.contract.access.test_table import is_refused
@@ -24,7 +25,7 @@ def leaves(command: click.Command, words: str) -> list[str]:
     """The names of the commands that do something: those of a group, and it only if it does so alone."""
     if not isinstance(command, click.Group):
         return [words]
-    context = click.Context(command)
+    context = click.Context(command, parent=root_context())
     alone = [words] if command.invoke_without_command else []
     inner = {name: command.get_command(context, name) for name in command.list_commands(context)}
     return alone + [
@@ -60,7 +61,7 @@ def test_a_command_is_for_those_whom_the_table_says(
 
 
 def test_each_command_has_a_row(scene: Scene) -> None:
-    context = click.Context(main)
+    context = root_context()
     known = {name: main.get_command(context, name) for name in TOP}
     there = {leaf for name, each in known.items() if each for leaf in leaves(each, name)}
     rows = [*(command.name for command in COMMANDS), *LOCAL]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import mesos_gpu
 from mesos_gpu.cli import COMMANDS, WORDS, main
 from mesos_gpu.cli.jobs.groups import GROUPS, OTHERS
-from mesos_gpu.cli.reference import reference
+from mesos_gpu.cli.reference import reference, root_context
 from mesos_gpu.cli.table import Table
 from mesos_gpu.model.jobs.job import FIELDS
 
@@ -25,7 +25,7 @@ WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export
 
 
 def _command(name: str) -> click.Command:
-    command = main.get_command(click.Context(main), name)
+    command = main.get_command(root_context(), name)
     assert command is not None
     return command
 
@@ -34,7 +34,7 @@ def _leaves(command: click.Command) -> list[click.Command]:
     """The commands that print: those of a group, not it."""
     if not isinstance(command, click.Group):
         return [command]
-    context = click.Context(command)
+    context = click.Context(command, parent=root_context())
     inner = [command.get_command(context, name) for name in command.list_commands(context)]
     return [leaf for subcommand in inner if subcommand is not None for leaf in _leaves(subcommand)]
 
@@ -58,7 +58,7 @@ def _leaves(command: click.Command) -> list[click.Command]:
 def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
     group = _command(name)
     assert isinstance(group, Table)
-    context = click.Context(group)
+    context = click.Context(group, parent=root_context())
     for inner, (_, line) in group.table.items():
         command = group.get_command(context, inner)
         assert command is not None

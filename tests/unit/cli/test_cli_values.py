@@ -18,6 +18,7 @@ from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, main, output
 from mesos_gpu.cli.jobfile import read_jobs
+from mesos_gpu.cli.reference import root_context
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 from mesos_gpu.scheduler.__main__ import scheduler
@@ -238,7 +239,7 @@ def test_no_option_takes_numbers_that_are_none() -> None:
                 assert each is not None
                 yield from options(each, ctx)
 
-    every = [*options(main, click.Context(main)), *scheduler.params]
+    every = [*options(main, root_context()), *scheduler.params]
     assert len(every) > 300
     loose = [each.name for each in every if type(each.type) in (click.FloatRange, type(click.FLOAT))]
     assert loose == []
