@@ -1,12 +1,13 @@
 """`mesos-gpu run` while it stays: the job's output, its end, Ctrl-C and SIGTERM."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
-from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Stream
+from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Label, Stream, follow
 from mesos_gpu.cli.stdin import watch_stdin
 from mesos_gpu.cli.waiting import (
     KILLED,
@@ -34,45 +35,63 @@ def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
 
 
 def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
-    follower: Follower | None = None
+    followers: list[Follower] = []
     try:
         with held_interrupt():
             job = client.submit(request)
-            streams = [Stream(client, job["id"], name, to_stderr=name == "stderr") for name in STREAMS]
-            follower = Follower(client, job, streams, launch=None)
-        return _to_the_end(client, follower)
+            followers = [_follower(client, job, rank) for rank in range(job["tasks"])]
+        return _to_the_end(client, followers)
     except KeyboardInterrupt as signal:
-        return _kill(client, follower, KILLED if isinstance(signal, Terminated) else INTERRUPTED)
+        return _kill(client, followers, KILLED if isinstance(signal, Terminated) else INTERRUPTED)
     except BrokenPipeError:
-        if follower is not None:
+        if followers:
             with contextlib.suppress(MesosGpuError):  # nobody is there to be told
                 client.patience_s = 0.0
-                client.kill(follower.job["id"])
+                client.kill(followers[0].job["id"])
         raise
     finally:
         output.status_line.clear()
 
 
-def _to_the_end(client: Client, follower: Follower) -> int:
+def _follower(client: Client, job: Job, rank: int) -> Follower:
+    """What copies a task of a job: byte for byte if it is the only one, else line by line, each after its rank."""
+    alone = job["tasks"] == 1
+    streams = [
+        Stream(
+            client,
+            job["id"],
+            name,
+            to_stderr=name == "stderr",
+            label=None if alone else Label(str(rank), name),
+        )
+        for name in STREAMS
+    ]
+    return Follower(client, job, streams, launch=None, rank=rank)
+
+
+def _to_the_end(client: Client, followers: Sequence[Follower]) -> int:
     be_patient(client)
     watch_stdin()
     if output.status_line.live:
-        output.note(f"job {follower.job['id']}")
-    job = follower.follow(status_of_waiting(client) if output.status_line.live else note_of_waiting(client))
+        output.note(f"job {followers[0].job['id']}")
+    waiting = status_of_waiting(client) if output.status_line.live else note_of_waiting(client)
+    job = follow(client, followers, waiting)
     if job["state"] != "finished":
         output.note(outcome(job))
     return exit_code_of(job)
 
 
-def _kill(client: Client, follower: Follower | None, code: int) -> int:
-    if follower is None:
+def _kill(client: Client, followers: Sequence[Follower], code: int) -> int:
+    if not followers:
         output.note("interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted")
         return code
-    job_id = follower.job["id"]
+    job_id = followers[0].job["id"]
     try:
         output.note(f"killing job {job_id}; Ctrl-C again leaves at once")
-        follower.job = client.kill(job_id)
-        output.note(outcome(follower.follow()))
+        killed = client.kill(job_id)
+        for follower in followers:
+            follower.job = killed
+        output.note(outcome(follow(client, followers, lambda _job: None)))
     except KeyboardInterrupt:
         output.note(f"left; see what becomes of it with `mesos-gpu show {job_id}`")
     return code

@@ -1,5 +1,6 @@
 """A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -201,6 +202,7 @@ class Follower:
         """
         self.job, self._client, self._launch, self._rank = job, client, launch, rank
         self._streams = streams
+        self.tells = True  # of further launches; among several of one job, one does
 
     def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
         """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
@@ -258,7 +260,9 @@ class Follower:
         self._launch = after[0] if after else self._latest()
         for stream in self._streams:
             stream.offset = 0
-        output.note(f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew")
+        if self.tells:
+            what = f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew"
+            output.note(what)
 
     def _complain(self) -> None:
         failure = next(
@@ -277,8 +281,12 @@ def follow(client: Client, followers: Sequence[Follower], waiting: Callable[[Job
         waiting: Is called while nothing runs yet.
     """
     pause_s, idle_s, job = _BUSY_S, _QUIET_S, followers[0].job
+    for follower in followers[1:]:
+        follower.tells = False
     while True:
+        began = time.monotonic()
         moved = [follower.copy() for follower in followers]
+        took_s = time.monotonic() - began
         if ended(job):
             for follower in followers:
                 follower.finish()
@@ -286,7 +294,8 @@ def follow(client: Client, followers: Sequence[Follower], waiting: Callable[[Job
         pause_s = _BUSY_S if any(moved) else min(pause_s * 1.5, _QUIET_S)
         if job["state"] in ("pending", "starting", "unreachable"):
             waiting(job)
-        wait_s = idle_s if job["state"] == "pending" else pause_s
+        # Many ranks are looked at less often: half of the time, at most, the scheduler is asked for output.
+        wait_s = idle_s if job["state"] == "pending" else max(pause_s, took_s)
         job = client.job(job["id"], after_version=job["version"], timeout_s=wait_s)
         for follower in followers:
             follower.job = job

@@ -16,6 +16,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
+from mesos_gpu.testing.fake_rest import FakeRest
 
 UUIDS = ("748f8361-f8f8-5919-8128-7782099d4f97", "c5d8ee65-225e-547c-968b-e6d1aeffee4a")
 PROGRAM = [sys.executable, "-m", "mesos_gpu"]
@@ -136,3 +137,12 @@ def why(job: str) -> dict[str, object]:
         "nodes": [{"hostname": "n1", "agent_id": "S0", "reasons": [missing, "lacks 1 cpus"]}],
         "estimate": {"at": None, "basis": "nobody knows when job x ends"},
     }
+
+
+def launch_two(rest: FakeRest, job: str) -> list[str]:
+    """A launch of a job's two tasks; their ids."""
+    first = rest.tasks[job][-1] if rest.launch(job) else {}
+    names = [f"{first['id']}.{rank}" for rank in range(2)]
+    rest.tasks[job][-1:] = [{**first, "id": name, "rank": rank} for rank, name in enumerate(names)]
+    rest.update(job, task_id=names[0], task_ids=names)
+    return names

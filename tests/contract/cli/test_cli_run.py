@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.testing.fake_rest import FakeRest
-from tests.contract.cli.cli_rig import call, finish, read_until, started, why
+from tests.contract.cli.cli_rig import call, finish, launch_two, read_until, started, why
 
 
 def test_run_streams_both_and_takes_the_exit_code(rest: FakeRest) -> None:
@@ -59,6 +59,28 @@ def test_run_goes_on_with_each_launch(rest: FakeRest) -> None:
         code, out, err = finish(process)
     assert (code, out) == (0, "first\nsecond\nthird\n")
     assert err.count("was launched again") == 2
+
+
+def test_run_shows_all_ranks_live_each_line_after_its_rank(rest: FakeRest) -> None:
+    with started("run", "--tasks", "2", "--", "work") as process:
+        job = rest.submitted()
+        zero, one = launch_two(rest, job)
+        rest.write(one, "stdout", b"half")
+        rest.write(zero, "stdout", b"whole\n")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"[0] whole\n"  # live: the job still runs
+        rest.write(one, "stdout", b" a line\n")
+        assert process.stdout.readline() == b"[1] half a line\n"
+        rest.write(one, "stderr", b"bad\n")
+        _, again = launch_two(rest, job)
+        rest.write(again, "stdout", b"no end")
+        process.send_signal(signal.SIGINT)
+        rest.until(lambda: rest.jobs[job]["kill_requested"])
+        rest.end(job, "killed", 143, "killed as asked")
+        code, out, err = finish(process)
+    assert (code, out) == (130, "[1] no end\n")
+    assert "[1 err] bad\n" in err
+    assert err.count("was launched again") == 1, "not once for each rank"
 
 
 def test_ctrl_c_kills_the_job_and_waits_for_its_end(rest: FakeRest) -> None:
