@@ -87,26 +87,16 @@ _WIDER: Final = {
     By.APP: "; without its slash too",
     By.NODE: "; the first part of its name is enough",
 }
+_MANY: Final = {"type": "array", "maxItems": MOST_PATTERNS, "items": {"type": "string", "maxLength": LONGEST}}
+_NODE: Final = in_query("node", _MANY, f"the node is any of these; * stands for anything{_WIDER[By.NODE]}")
 _FILTERS: Final = (
     in_query(
         "state", {"type": "array", "items": {"type": "string", **_STATES}}, "any of these; active: not ended"
     ),
     in_query("name", {"type": "string"}, "a part of the name"),
-    in_query(
-        "label",
-        {"type": "array", "maxItems": MOST_PATTERNS, "items": {"type": "string", "maxLength": LONGEST}},
-        "a key, or key=value, in whose value * stands for anything; all of these",
-    ),
+    in_query("label", _MANY, "a key, or key=value, in whose value * stands for anything; all of these"),
     *(
-        in_query(
-            key,
-            {
-                "type": "array",
-                "maxItems": MOST_PATTERNS,
-                "items": {"type": "string", "maxLength": LONGEST},
-            },
-            f"the {by} is any of these; * stands for anything{_WIDER.get(by, '')}",
-        )
+        in_query(key, _MANY, f"the {by} is any of these; * stands for anything{_WIDER.get(by, '')}")
         for key, by in PATTERNS.items()
     ),
     in_query(
@@ -255,7 +245,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Plan},
         (_CONFLICT,),
     ),
-    ("GET", "/v1/gpus"): Operation("list_gpus", "All GPUs", {200: shapes.Gpus}),
+    ("GET", "/v1/gpus"): Operation("list_gpus", "All GPUs", {200: shapes.Gpus}, query=(_NODE,)),
     ("GET", "/v1/gpus/{id}"): Operation(
         "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
     ),
@@ -285,6 +275,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         example={"reason": "XID 79", "by": "ann"},
     ),
     ("GET", "/v1/nodes"): Operation("list_nodes", "All nodes", {200: shapes.Nodes}),
+    ("GET", "/v1/nodes/{id}"): Operation(
+        "show_node", "The agents of a host", {200: shapes.Nodes}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/nodes/{id}/use"): Operation(
+        "show_node_use",
+        "How those GPUs of a host were used of late of which it says how busy they are now",
+        {200: UseOverTime},
+        (_CONFLICT,),
+    ),
     ("POST", "/v1/nodes/{id}/drain"): Operation(
         "drain_node", "Take a node out", {200: shapes.Nodes}, body=bodies.DrainRequest, example=_DRAIN
     ),
@@ -311,7 +310,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "delete_service", "End a service", {200: service_shapes.Service}
     ),
     ("GET", "/v1/tasks"): Operation(
-        "list_tasks", "Launches that have not ended, and node monitors", {200: shapes.Tasks}
+        "list_tasks", "Launches that have not ended, and node monitors", {200: shapes.Tasks}, query=(_NODE,)
     ),
     ("GET", "/v1/tasks/unknown"): Operation(
         "list_unknown_tasks",

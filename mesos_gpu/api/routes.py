@@ -143,6 +143,8 @@ def _of_nodes(operate: Operate, audit: AuditHandlers) -> list[Route]:
         route("/v1/gpus/{id}/changes", GET=needs(GPU_SEE, audit.of_gpu)),
         route("/v1/gpus/{id}/reset", POST=needs(GPU_RESET, operate.reset_gpu)),
         route("/v1/nodes", GET=needs(NODE_SEE, operate.nodes)),
+        route("/v1/nodes/{id}", GET=needs(NODE_SEE, operate.node)),
+        route("/v1/nodes/{id}/use", GET=needs(GPU_SEE, operate.node_use)),
         route(
             "/v1/nodes/{id}/drain",
             POST=needs(NODE_DRAIN, operate.drain_node),

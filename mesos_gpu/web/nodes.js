@@ -55,11 +55,9 @@ export function drainOf({ reason, hours }) {
 export const one = {
   title: ({ id }) => id,
   async load({ id }) {
-    const [{ nodes }, gpus, tasks] = await Promise.all([get("/v1/nodes"), getIf("gpu:see", "/v1/gpus"), getIf("job:see", "/v1/tasks")]);
-    const found = nodes.filter((node) => node.hostname === id || node.agent_id === id);
-    if (!found.length) throw Object.assign(new Error(`There is no node ${id}.`), { refused: true, status: 404 });
-    const agents = new Set(found.map((node) => node.agent_id)), here = (each) => agents.has(each.agent_id);
-    return { nodes: found, gpus: (gpus?.gpus ?? []).filter(here), tasks: (tasks?.tasks ?? []).filter(here) };
+    const { nodes } = await get(`/v1/nodes/${encodeURIComponent(id)}`), here = `node=${encodeURIComponent(nodes[0].hostname)}`;
+    const [gpus, tasks] = await Promise.all([getIf("gpu:see", `/v1/gpus?${here}`), getIf("job:see", `/v1/tasks?${here}`)]);
+    return { nodes, gpus: gpus?.gpus ?? [], tasks: tasks?.tasks ?? [] };
   },
   view({ nodes, gpus, tasks }) {
     const node = nodes[0];

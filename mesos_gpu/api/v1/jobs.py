@@ -29,7 +29,7 @@ from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.use import over_time
-from mesos_gpu.api.v1.listing import Listing
+from mesos_gpu.api.v1.listing import Listing, of_nodes
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
@@ -208,10 +208,10 @@ class Jobs:
 
     async def tasks(self, request: Request) -> Response:
         """GET /v1/tasks."""
-        sight = Sight.of(request)
+        sight, on = Sight.of(request), of_nodes(request)
 
         def select(view: View) -> Sequence[shapes.Task]:
-            live = (task for task in view.tasks.values() if not task.ended)
+            live = (task for task in view.tasks.values() if not task.ended and on(task.hostname))
             return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
         return json_answer({"tasks": await self._read(select)})

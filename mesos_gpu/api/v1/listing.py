@@ -1,8 +1,9 @@
 """Which jobs a request lists, and in which order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from starlette.requests import Request
@@ -73,7 +74,7 @@ class Listing:
         return cls(
             states,
             name=query.get("name", ""),
-            patterns=_patterns(request),
+            patterns=patterns_of(request, {**PATTERNS, "label": By.LABEL}),
             search=query.get("search", "").strip().lower(),
             no_instances=asked.NO_INSTANCES.of(request),
             order=Order(order),
@@ -118,8 +119,12 @@ class Listing:
         return not self.patterns or passes(self.patterns, _values(view, job))
 
 
-def _patterns(request: Request) -> dict[By, list[str]]:
-    known = {**PATTERNS, "label": By.LABEL}
+def patterns_of(request: Request, known: Mapping[str, By]) -> dict[By, list[str]]:
+    """Read the filters by patterns of a query; `known`: those that there are, as the query calls them.
+
+    Raises:
+        Refusal: More patterns than are taken, or longer ones.
+    """
     patterns = {by: given for key, by in known.items() if (given := request.query_params.getlist(key))}
     for key, by in known.items():
         given = patterns.get(by, [])
@@ -127,6 +132,18 @@ def _patterns(request: Request) -> dict[By, list[str]]:
             why = f"must be at most {MOST_PATTERNS} patterns of at most {LONGEST} characters each"
             raise invalid(Problem(f"/{key}", why))
     return patterns
+
+
+def of_nodes(request: Request) -> Callable[[str], bool]:
+    """Whether a list is to have what is on a host of that name.
+
+    Raises:
+        Refusal: More patterns than are taken, or longer ones.
+    """
+    patterns = patterns_of(request, {"node": By.NODE})
+    if not patterns:
+        return lambda _: True
+    return cache(lambda hostname: passes(patterns, {By.NODE: (hostname,)}))
 
 
 def _values(view: View, job: Job) -> Values:

@@ -43,6 +43,8 @@ def gpu_of(view: View, wanted: str) -> GpuId:
         NotFound: There is none.
         Refusal: It is the start of several.
     """
+    if view.gpu(GpuId(wanted)) is not None:
+        return GpuId(wanted)
     places = {GpuId(s.gpu.id): (s.node.hostname, str(s.gpu.minor)) for s in view.gpus()}
     known = {*places, *(GpuId(drain.name) for drain in view.drains if drain.target is Target.GPU)}
     if wanted in known:

@@ -13,8 +13,10 @@ from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.v1 import views
-from mesos_gpu.api.v1.gpus.use import over_time
+from mesos_gpu.api.v1.gpus.use import is_metered, over_time
+from mesos_gpu.api.v1.listing import of_nodes
 from mesos_gpu.api.v1.names import gpu_of, host_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -32,9 +34,9 @@ class Operate:
 
     async def gpus(self, request: Request) -> Response:
         """GET /v1/gpus."""
-        sight = Sight.of(request)
+        sight, on = Sight.of(request), of_nodes(request)
         gpus = await result_of(
-            self._scheduler.read(lambda view: [views.gpu(view, s, sight) for s in view.gpus()])
+            self._scheduler.read(lambda view: [views.gpu(view, s, sight) for s in view.gpus(on)])
         )
         return json_answer({"gpus": sorted(gpus, key=lambda g: (g["hostname"], g["minor"]))})
 
@@ -75,8 +77,26 @@ class Operate:
 
     async def nodes(self, _request: Request) -> Response:
         """GET /v1/nodes."""
-        nodes = await result_of(self._scheduler.read(_nodes))
-        return json_answer({"nodes": sorted(nodes, key=lambda n: (n["hostname"], n["agent_id"]))})
+        return json_answer({"nodes": await result_of(self._scheduler.read(_nodes))})
+
+    async def node(self, request: Request) -> Response:
+        """GET /v1/nodes/{id}."""
+        wanted = _id(request)
+        nodes = await result_of(self._scheduler.read(lambda view: _nodes(view, host_of(view, wanted))))
+        if not nodes:  # it is away, and all that is left of it is its drain
+            raise NotFound(f"there is no node {wanted}", remedy="list the nodes with: mesos-gpu nodes")
+        return json_answer({"nodes": nodes})
+
+    async def node_use(self, request: Request) -> Response:
+        """GET /v1/nodes/{id}/use."""
+        wanted = _id(request)
+
+        def read(view: View) -> UseOverTime:
+            here = view.gpus(host_of(view, wanted).__eq__)
+            metered = [status.gpu.id for status in here if is_metered(status.node, status.gpu.id)]
+            return over_time(view, [view.use_history.cards.get(gpu_id) for gpu_id in metered])
+
+        return json_answer(await result_of(self._scheduler.read(read)))
 
     async def drain_node(self, request: Request) -> Response:
         """POST /v1/nodes/{id}/drain."""
@@ -111,7 +131,7 @@ class Operate:
 
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
-            status = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
+            status = view.gpu(gpu_id)
             if status is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
             return views.gpu_with_history(view, status, sight)
@@ -120,16 +140,17 @@ class Operate:
 
     async def _gpus_shown(self, request: Request, gpu_id: GpuId) -> Response:
         sight = Sight.of(request)
-        gpus = await result_of(
-            self._scheduler.read(
-                lambda view: [views.gpu(view, s, sight) for s in view.gpus() if s.gpu.id == gpu_id]
-            )
-        )
-        return json_answer({"gpus": gpus})
+
+        def read(view: View) -> list[shapes.Gpu]:
+            status = view.gpu(gpu_id)
+            return [] if status is None else [views.gpu(view, status, sight)]
+
+        return json_answer({"gpus": await result_of(self._scheduler.read(read))})
 
     async def _node_shown(self, hostname: str) -> Response:
-        nodes = await result_of(self._scheduler.read(_nodes))
-        return json_answer({"nodes": [node for node in nodes if node["hostname"] == hostname]})
+        return json_answer(
+            {"nodes": await result_of(self._scheduler.read(lambda view: _nodes(view, hostname)))}
+        )
 
 
 def _id(request: Request) -> str:
@@ -154,9 +175,12 @@ async def _asked(request: Request, *, deadline: bool) -> operations.Request:
     return replace(operation, by=_who(request, operation.by))
 
 
-def _nodes(view: View) -> list[shapes.Node]:
+def _nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
+    """All nodes, or the agents of a host, by host name."""
     live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
     gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
-    for status in view.gpus():
+    for status in view.gpus(None if hostname is None else hostname.__eq__):
         gpus[status.node.id].append(status)
-    return [views.node(view, node, gpus[node.id], live[node.id]) for node in view.nodes.values()]
+    asked = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
+    asked.sort(key=lambda node: (node.hostname, node.id))
+    return [views.node(view, node, gpus[node.id], live[node.id]) for node in asked]

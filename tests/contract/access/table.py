@@ -222,6 +222,8 @@ V1: Final = (
     Row("/v1/gpus/{id}/drain", "DELETE", "----xx", lambda s: Asked(f"/v1/{s.drained('gpus/g0')}/drain")),
     Row("/v1/gpus/{id}/reset", "POST", "----xx", _to("/v1/gpus/g0/reset", json=_REASON)),
     Row("/v1/nodes", "GET", "-xxxxx", _to("/v1/nodes")),
+    Row("/v1/nodes/{id}", "GET", "-xxxxx", _to("/v1/nodes/a1")),
+    Row("/v1/nodes/{id}/use", "GET", "-xxxxx", _to("/v1/nodes/a1/use")),
     Row("/v1/nodes/{id}/drain", "POST", "----xx", _to("/v1/nodes/a1/drain", json=_REASON)),
     Row("/v1/nodes/{id}/drain", "DELETE", "----xx", lambda s: Asked(f"/v1/{s.drained('nodes/a1')}/drain")),
     Row("/v1/services", "GET", "-xxxxx", _to("/v1/services")),

@@ -80,3 +80,33 @@ def test_a_job_has_what_its_tasks_use_and_for_how_long_they_did_nothing(rig: Rig
     assert shown(rig, f"/v1/jobs/{job['id']}/use")["fine"]["busy_pct"][-1] == 40.0
     tell(rig, 1020.0, 4000, "somebody-elses.1")
     assert shown(rig, f"/v1/jobs/{job['id']}")["use"] is None
+
+
+def test_a_node_is_shown_alone_with_its_cards_tasks_and_their_use(rig: Rig) -> None:
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    rig.node("b1", (gpu("g2"),))
+    job = rig.submit(gpus=1, name="holder")
+    tell(rig, 1000.0, 0)
+    rig.clock.time += 10.0
+    tell(rig, 1010.0, 2500)
+    (node,) = shown(rig, "/v1/nodes/a1")["nodes"]
+    assert (node["hostname"], node["gpus_total"]) == ("a1.example", 2)
+    assert node in shown(rig, "/v1/nodes")["nodes"]
+    assert rig.call("GET", "/v1/nodes/c1").status_code == 404
+    assert [card["uuid"] for card in shown(rig, "/v1/gpus?node=a1")["gpus"]] == ["g0", "g1"]
+    assert [card["uuid"] for card in shown(rig, "/v1/gpus?node=a1.example&node=b*")["gpus"]] == [
+        "g0",
+        "g1",
+        "g2",
+    ]
+    assert shown(rig, "/v1/gpus?node=c1")["gpus"] == []
+    hosts = {task["job_id"]: task["hostname"] for task in shown(rig, "/v1/tasks?node=b1")["tasks"]}
+    assert set(hosts.values()) == {"b1.example"}
+    everywhere = {task["job_id"]: task["hostname"] for task in shown(rig, "/v1/tasks")["tasks"]}
+    assert everywhere[job["id"]] in ("a1.example", "b1.example")
+    past = shown(rig, "/v1/nodes/a1.example/use")["fine"]
+    assert (past["busy_pct"][-1], past["memory_mib"][-1]) == (25.0, 512.0), (
+        "of the one card of which it is known"
+    )
+    assert set(shown(rig, "/v1/nodes/b1/use")["fine"]["busy_pct"]) == {None}
+    assert rig.call("GET", "/v1/nodes/c1/use").status_code == 404

@@ -32,6 +32,12 @@ def gpu_use(view: View, node: Node, gpu_id: GpuId) -> shapes.GpuUse | None:
     }
 
 
+def is_metered(node: Node, gpu_id: GpuId) -> bool:
+    """Whether the host of a card says how busy it is."""
+    said = node.inventory.gpu_uses if node.inventory else ()
+    return any(use.gpu_id == gpu_id and use.work is not None for use in said)
+
+
 def job_use(view: View, tasks: Iterable[Task]) -> shapes.JobUse | None:
     """How the living tasks of a job use what they hold; None: their hosts do not say it of all."""
     living = [task for task in tasks if task.gpus and not task.ended]
