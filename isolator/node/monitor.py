@@ -352,8 +352,8 @@ def health_from(env: Mapping[str, str]) -> HealthSettings:
     )
 
 
-def probe_from(env: Mapping[str, str]) -> GpuProbe:
-    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones.
+def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> GpuProbe:
+    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones. `ledger`: who holds them, if anybody can.
 
     Raises:
         BadConfiguration: MESOS_GPU_PROBE_DEADLINE_S or MESOS_GPU_RECHECK_S is no positive number.
@@ -362,12 +362,17 @@ def probe_from(env: Mapping[str, str]) -> GpuProbe:
     if named:
         from mesos_gpu.adapters.simulated_gpus import SimulatedProbe
 
-        return SimulatedProbe(named)
+        return SimulatedProbe(named, lambda: _held(ledger) if ledger else ())
     return ChildProbe(
         deadline_s=_seconds(env, "MESOS_GPU_PROBE_DEADLINE_S", DEADLINE_S),
         recheck_s=_seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S),
         libraries=lambda: driver_volume.libraries_of_module(env),
     )
+
+
+def _held(ledger: Ledger) -> frozenset[GpuId]:
+    """The cards that living tasks hold, whole or in part."""
+    return frozenset(gpu for each in ledger.holdings() if ledger.alive(each) for gpu in each.gpus)
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
@@ -387,12 +392,13 @@ def main() -> int:
     settings = Settings.from_environment(os.environ)
     try:
         slack_from(os.environ)  # or it would fail at its first look
-        probe, health = probe_from(os.environ), health_from(os.environ)
+        ledger = Ledger()
+        probe, health = probe_from(os.environ, ledger), health_from(os.environ)
         abilities = Abilities(os.environ)
     except BadConfiguration as error:
         logger.critical("%s", error)
         return error.exit_code
     try:
-        return Monitor(settings, probe, Ledger(), health, abilities).run()
+        return Monitor(settings, probe, ledger, health, abilities).run()
     finally:
         probe.close()

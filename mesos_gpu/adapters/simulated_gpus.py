@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -53,6 +55,9 @@ _SAID: Final = {
     "use": dict,
 }
 _METERS: Final = tuple(field.name for field in fields(Meters))
+_OF_USE: Final = ("busy_pct", "process_busy_pct", *_METERS)
+_HELD: Final = "held"  # of a use: what else it is while a task holds the card
+_WAVE_S: Final = 180.0  # from high to low and back
 _HEALTH: Final = ("ok", "sick", "lost", "unknown")
 _REMEDY: Final = (
     'write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}'
@@ -69,16 +74,29 @@ class SimulatedProbe:
 
     `"use"` says how it is used: any of `Meters`' fields, as `{"power_mw": 250000}`; `"busy_pct"`, the part of the time
     from look to look in which it works, and `"process_busy_pct"`, the same of processes, as {"4711": 30}. What it does
-    not say is unknown.
+    not say is unknown. `"held"`, an object of the same, says what is so while a task holds the card, in place of the
+    rest. An amount may be a pair, `[35, 95]`: it goes from one to the other and back every three minutes, at other
+    times of each card.
 
     All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
     `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
     `"instances"`; null: it cannot be shared.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """The file is read at each `survey()`."""
-        self._path = Path(path)
+    def __init__(
+        self,
+        path: str | Path,
+        held: Callable[[], Collection[GpuId]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The file is read at each `survey()`.
+
+        Args:
+            path: The file.
+            held: The cards that tasks hold; it may raise `MesosGpuError`, and so does the survey of a file that asks.
+            clock: In seconds.
+        """
+        self._path, self._held, self._clock = Path(path), held, clock
         self._seen: _Stamp | None = None
         self._surveyed_at: float | None = None  # on the monotonic clock
 
@@ -90,14 +108,34 @@ class SimulatedProbe:
         """
         stamp, before = self._stamp(), self._seen
         self._seen = stamp
-        now, last = time.monotonic(), self._surveyed_at
+        now, last = self._clock(), self._surveyed_at
         elapsed_ms = None if last is None else round(1000 * (now - last))
         try:
-            survey = _survey(parsed(self._path.read_text()), events=stamp != before, elapsed_ms=elapsed_ms)
+            value = self._played(parsed(self._path.read_text()), now)
+            survey = _survey(value, events=stamp != before, elapsed_ms=elapsed_ms)
             self._surveyed_at = now
             return survey
         except (OSError, ValueError) as error:
             raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
+
+    def _played(self, value: Any, now: float) -> Any:
+        """The file's value with the uses as they are now; what is wrong in it stays as it is."""
+        entries = value.get("gpus") if isinstance(value, dict) else None
+        if not isinstance(entries, list):
+            return value
+        uses = [each.get("use") if isinstance(each, dict) else None for each in entries]
+        asked = any(isinstance(use, dict) and _HELD in use for use in uses)
+        held = self._held() if asked else ()
+        played = list(entries)
+        for index, use in enumerate(uses):
+            if isinstance(use, dict):
+                uuid = entries[index].get("uuid")
+                try:
+                    now_used = _played(use, str(uuid), uuid in held, now)
+                except ValueError as error:
+                    raise ValueError(f"gpus[{index}]: {error}") from error
+                played[index] = {**entries[index], "use": now_used}
+        return {**value, "gpus": played}
 
     def changed(self) -> bool:
         """Whether the file is another one, or was written, since it was read."""
@@ -170,11 +208,33 @@ def _reading(item: Any, *, events: bool, elapsed_ms: int | None) -> Reading:
     )
 
 
+def _played(use: Mapping[str, Any], uuid: str, held: bool, now: float) -> dict[str, Any]:
+    """A use as it is at a moment, without pairs and without what is so at other times.
+
+    Raises:
+        ValueError: `held` is no object, or has a field that is none of a use.
+    """
+    while_held = use.get(_HELD, {})
+    if not isinstance(while_held, dict) or (strange := while_held.keys() - {*_OF_USE}):
+        what = f"unknown field {min(strange)!r}" if isinstance(while_held, dict) else "it must be an object"
+        raise ValueError(f"use.held: {what}; known are {', '.join(_OF_USE)}")
+    rest = {name: amount for name, amount in use.items() if name != _HELD}
+    turn = now / _WAVE_S + zlib.crc32(uuid.encode()) / 2**32
+    part = (1 + math.sin(2 * math.pi * turn)) / 2
+    return {name: _between(amount, part) for name, amount in (rest | (while_held if held else {})).items()}
+
+
+def _between(amount: Any, part: float) -> Any:
+    """Take the whole number at a part of the way from one to the other of a pair; anything else as it is."""
+    if isinstance(amount, list) and len(amount) == 2 and all(type(each) in (int, float) for each in amount):
+        return round(amount[0] + (amount[1] - amount[0]) * part)
+    return amount
+
+
 def _use(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
     """What a reading says of a card's use. `elapsed_ms`: since the look before; None: there was none."""
-    known = ("busy_pct", "process_busy_pct", *_METERS)
-    if strange := sorted(use.keys() - {*known}):
-        raise ValueError(f"use: unknown field {strange[0]!r}; known are {', '.join(known)}")
+    if strange := sorted(use.keys() - {*_OF_USE}):
+        raise ValueError(f"use: unknown field {strange[0]!r}; known are {_HELD}, {', '.join(_OF_USE)}")
     meters = {name: use[name] for name in _METERS if use.get(name) is not None}
     for name, amount in meters.items():
         if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MOST_AMOUNT:
@@ -218,16 +278,36 @@ def _gpu(item: Any) -> Gpu:
     return gpu
 
 
+def lifelike(gpu: Gpu) -> dict[str, Any]:
+    """A use for an entry of the file: a card that does nothing until a task holds it, and then computes."""
+    used_mib = gpu.memory_mib * 3 // 4
+    return {
+        "busy_pct": 0, "gpu_pct": 0, "memory_pct": 0, "memory_used_mib": 0, "memory_free_mib": gpu.memory_mib,
+        "power_mw": 62_000, "power_limit_mw": 400_000, "temperature_c": 34, "sm_clock_mhz": 210,
+        "memory_clock_mhz": 1215,
+        _HELD: {
+            "busy_pct": [55, 97], "gpu_pct": [55, 97], "memory_pct": [20, 60], "memory_used_mib": used_mib,
+            "memory_free_mib": gpu.memory_mib - used_mib, "power_mw": [210_000, 372_000], "temperature_c": [58, 71],
+            "sm_clock_mhz": 1410,
+        },
+    }  # fmt: skip
+
+
 def write_inventory(
     path: Path,
     gpus: Sequence[Gpu],
     *,
     driver_version: str = SIMULATED_DRIVER,
     cuda_version: str = "12.2",
+    use: Callable[[Gpu], dict[str, Any] | None] = lambda _gpu: None,
 ) -> None:
-    """Write the file in one step: a reader sees the old or the new."""
+    """Write the file in one step: a reader sees the old or the new. `use`: of each GPU; None: nothing is said of it."""
     left_out = ("since", "warnings", "history")  # the monitor's own
-    entries = [{k: v for k, v in gpu_to_json(gpu).items() if k not in left_out} for gpu in gpus]
+    entries = [
+        {k: v for k, v in gpu_to_json(gpu).items() if k not in left_out}
+        | ({"use": said} if (said := use(gpu)) else {})
+        for gpu in gpus
+    ]
     _write(path, {"driver_version": driver_version, "cuda_version": cuda_version, "gpus": entries})
 
 

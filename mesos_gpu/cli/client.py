@@ -12,6 +12,7 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
+from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList, QueueWhy
 from mesos_gpu.api.spec.shapes import (
     Gpu,
@@ -186,6 +187,10 @@ class Client:
         if after_version is not None:
             query |= {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
         return self._get(_path("jobs", job_id), Job, query, wait_s=timeout_s)
+
+    def job_use(self, job_id: str) -> UseOverTime:
+        """How a job used its GPUs of late."""
+        return self._get(_path("jobs", job_id, "use"), UseOverTime)
 
     def follow(self, job: Job, *, deadline: float | None = None) -> Iterator[Job]:
         """The job after each change until it has ended, or `deadline` (`time.monotonic()`) has passed."""

@@ -18,7 +18,13 @@ from typing import Any, Self
 from isolator.agent.commands import executor_command
 from isolator.gpus.ledger import Ledger
 from isolator.node.reaper import reap
-from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulated_gpus, write_inventory
+from mesos_gpu.adapters.simulated_gpus import (
+    MODELS,
+    SIMULATED_DRIVER,
+    lifelike,
+    simulated_gpus,
+    write_inventory,
+)
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
@@ -275,6 +281,7 @@ class Stack:
                 gpus,
                 driver_version=spec.driver,
                 cuda_version=".".join(map(str, cuda_of(spec.driver) or ())),
+                use=lifelike,
             )
         try:
             self.cluster.start()

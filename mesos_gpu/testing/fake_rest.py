@@ -186,6 +186,8 @@ class FakeRest:
             return self._kill(job_id)
         if parts[2:] == ["changes"]:
             return 200, {"changes": []}
+        if parts[2:] == ["use"]:
+            return 200, {"fine": _unknown(10.0, 90), "coarse": _unknown(300.0, 288)}
         if parts[2:] == ["logs"]:
             return self._logs(job_id, {name: values[0] for name, values in query.items()})
         return (200, {"tasks": self.tasks[job_id]}) if parts[2:] == ["tasks"] else self._job(job_id, query)
@@ -236,6 +238,12 @@ class FakeRest:
             **told,
             "times": self.times.get((task_id, query["stream"])) if "times" in query else None,
         }
+
+
+def _unknown(step_s: float, slots: int) -> dict[str, Any]:
+    """A series of a use of which nothing is known."""
+    columns = dict.fromkeys(("busy_pct", "memory_mib", "power_w"), [None] * slots)
+    return {"step_s": step_s, "until": time.time(), **columns}
 
 
 def _error(status: int, code: str, message: str) -> Answer:

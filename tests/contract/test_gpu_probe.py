@@ -15,12 +15,14 @@ from mesos_gpu.adapters.simulated_gpus import (
     MODELS,
     SimulatedProbe,
     change_gpu,
+    lifelike,
     simulated_gpus,
     write_inventory,
 )
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.gpu_use import UNKNOWN, Span
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.policy.gpus.health import at_first_sight
@@ -389,3 +391,50 @@ def test_simulated_gpus_are_distinct_and_repeatable() -> None:
     assert len({g.id for g in (*one, *two)}) == 8
     assert all(m > 0 for m in MODELS.values())
     assert json.dumps(one[0].id).startswith('"GPU-')
+
+
+def test_what_a_file_says_of_a_card_while_it_is_held_goes_up_and_down(tmp_path: Path) -> None:
+    path, now, held = tmp_path / "g.json", [0.0], {GPUS[0].id}
+    write_inventory(path, GPUS[:2], use=lambda gpu: lifelike(gpu) if gpu == GPUS[0] else None)
+    probe = SimulatedProbe(path, lambda: held, lambda: now[0])
+    assert [reading.span for reading in probe.survey().readings] == [None, None], "there was no look before"
+    seen = []
+    for _ in range(18):  # of one wave
+        now[0] += 10
+        first, second = probe.survey().readings
+        assert (second.span, second.meters) == (None, UNKNOWN)
+        assert first.meters.memory_used_mib == 81920 * 3 // 4
+        assert first.meters.power_mw is not None
+        assert first.span is not None
+        assert first.span.seen_ms == 10_000
+        seen.append((first.span.busy_ms / 100, first.meters.gpu_pct, first.meters.power_mw))
+    busy, told, power = zip(*seen, strict=True)
+    assert busy == told
+    assert 55 <= min(busy) < 60 < 92 < max(busy) <= 97
+    assert busy.index(max(busy)) == power.index(max(power))
+    held.clear()
+    now[0] += 10
+    first = probe.survey().readings[0]
+    assert (first.span, first.meters.power_mw, first.meters.memory_used_mib) == (Span(10_000, 0), 62_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        ({"held": [1, 2]}, "gpus[1]: use.held: it must be an object; known are busy_pct,"),
+        ({"held": {"power": 1, "held": {}}}, "gpus[1]: use.held: unknown field 'held'"),
+        ({"busy_pct": [1, 2, 3]}, "gpus[1]: use.busy_pct must be percent from 0 to 100, got [1, 2, 3]"),
+        ({"power_mw": [0, "1"]}, "gpus[1]: use.power_mw must be a whole number from 0, got [0, '1']"),
+        ({"power_mw": [-5, -5]}, "gpus[1]: use.power_mw must be a whole number from 0, got -5"),
+        ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; known are held, busy_pct,"),
+    ],
+)
+def test_a_use_that_cannot_be_is_refused_by_its_field(
+    tmp_path: Path, use: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "g.json"
+    write_inventory(path, GPUS[:2])
+    change_gpu(path, GPUS[1].id, use=use)
+    with pytest.raises(Damaged) as caught:
+        SimulatedProbe(path).survey()
+    assert words in str(caught.value)

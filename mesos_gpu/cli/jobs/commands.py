@@ -11,7 +11,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.jobs.listing import ran
-from mesos_gpu.cli.jobs.show import HEALTHY, facts
+from mesos_gpu.cli.jobs.show import HEALTHY, facts, past
 from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.model.jobs.job import JobState
@@ -43,7 +43,8 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     if as_json:
         output.document({**job, "runs": tasks, "changes": changes})
         return
-    output.pairs([*facts(job), *lines(changes)])
+    used = past(client.job_use(job["id"])) if job["gpus"] and job["started_at"] else []
+    output.pairs([*facts(job), *used, *lines(changes)])
     if tasks:
         click.echo()
         _show_launches(tasks)

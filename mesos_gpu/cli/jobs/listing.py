@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
 _NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
+IDLE_S: Final = 60.0  # for so long without work, it is idle
 #: Filters of jobs as the scheduler's interface calls them.
 _QUERY: Final[Mapping[By, str]] = {By.NAME: "named"}
 
@@ -47,6 +48,24 @@ def _ran_s(job: "Job") -> float | None:
     return None if job["started_at"] is None else (job["ended_at"] or time.time()) - job["started_at"]
 
 
+def used(job: "Job") -> str | None:
+    """The part of its GPUs' time that it used of late, or for how long it has used nothing; None: nobody can say."""
+    use = job["use"]
+    if use is None:
+        return None
+    if use["idle_s"] is not None and use["idle_s"] >= IDLE_S:
+        return f"idle {output.span(use['idle_s'])}"
+    return None if use["busy_pct"] is None else f"{use['busy_pct']:.0f}%"
+
+
+def _used_order(job: "Job") -> float | None:
+    """What has been idle for longest comes first, before what is at work, by how much."""
+    use = job["use"]
+    if use is None:
+        return None
+    return -use["idle_s"] if use["idle_s"] is not None else use["busy_pct"]
+
+
 def _labels(job: "Job") -> list[str]:
     return [f"{key}={value}" for key, value in sorted(job["labels"].items())]  # type: ignore[typeddict-item]
 
@@ -62,6 +81,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
         Col("QUEUE", lambda job: job["queue"]),
         Col("PRIO", lambda job: job["priority"]),
         Col("GPUS", gpus_of, lambda job: gpus_counted(job["gpus"], job["gpu_compute_pct"]) * job["tasks"]),
+        Col("USE", used, _used_order, telling=True, moves=True),
         Col("CPUS", lambda job: job["cpus"]),
         Col("MEM_MIB", lambda job: job["mem_mib"]),
         Col("APP", lambda job: job["app"], wide=True),
@@ -85,7 +105,7 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
         By.NODE: nodes_of,
     },
     fit=Fit(
-        leave=("MEM_MIB", "CPUS", "PRIO", "QUEUE", "AGE", "COMMAND", "RAN", "EXIT", "NODE"),
+        leave=("MEM_MIB", "CPUS", "PRIO", "QUEUE", "AGE", "COMMAND", "USE", "RAN", "EXIT", "NODE"),
         ids=("ID",),
         hosts=("NODE",),
     ),
@@ -117,6 +137,9 @@ def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:
     \b
       mesos-gpu ps --user ann --queue research --sort -gpus,age
       mesos-gpu ps --label team=vision --columns id,state,node -w
+      mesos-gpu ps --sort use
+
+    USE is the part of the last minute in which a job's GPUs were at work, or for how long they have not been.
     """
     client = app.client()
     states = asked.filters[By.STATE] or (() if every else ("active",))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.lists.spark import spark
 from mesos_gpu.cli.share import amount, burst, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
@@ -14,11 +15,12 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.gpus.use import JobUse
+    from mesos_gpu.api.spec.gpus.use import JobUse, UseOverTime
     from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _MOST_NAMED: Final = 8  # jobs in one line
+_CHART: Final = 48  # bars
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
@@ -37,6 +39,21 @@ def facts(job: "Job") -> list[tuple[str, object]]:
     place = _ORDER.index(_NEW)
     order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])
     return [(label, lines[label]) for label in order if label in lines]
+
+
+def past(use: "UseOverTime") -> list[tuple[str, object]]:
+    """A line for each span of time over which it is known how busy its GPUs were."""
+    series = (("last 15 min", use["fine"]), ("last 24 h", use["coarse"]))
+    return [
+        (f"use, {label}", f"{spark(each['busy_pct'], most=100, width=_CHART)} {_mean(each['busy_pct'])}")
+        for label, each in series
+        if any(value is not None for value in each["busy_pct"])
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.0f} % in the mean"
 
 
 def _progress(job: "Job") -> dict[str, object]:

@@ -187,6 +187,20 @@ def test_show_tells_how_a_job_uses_its_gpus(rest: FakeRest, use: tuple[float | N
     assert f"use           {line}\n" in shown
 
 
+def test_show_draws_how_busy_the_gpus_of_a_job_were(rest: FakeRest) -> None:
+    job = rest.add("train", gpus=1)
+    rest.launch(job)
+    assert "use, last" not in call("show", job).stdout, "nothing is known"
+    fine: list[float | None] = [None] * 88 + [0, 100]
+    series = {"step_s": 10.0, "until": 0.0, "memory_mib": [None] * 90, "power_w": [None] * 90}
+    coarse = {**series, "step_s": 300.0, "busy_pct": [None] * 288}
+    rest.fixed[f"GET /v1/jobs/{job}/use"] = (200, {"fine": {**series, "busy_pct": fine}, "coarse": coarse})
+    shown = call("show", job).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("use, last")]
+    assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % in the mean"
+    assert line.startswith("use, last 15 min  ")
+
+
 def test_why_reads_well(rest: FakeRest) -> None:
     rest.fixed["GET /v1/why/x"] = (200, why("x-1"))
     assert call("why", "x").stdout == (

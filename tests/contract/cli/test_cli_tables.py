@@ -69,6 +69,7 @@ def fill(rest: FakeRest) -> None:
         rest.jobs[id] = {
             **rest.jobs.pop(made), "id": id, "state": "running",
             "hostnames": HOSTS[i : i + 1], "submitted_at": now - 3700, "started_at": now - 3690,
+            "use": {"busy_pct": (0.0, 83.4)[i], "memory_mib": 0, "processes": 1, "idle_s": (11100.0, None)[i]},
         }  # fmt: skip
     gang = rest.add("gang", tasks=3, gpus=4, argv=["torchrun", "--nnodes", "3", "train.py"], queue="night")
     rest.jobs[gang].update(
