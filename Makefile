@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs screenshots wheel lock audit sbom clean
+.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,9 @@ docs: setup ## Write what is drawn from code: references of the command line and
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 	@$(BIN)/python -m tests.contract.access.table > docs/reference/rights.md
 	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
+
+docs-site: setup ## Make the site of docs/ in build/site, with the pictures of `make screenshots`, if any; needs graphviz
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/doctrees docs build/site
 
 screenshots: setup ## Take pictures of each part of the dashboard into build/screenshots; needs chromium
 	@$(BIN)/python -m tests.web.screenshots build/screenshots

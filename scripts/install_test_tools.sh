@@ -2,7 +2,7 @@
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
 # the images that the tests make, `ip` for its bridge, XFS, which shares blocks, a load balancer, a proxy, programs for
 # certificates and for passwords, a client of HTTPS, the SASL mechanisms of Mesos, a browser, what reads ELF files,
-# and a C compiler.
+# what draws diagrams, and a C compiler.
 # Nothing is started: the tests start what they need. Quick when all is there. Who is not root is told the line to run;
 # the tests that need it are skipped, and say so.
 set -euo pipefail
@@ -18,6 +18,7 @@ command -v ip >/dev/null || missing+=(iproute2)
 command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
 command -v haproxy >/dev/null || missing+=(haproxy)
 command -v chromium >/dev/null || missing+=(chromium)
+command -v dot >/dev/null || missing+=(graphviz)
 command -v readelf >/dev/null || missing+=(binutils)
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v systemd-analyze >/dev/null || missing+=(systemd) # nothing of it is started

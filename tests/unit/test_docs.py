@@ -119,6 +119,18 @@ def test_each_reason_why_a_job_waits_is_explained_in_the_order_of_the_funnel() -
     assert told == [stage.value for stage in Stage]
 
 
+def test_each_document_is_in_the_contents() -> None:
+    """On the site, a page that none of these names is not found (docs/index.md)."""
+    lines = {
+        line
+        for name in ("index", "decisions")
+        for line in (ROOT / f"docs/{name}.md").read_text().splitlines()
+    }
+    names = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    named = {name for name in names if name in lines or f"{name.rpartition('/')[0]}/*" in lines}
+    assert names - named == {"index"}
+
+
 LINK = re.compile(r"\]\(([^)\s#]+\.md)?(?:#([^)\s]+))?\)")
 
 
