@@ -101,7 +101,7 @@ def _env(job: Job, task: Task, take: Take, members: Sequence[Task]) -> Mapping[s
     """What a task is told of its ports, and of its gang where all are."""
     if job.spec.tasks > 1:
         hosts, ports = [each.hostname for each in members], [each.ports[0] for each in members]
-        return environment(task.rank, hosts, ports)
+        return environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
     spec = job.spec
     return launch_env(spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers)
 

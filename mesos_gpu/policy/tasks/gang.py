@@ -4,7 +4,7 @@ A job of one task is a gang of one.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -23,15 +23,28 @@ _AWAY: Final = (TaskState.UNREACHABLE, TaskState.ABANDONED)
 _UP: Final = (TaskState.RUNNING, TaskState.FINISHED)
 
 
-def environment(rank: int, hosts: Sequence[str], ports: Sequence[int]) -> dict[str, str]:
-    """What a member is told of its gang: the names of torch.distributed's env:// method and of TensorFlow.
+def environment(
+    rank: int, hosts: Sequence[str], ports: Sequence[int], *, gpus: int, own: Mapping[str, str]
+) -> dict[str, str]:
+    """What a member is told of its gang: the names of torch.distributed's env:// method and of TensorFlow, and what
+    torchrun takes for its options (PET_*), of which the job may say others.
 
     Args:
         rank: Its own, from 0.
         hosts, ports: Of all members, by rank; each may listen on its port of its host.
+        gpus: Of each.
+        own: The job's environment.
     """
+    options = {
+        "PET_NNODES": str(len(hosts)),
+        "PET_NODE_RANK": str(rank),
+        "PET_NPROC_PER_NODE": str(max(gpus, 1)),
+        "PET_MASTER_ADDR": hosts[0],
+        "PET_MASTER_PORT": str(ports[0]),
+    }
     workers = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
     return {
+        **{name: value for name, value in options.items() if name not in own},
         "RANK": str(rank),
         "WORLD_SIZE": str(len(hosts)),
         "MASTER_ADDR": hosts[0],

@@ -92,6 +92,15 @@ def test_members_find_each_other(world: World) -> None:
     assert len(set(ports)) == 4, "no two on one host share a port"
 
 
+def test_torchrun_needs_no_options_and_what_the_job_says_goes_before(world: World) -> None:
+    nodes(world, count=2)
+    items = gang(world, tasks=2, gpus=2, env={"PET_NPROC_PER_NODE": "4", "RANK": "7"})
+    told = {key: value for key, value in items[1].env.items() if key.startswith("PET_")}
+    first = {"PET_MASTER_ADDR": "a0.example", "PET_MASTER_PORT": items[0].env["PORT"]}
+    assert told == {"PET_NNODES": "2", "PET_NODE_RANK": "1", **first}
+    assert items[1].env["RANK"] == "1", "of the gang itself the job says nothing"
+
+
 @pytest.mark.parametrize(
     ("tasks", "gpus", "fits"), [(3, 2, True), (4, 2, False), (6, 1, True), (7, 1, False), (1, 3, False)]
 )
