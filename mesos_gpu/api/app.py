@@ -1,5 +1,7 @@
 """The REST interface: docs/reference/rest.md as routes."""
 
+from urllib.parse import urlsplit
+
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
@@ -33,7 +35,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
             *routes(scheduler, events, settings),
         ],
         middleware=[
-            Middleware(Relay, channels=channels),
+            Middleware(Relay, channels=channels, names=_called(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
             Middleware(Guard, names=settings.host_names),
@@ -47,6 +49,12 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     app.router.redirect_slashes = False
     app.state.changes, app.state.events = jobs.changes, events
     return app
+
+
+def _called(settings: ApiSettings) -> list[str]:
+    """By which names this host is reached: executors come by that which their calls have."""
+    own = urlsplit(settings.own_url).hostname
+    return [*settings.host_names, *([own] if own else [])]
 
 
 def _authenticate(scheduler: SchedulerApi, settings: ApiSettings) -> Middleware:

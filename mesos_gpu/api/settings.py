@@ -39,6 +39,7 @@ class ApiSettings:
     limits: Limits = field(default_factory=Limits)  # of each caller
     audit: AuditTrail | None = None  # None: lines of the log alone
     own_url: str = ""  # where executors reach this very process
+    own_url_is_told: bool = False  # by the operator: then another certificate may be seen there
     records: UseRecords | None = None  # of what jobs have used; None: none are kept
     uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of

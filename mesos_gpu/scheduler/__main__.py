@@ -153,7 +153,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
         uploads=options.uploads.store(options.state),
         task_key=key,
-        own_url=own_url,
+        own_url=(options.uploads.executor_url or own_url).rstrip("/"),
+        own_url_is_told=options.uploads.executor_url is not None,
     )
     app = create_app(daemon, api)
     stop = threading.Event()

@@ -120,8 +120,8 @@ _kept: Final[set[asyncio.Future[None]]] = set()  # what nobody refers to may be 
 
 
 def pin_of(settings: ApiSettings) -> str:
-    """The SHA-256 of the certificate that is served; "": plain HTTP is spoken."""
-    if settings.tls is None:
+    """The SHA-256 of the certificate that is served; "": plain HTTP is spoken, or authorities are to vouch for it."""
+    if settings.tls is None or settings.own_url_is_told:
         return ""
     text = Path(settings.tls.files.certificate).read_text()
     end = "-----END CERTIFICATE-----"

@@ -1,11 +1,15 @@
 """What comes by WebSocket: let in who shows a proof, and carry frames between the two of a channel.
 
+A program shows it as `Authorization: Bearer PROOF`. A page cannot set that (WebSockets standard, section 3.1): it
+offers the subprotocols `mesos-gpu.channel.v1` and `proof.PROOF`, and is answered by the first.
+
 A frame is read when the one before it is sent, so nobody gets more than the other takes, and little is kept. Who is
 silent is found out by pings, of the server to both.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -14,19 +18,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from mesos_gpu.api.channel.channels import MEET_S, Channel, Channels
 from mesos_gpu.api.http.door import CHANNELS
-from mesos_gpu.api.http.guard import csrf_problem
+from mesos_gpu.api.http.guard import ascii_names, csrf_problem, host_problem
 from mesos_gpu.wire.channel.frames import FROM_CLIENT, FROM_HOST, LAST, Frame, Kind, decode, encode, kind_of
 
 LOOK_S: Final = 2.0  # between two looks at whether who opened it still may
+SUBPROTOCOL: Final = "mesos-gpu.channel.v1"
+_PROOF: Final = "proof."
 WRONG, GONE, NOT_ALLOWED = 1002, 1001, 1008  # RFC 6455, section 7.4.1
 
 
 class Relay:
     """ASGI middleware: what is no WebSocket is passed on."""
 
-    def __init__(self, app: ASGIApp, channels: Channels) -> None:
-        """Around the application."""
-        self._app, self._channels = app, channels
+    def __init__(self, app: ASGIApp, channels: Channels, names: Collection[str] = ()) -> None:
+        """Around the application. `names`: by which this host is called, as of `Guard`."""
+        self._app, self._channels, self._names = app, channels, ascii_names(names)
         self._ends: dict[str, dict[bool, WebSocket]] = {}  # by channel: of the client, and of the host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,8 +45,8 @@ class Relay:
         if admitted is None:
             await line.close(NOT_ALLOWED)  # before it is accepted: 403
             return
-        await line.accept()
-        channel, is_client = admitted
+        channel, is_client, subprotocol = admitted
+        await line.accept(subprotocol)
         ends = self._ends.setdefault(channel.id, {})
         ends[is_client] = line
         if len(ends) == 2:
@@ -50,14 +56,16 @@ class Relay:
         finally:
             await self._end(channel)
 
-    def _admitted(self, scope: Scope) -> tuple[Channel, bool] | None:
-        path, headers = scope["path"], Headers(scope=scope)
-        shown = headers.get("authorization", "")
-        if not path.startswith(CHANNELS) or not shown.startswith("Bearer "):
+    def _admitted(self, scope: Scope) -> tuple[Channel, bool, str | None] | None:
+        """The channel, whether its client comes, and the subprotocol to answer by."""
+        path = scope["path"]
+        if not path.startswith(CHANNELS) or host_problem(scope, self._names) is not None:
             return None
         if csrf_problem({**scope, "method": "POST", "scheme": _plain(scope)}) is not None:
             return None
-        return self._channels.take(path.removeprefix(CHANNELS), shown.removeprefix("Bearer "))
+        shown, subprotocol = _shown(scope)
+        taken = self._channels.take(path.removeprefix(CHANNELS), shown) if shown else None
+        return (*taken, subprotocol) if taken is not None else None
 
     async def _serve(self, channel: Channel, line: WebSocket, *, is_client: bool) -> None:
         """Wait for the other one; then carry what this one sends."""
@@ -117,6 +125,18 @@ async def _carry(channel: Channel, line: WebSocket, other: WebSocket, *, is_clie
 async def _told(line: WebSocket, frame: Frame) -> None:
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await line.send_bytes(encode(frame))
+
+
+def _shown(scope: Scope) -> tuple[str, str | None]:
+    """The proof, and the subprotocol by which a page shows it; "": there is none, or two."""
+    header = Headers(scope=scope).getlist("authorization")
+    offered = scope.get("subprotocols") or []
+    proofs = [each.removeprefix(_PROOF) for each in offered if each.startswith(_PROOF)]
+    if SUBPROTOCOL in offered and len(proofs) == 1 and not header:
+        return proofs[0], SUBPROTOCOL
+    if len(header) == 1 and header[0].startswith("Bearer ") and not offered:
+        return header[0].removeprefix("Bearer "), None
+    return "", None
 
 
 def _plain(scope: Scope) -> str:

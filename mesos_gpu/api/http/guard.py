@@ -49,7 +49,7 @@ class Guard:
     def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
         """Around the application. `names`: by which operators call this host."""
         self._app = app
-        self._names = frozenset(map(_ascii, names))
+        self._names = ascii_names(names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on; mark the answer."""
@@ -79,28 +79,34 @@ class Guard:
         fields = scope["query_string"].count(b"&") + 1
         if fields > MOST_QUERY:
             return Reason.HEAD, too_large("the query", fields, MOST_QUERY, "fields", status=400)
-        if problem := self._other_host(scope):
+        if problem := host_problem(scope, self._names):
             return Reason.HOST, problem
         if problem := csrf_problem(scope):
             return Reason.ORIGIN, problem
         return Reason.MEDIA_TYPE, _media_problem(scope)
 
-    def _other_host(self, scope: Scope) -> Refusal | None:
-        """A name that somebody else makes resolve to this address. An address is nobody's to make so."""
-        given = Headers(scope=scope).getlist("host")
-        if len(given) > 1:
-            return malformed(f"Host must be given once, not {len(given)} times")
-        host = given[0] if given else ""
-        name = _name_of(host)
-        own = _is_local_name if _is_loopback(scope) else _is_address
-        if name and (name in self._names or own(name)):
-            return None
-        remedy = _HOST_REMEDY.format(name or "NAME")
-        return Refusal(403, "forbidden", f"Host {host[:300]!r} is not this machine", remedy=remedy)
-
 
 _HOST_REMEDY: Final = "use http://127.0.0.1:PORT there; or let the scheduler take it, by --allowed-host {}"
 RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+def ascii_names(names: Collection[str]) -> frozenset[str]:
+    """Names of hosts as they come in Host."""
+    return frozenset(map(_ascii, names))
+
+
+def host_problem(scope: Scope, names: Collection[str]) -> Refusal | None:
+    """A name that somebody else makes resolve to this address. An address is nobody's to make so."""
+    given = Headers(scope=scope).getlist("host")
+    if len(given) > 1:
+        return malformed(f"Host must be given once, not {len(given)} times")
+    host = given[0] if given else ""
+    name = _name_of(host)
+    own = _is_local_name if _is_loopback(scope) else _is_address
+    if name and (name in names or own(name)):
+        return None
+    remedy = _HOST_REMEDY.format(name or "NAME")
+    return Refusal(403, "forbidden", f"Host {host[:300]!r} is not this machine", remedy=remedy)
 
 
 def may_see_env(request: Request) -> bool:
@@ -181,7 +187,9 @@ def _is_loopback(scope: Scope) -> bool:
     if local_peer_in(scope.get("extensions") or {}) is not None:
         return True  # a Unix socket: a browser cannot be led to it
     server = scope.get("server")
-    return server is not None and is_loopback_address(server[0])
+    if server is None:
+        return False
+    return server[1] is None or is_loopback_address(server[0])  # None: a Unix socket too (ASGI)
 
 
 def _is_local_name(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ import pytest
 import requests
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
-from isolator.session.websocket import Lost, WebSocket, dial
+from isolator.session.websocket import CACERT, Lost, WebSocket, dial
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.api.app import create_app
@@ -279,7 +281,7 @@ def test_a_job_that_waits_has_no_channel(rig: Playing) -> None:
 
 
 def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other(
-    rig: Playing, tmp_path: Path
+    rig: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, other = (Authority(tmp_path, name).server(name + "-server") for name in ("one", "other"))
     tls = ReloadedTls(TlsFiles(made.cert, made.key))
@@ -298,6 +300,7 @@ def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other
         for pin in (wrong, ""):  # of another, and of no authority of this host
             with pytest.raises(OSError, match="certificate"):
                 dial(server.url, said["path"], answer, pin, MOST_FRAME)
+        monkeypatch.setenv(CACERT, str(tmp_path / "other.pem"))  # a pin needs no authority
         host = dial(server.url, said["path"], answer, call.pin, MOST_FRAME)
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -310,3 +313,77 @@ def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other
         host.close()
     finally:
         server.stop()
+
+
+def test_where_the_operator_says_how_hosts_reach_the_scheduler_authorities_vouch_for_it(
+    rig: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Authority(tmp_path, "one").server()
+    Authority(tmp_path, "other")
+    tls = ReloadedTls(TlsFiles(made.cert, made.key))
+    settings = ApiSettings("https://w", "0.1.0", tls=tls, own_url="https://localhost:1", own_url_is_told=True)
+    server = Server(create_app(rig.daemon, settings), listen("127.0.0.1", 0), tls=tls)
+    try:
+        url = f"{server.url}/v1/jobs/{rig.job}/exec"
+        one = str(tmp_path / "one.pem")
+        said = requests.post(url, json={"argv": ["true"]}, verify=one, timeout=60).json()
+        call = rig.called()
+        assert (call.url, call.pin) == ("https://localhost:1", "")
+        answer, there = answer_to(call, rig.secret), f"https://localhost:{server.port}"
+        monkeypatch.setenv(CACERT, str(tmp_path / "other.pem"))
+        with pytest.raises(OSError, match="certificate"):
+            dial(there, said["path"], answer, "", MOST_FRAME)
+        monkeypatch.setenv(CACERT, one)
+        dial(there, said["path"], answer, "", MOST_FRAME).close()
+    finally:
+        server.stop()
+
+
+def page(rig: Playing, opened: Opened, *offered: str, **headers: str) -> ClientConnection:
+    """A connection as a page of the server's own origin makes it."""
+    return connect(
+        f"ws://127.0.0.1:{rig.server.port}{opened.path}",
+        subprotocols=[Subprotocol(each) for each in offered],
+        additional_headers={"Origin": rig.url, **headers},
+        compression=None,
+        proxy=None,
+    )
+
+
+def test_a_page_shows_its_proof_as_a_subprotocol(rig: Playing) -> None:
+    opened = rig.open("sh", stdin=True, tty=True)
+    with page(rig, opened, relay.SUBPROTOCOL, f"proof.{opened.proof}") as client:
+        assert client.subprotocol == relay.SUBPROTOCOL  # and not what it shows
+        host = rig.host(opened)
+        assert decode(host.receive()).kind is Kind.ORDER
+        host.send(encode(Frame(Kind.STDOUT, EVERY_BYTE)))
+        assert heard(client).data == EVERY_BYTE
+        host.close()
+
+
+def test_a_page_that_shows_no_proof_or_two_is_refused(rig: Playing) -> None:
+    opened = rig.open()
+    proof = f"proof.{opened.proof}"
+    for offered in ((relay.SUBPROTOCOL,), (proof,), (relay.SUBPROTOCOL, proof, "proof.x"), ("proof.",)):
+        with pytest.raises(InvalidStatus, match="403"):
+            page(rig, opened, *offered)
+    with pytest.raises(InvalidStatus, match="403"):
+        page(rig, opened, relay.SUBPROTOCOL, proof, Authorization=f"Bearer {opened.proof}")
+    with page(rig, opened, relay.SUBPROTOCOL, proof):  # none of these has used it up
+        pass
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1@evil.example", ""])
+def test_a_name_that_is_made_to_lead_here_opens_none(rig: Playing, host: str) -> None:
+    # A page under such a name has an origin of that name: origin and Host are the same.
+    opened = rig.open()
+    head = (
+        f"GET {opened.path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        f"Authorization: Bearer {opened.proof}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", rig.server.port), 60) as line:
+        line.sendall(head.encode())
+        assert b" 403 " in line.recv(4096).split(b"\r\n")[0]
+    with rig.client(opened.path, opened.proof):  # the proof was not looked at
+        pass

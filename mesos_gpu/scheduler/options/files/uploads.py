@@ -61,7 +61,8 @@ UPLOADS: Final = Section(
         click.option(
             "--executor-url",
             metavar="URL",
-            help="Where executors find the REST interface; default: as --webui-url.",
+            help="Where executors find the REST interface, for uploads and channels; default: as --webui-url, and for "
+            "channels this host.",
         ),
     ),
 )
