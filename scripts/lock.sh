@@ -9,6 +9,6 @@ compile() { # LOCK, options of uv, what is asked for
     "$bin/uv" pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --python-version 3.11 \
         --custom-compile-command 'make lock' --output-file "$@"
 }
-compile requirements.lock --extra dev setup.cfg
-compile requirements-run.lock --constraint requirements.lock setup.cfg
+compile requirements.lock --extra all --extra dev setup.cfg
+compile requirements-run.lock --constraint requirements.lock --extra all setup.cfg
 sed -n '/^tools =/,/^$/s/^    //p' setup.cfg | compile requirements-tools.lock -

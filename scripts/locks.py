@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -112,9 +112,25 @@ def installed(name: str) -> metadata.Distribution:
     return metadata.distribution(name)
 
 
-def needs(name: str) -> Iterator[str]:
-    """Names of what an installed distribution needs here, without its extras."""
+def needs(name: str, extras: Iterable[str] = ()) -> Iterator[str]:
+    """Names of what an installed distribution needs here, with some extras of it and those that they name."""
+    asked = ["", *extras]
     for line in installed(name).requires or []:
         wanted = Requirement(line)
-        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+        if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": each}) for each in asked):
+            continue
+        if canonicalize_name(wanted.name) == canonicalize_name(name):
+            yield from needs(name, wanted.extras)
+        else:
             yield canonicalize_name(wanted.name)
+
+
+def all_needs(name: str, extra: str) -> set[str]:
+    """Names of all that an installation of a distribution with an extra needs here, whoever of them needs it."""
+    names = set(needs(name, [extra]))
+    open_names = list(names)
+    while open_names:
+        more = set(needs(open_names.pop())) - names
+        names |= more
+        open_names += more
+    return names

@@ -81,7 +81,7 @@ def bill() -> Bom:
             each, [components[other] for other in locks.needs(name) if other in components]
         )
     bom.register_dependency(
-        root, [*(components[n] for n in locks.needs("mesos_gpu")), components["pymesos"], extra]
+        root, [*(components[n] for n in locks.needs("mesos_gpu", ["all"])), components["pymesos"], extra]
     )
     names = "\n".join(
         str(each.bom_ref) for each in sorted((root, *bom.components), key=lambda one: str(one.bom_ref))

@@ -9,7 +9,7 @@ import click
 import mesos_gpu
 from mesos_gpu.cli.app import EXIT_CODES, App, context_options, home_option, tls_options, url_option
 from mesos_gpu.cli.table import Table
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.wire.plain import clean_lines
 
 # Name of a command, the module that has a function of that name, and its one line in --help.
@@ -126,6 +126,22 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _of_an_extra(error: ModuleNotFoundError) -> Unavailable:
+    """What to say where a package is missing that the command line itself does not need.
+
+    Raises:
+        ModuleNotFoundError: The same, where it is a module of ours or of Python: a defect.
+    """
+    top = (error.name or "mesos_gpu").partition(".")[0]
+    if top in ("isolator", "marathon_templates", "mesos_gpu", "volumes") or top in sys.stdlib_module_names:
+        raise error
+    return Unavailable(
+        f"{top} is not installed: this installation has the command line's packages, and the command needs more",
+        remedy="pip install 'mesos_gpu[scheduler]' for a scheduler, 'mesos_gpu[agent]' on a GPU host, "
+        "'mesos_gpu[all]' for mesos-gpu up",
+    )
+
+
 class Group(Table):
     """The one place where an error becomes text on stderr and an exit code."""
 
@@ -139,6 +155,10 @@ class Group(Table):
         except MesosGpuError as err:
             click.echo(f"Error: {clean_lines(str(err))}", err=True)
             ctx.exit(err.exit_code)
+        except ModuleNotFoundError as err:
+            absent = _of_an_extra(err)
+            click.echo(f"Error: {clean_lines(str(absent))}", err=True)
+            ctx.exit(absent.exit_code)
         except KeyboardInterrupt:
             click.echo(err=True)  # the shell's prompt should not follow ^C
             ctx.exit(130)

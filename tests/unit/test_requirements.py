@@ -26,7 +26,10 @@ def locked(name: str = "requirements.lock") -> list[tuple[Requirement, list[str]
     return [(Requirement(line.split("--hash")[0]), re.findall(r"--hash=(\S+)", line)) for line in lines]
 
 
-RUNTIME = declared("options", "install_requires")
+EXTRAS = [
+    each for extra in ("scheduler", "agent", "all") for each in declared("options.extras_require", extra)
+]
+RUNTIME = [each for each in (*declared("options", "install_requires"), *EXTRAS) if each.name != "mesos_gpu"]
 
 
 @pytest.mark.parametrize("wanted", RUNTIME, ids=str)

@@ -89,12 +89,9 @@ def test_the_lock_of_hosts_is_part_of_the_lock_of_developers() -> None:
 
 
 def test_the_lock_of_hosts_names_what_the_platform_needs_and_nothing_else() -> None:
-    open_names, needed = ["mesos_gpu"], set[str]()
-    while open_names:
-        more = set(locks.needs(open_names.pop())) - needed
-        needed |= more
-        open_names += more
-    assert {each.name for each in locks.read(locks.RUN) if each.here} == needed, "run: make lock"
+    assert {each.name for each in locks.read(locks.RUN) if each.here} == locks.all_needs(
+        "mesos_gpu", "all"
+    ), "run: make lock"
 
 
 def test_every_installation_from_a_lock_asks_for_its_hashes() -> None:

@@ -19,57 +19,50 @@ pytestmark = [pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")
-def program(open_directory: Path) -> Path:
-    """`mesos-gpu` of a fresh virtual environment, into which pip has put the wheel by its requirements alone."""
+def wheel(open_directory: Path) -> Path:
     compiler_or_skip()
-    machine = platform.machine()
+    command = [
+        sys.executable,
+        str(ROOT / "scripts/wheel.py"),
+        "--into",
+        str(open_directory),
+        "--host-compiler",
+    ]
     made = subprocess.run(
-        [
-            sys.executable,
-            ROOT / "scripts/wheel.py",
-            "--into",
-            open_directory,
-            "--host-compiler",
-            "--machine",
-            machine,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [*command, "--machine", platform.machine()], capture_output=True, text=True, timeout=120, check=False
     )
     assert made.returncode == 0, made.stderr
+    return Path(made.stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def program(wheel: Path, open_directory: Path) -> Path:
+    """`mesos-gpu` of a fresh virtual environment, into which pip has put the wheel by its requirements alone."""
     bare = open_directory / "bare"
     venv.create(bare, with_pip=True, symlinks=True)
+    return installed(wheel, "all", bare, [str(bare / "bin/python"), "-m", "pip"])
+
+
+@pytest.fixture(scope="module")
+def client(wheel: Path, open_directory: Path) -> Path:
+    """`mesos-gpu` as a laptop has it."""
+    light = open_directory / "light"
+    venv.create(light, with_pip=False, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(light / "bin/python")]
+    return installed(wheel, "client", light, pip)
+
+
+def installed(wheel: Path, extra: str, bare: Path, pip: list[str]) -> Path:
+    """Give an environment what an extra needs here; then have pip install the wheel, which asks no index: it fails if
+    the wheel requires anything that is not one of those."""
     (site,) = bare.glob("lib/python*/site-packages")
-    for distribution in required("mesos_gpu"):
-        for top in tops(distribution):
+    for name in locks.all_needs("mesos_gpu", extra):
+        for top in tops(name):
             (site / top.name).symlink_to(top)
-    # pip asks no index, so it fails if the wheel requires anything that is not one of those.
-    pip = [
-        str(bare / "bin/python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-index",
-    ]
-    done = subprocess.run(
-        [*pip, made.stdout.strip()], capture_output=True, text=True, timeout=120, check=False
-    )
+    command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-index", f"{wheel}[{extra}]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return bare / "bin/mesos-gpu"
-
-
-def required(name: str) -> set[str]:
-    """All that a distribution requires here, by its metadata."""
-    names, open_names = set[str](), [name]
-    while open_names:
-        more = set(locks.needs(open_names.pop())) - names
-        names |= more
-        open_names += more
-    return names
 
 
 def tops(name: str) -> set[Path]:
@@ -107,10 +100,18 @@ def home(program: Path, open_directory: Path) -> Iterator[Path]:
     run(program, home, "down")
 
 
-def test_it_runs_a_job_against_a_real_master(program: Path, home: Path) -> None:
+def test_it_runs_a_job_against_a_real_master_and_a_laptop_sees_it(
+    program: Path, client: Path, home: Path
+) -> None:
     done = run(program, home, "up", "--detach", "--agents", "1", "--gpus", "2")
     assert done.returncode == 0, done.stderr
     job = run(program, home, "run", "--gpus", "1", "--", "printenv", "NVIDIA_VISIBLE_DEVICES")
     assert job.returncode == 0, job.stderr
     assert job.stdout.startswith("GPU-")
+    listed = run(client, home, "ps", "--all", "-o", "json")
+    assert listed.returncode == 0, listed.stderr
+    assert '"finished"' in listed.stdout
+    absent = run(client, home, "scheduler", "--master", "m:5050")
+    assert absent.returncode == 69, absent.stderr
+    assert "pip install 'mesos_gpu[scheduler]'" in absent.stderr
     assert run(program, home, "down").stdout == "down\n"

@@ -1,0 +1,74 @@
+"""`mesos_gpu[client]`: commands that ask a scheduler do with the few packages that any installation has."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from mesos_gpu.install.archive import imports
+from scripts import locks
+
+ROOT = Path(__file__).parents[3]
+OURS = ("isolator", "marathon_templates", "mesos_gpu", "volumes")
+#: Commands for the scheduler's host, for GPU hosts and for development, and what those start.
+ELSEWHERE = ("mesos_gpu.cli.bench", "mesos_gpu.cli.demo", "mesos_gpu.cli.dev", "mesos_gpu.cli.host")
+#: `audit --file` reads the record where the scheduler keeps it.
+ON_ITS_HOST = {"mesos_gpu.api.v1.audit"}
+
+
+def modules() -> dict[str, Path]:
+    paths = (path for top in OURS for path in (ROOT / top).rglob("*.py"))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+
+
+def reached() -> Iterator[tuple[str, str]]:
+    """Modules that commands of a client import, wherever in a function, with the top name of each of others."""
+    known = modules()
+    wanted = [name for name in known if name.startswith("mesos_gpu.cli") and not name.startswith(ELSEWHERE)]
+    seen = set(wanted)
+    while wanted:
+        name = wanted.pop()
+        for each in imports(known[name].read_text()):
+            top = each.partition(".")[0]
+            if top not in OURS and top not in sys.stdlib_module_names:
+                yield name, top
+            if each in known and each not in seen | ON_ITS_HOST and not each.startswith(ELSEWHERE):
+                seen.add(each)
+                wanted.append(each)
+
+
+def test_it_imports_no_package_that_it_does_not_require() -> None:
+    required = set(locks.needs("mesos_gpu"))
+    names = {required_name for name in required for required_name in (name, *locks.needs(name))}
+    provided = {
+        top
+        for top, distributions in metadata.packages_distributions().items()
+        if names & {each.lower() for each in distributions}
+    }
+    used = set(reached())
+    assert {(name, top) for name, top in used if top not in provided} == set()
+    assert {top for _, top in used} >= {"click", "msgspec", "requests", "rich", "websockets"}
+
+
+def test_it_requires_no_package_that_only_others_import() -> None:
+    by_name = metadata.packages_distributions()
+    used = {each.lower() for _, top in reached() for each in by_name.get(top, ())}
+    # Python's zoneinfo reads it: periods of budgets.
+    assert set(locks.needs("mesos_gpu")) - used == {"tzdata"}
+
+
+def test_the_exception_is_imported_by_one_command_alone() -> None:
+    known = modules()
+    (importer,) = [
+        name for name, path in known.items()
+        if name.startswith("mesos_gpu.cli") and ON_ITS_HOST & set(imports(path.read_text()))
+    ]  # fmt: skip
+    functions = [
+        node for node in ast.walk(ast.parse(known[importer].read_text())) if isinstance(node, ast.FunctionDef)
+    ]
+    inside = [each.name for each in functions if ON_ITS_HOST & set(imports(ast.unparse(each)))]
+    assert (importer, len(inside)) == ("mesos_gpu.cli.records.audit", 1)
