@@ -11,9 +11,13 @@ async function ask(path, options = {}) {
   if (csrf) headers["X-CSRF-Token"] = csrf; // no page of another origin knows it
   const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
   const text = await response.text();
-  if (response.status === 401) location.assign("login");
+  if (response.status === 401) logIn();
   if (!response.ok) throw Object.assign(new Error(words(response, text)), { refused: true, status: response.status });
   return text;
+}
+
+function logIn() {
+  location.assign(`login${location.hash}`); // which leads back to this part
 }
 
 function words(response, text) {
@@ -58,7 +62,7 @@ export async function send(method, path, body) {
 export async function learnWho() {
   who = JSON.parse(await ask("/v1/whoami"));
   csrf = who.csrf_token;
-  if (!who.name && who.proof !== "open") location.assign("login");
+  if (!who.name && who.proof !== "open") logIn();
   return who;
 }
 

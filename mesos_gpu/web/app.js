@@ -148,6 +148,11 @@ addEventListener("keydown", (event) => {
   else if (part !== undefined) location.hash = `#/${part}`;
 });
 
+const PART = "mesos_gpu part"; // the page to log in keeps there which part was wanted
+if (sessionStorage.getItem(PART)) {
+  if (!location.hash) history.replaceState(null, "", sessionStorage.getItem(PART));
+  sessionStorage.removeItem(PART);
+}
 addEventListener("hashchange", () => go(true));
 document.addEventListener("visibilitychange", () => document.hidden || go());
 document.addEventListener("changed", () => go());

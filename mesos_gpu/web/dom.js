@@ -1,11 +1,20 @@
 // Elements, and how what is shown becomes what is to be shown. All text goes in as text, never as HTML.
 
-const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown"];
+const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "onpointermove", "onpointerleave"];
+const SVG = "http://www.w3.org/2000/svg";
 
 /** An element. `props`: its attributes; handlers by their names, `key` for one of a list, `vars` for CSS variables,
  *  `keeps`: what is in it is left alone when it is shown anew. `children`: elements, texts, lists of them; null: none. */
 export function h(tag, props, ...children) {
-  const element = document.createElement(tag);
+  return made(document.createElement(tag), props, children);
+}
+
+/** The same, of SVG. */
+export function s(tag, props, ...children) {
+  return made(document.createElementNS(SVG, tag), props, children);
+}
+
+function made(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on") || name === "key" || name === "keeps") element[name] = value;
@@ -64,6 +73,11 @@ export function span(seconds) {
 
 export function ago(moment) {
   return span(Date.now() / 1000 - moment);
+}
+
+/** An amount of memory in MiB, in words. */
+export function mib(amount) {
+  return amount < 1024 ? `${Math.round(amount)} MiB` : `${Math.round(amount / 102.4) / 10} GiB`;
 }
 
 export function clock(moment) { // seconds since the epoch

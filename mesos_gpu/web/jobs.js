@@ -1,7 +1,8 @@
 // The list of jobs, and a job.
 
 import { get, getKnown, mayJob, send } from "./api.js";
-import { ago, badge, clock, facts, h, link, section, span, table, to } from "./dom.js";
+import { past, use } from "./charts.js";
+import { ago, badge, clock, facts, h, link, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { logs } from "./logs.js";
 
@@ -119,14 +120,16 @@ export const one = {
     const key = `${job.id} ${job.version}`; // the log of changes is large: it is read when the job has changed
     const [why, changes] = await Promise.all([job.state === "pending" ? get(`/v1/why/${path}`) : null, noted.key === key ? noted.changes : changesOf(`/v1/jobs/${path}`)]);
     noted = { key, changes };
-    return { job, tasks: tasks.tasks, why, changes: noted.changes };
+    const used = tasks.tasks.some((task) => task.gpu_ids.length) ? await past(`/v1/jobs/${path}/use`) : null;
+    return { job, tasks: tasks.tasks, why, changes: noted.changes, used };
   },
-  view({ job, tasks, why, changes }) {
+  view({ job, tasks, why, changes, used }) {
     const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
       job.message && !why && job.message !== job.state ? h("p", { class: "message", key: "message" }, job.message) : null,
       why ? whyOf(why) : null, about(job),
+      job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,
       tasks.length && reads ? logs(job, tasks) : null,
       history(tasks), changed(changes),
     ];
@@ -144,12 +147,18 @@ function about(job) {
     ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${gpusOf(job) / job.tasks} GPUs, ${job.cpus} CPUs, ${job.mem_mib} MiB${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
     ["Hosts", job.hostnames.length ? h("span", {}, job.hostnames.map((name) => [link(to.node(name), name), " "])) : null],
     ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
-    ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
+    ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
     ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts", `${job.attempts} of ${job.max_attempts}; ${job.launches} launches, ${job.infrastructure_failures} failures of the cluster`],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (until ${clock(job.notice.until)})` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
+}
+
+function usesOf(use) { // of its cards, as their hosts saw it last
+  if (!use) return null;
+  const says = [use.busy_pct === null ? null : `${Math.round(use.busy_pct)} % at work`, use.memory_mib === null ? null : mib(use.memory_mib), use.processes === null ? null : `${use.processes} processes`].filter(Boolean).join(", ");
+  return use.idle_s > 600 ? h("span", {}, says, " ", h("span", { class: "bad" }, `idle for ${span(use.idle_s)}`)) : says;
 }
 
 function whyOf(why) {

@@ -1,7 +1,8 @@
 // Nodes and their cards.
 
 import { get, getIf, has, send } from "./api.js";
-import { ago, badge, clock, facts, h, link, section, table, to } from "./dom.js";
+import { past, use } from "./charts.js";
+import { ago, badge, clock, facts, h, link, mib, section, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { changed, changesOf, searchBox, sortedBy, sorting } from "./jobs.js";
 
@@ -56,15 +57,18 @@ export const one = {
   title: ({ id }) => id,
   async load({ id }) {
     const { nodes } = await get(`/v1/nodes/${encodeURIComponent(id)}`), here = `node=${encodeURIComponent(nodes[0].hostname)}`;
-    const [gpus, tasks] = await Promise.all([getIf("gpu:see", `/v1/gpus?${here}`), getIf("job:see", `/v1/tasks?${here}`)]);
-    return { nodes, gpus: gpus?.gpus ?? [], tasks: tasks?.tasks ?? [] };
+    const [gpus, tasks, used] = await Promise.all([
+      getIf("gpu:see", `/v1/gpus?${here}`), getIf("job:see", `/v1/tasks?${here}`), has("gpu:see") ? past(`/v1/nodes/${encodeURIComponent(nodes[0].hostname)}/use`) : null,
+    ]);
+    return { nodes, gpus: gpus?.gpus ?? [], tasks: tasks?.tasks ?? [], used };
   },
-  view({ nodes, gpus, tasks }) {
+  view({ nodes, gpus, tasks, used }) {
     const node = nodes[0];
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, node.hostname, " ", badge(stateOf(node))), buttons(node)),
       problemOf(node) ? h("p", { class: "message", key: "message" }, problemOf(node)) : null,
       section("Cards", cardTable(gpus)),
+      gpus.some((gpu) => gpu.use) ? use(used, { memory_mib: sum(gpus, (gpu) => gpu.memory_mib), power_w: sum(gpus, (gpu) => gpu.use?.power_limit_mw) / 1000 }) : null,
       section("About", facts([
         ["Agents", nodes.map((each) => each.agent_id).join(" ")], ["GPUs", `${node.gpus_used} of ${node.gpus_total} in use`], ["Driver", node.driver_version], ["CUDA", node.cuda_version],
         ["Driver volume", node.volume], ["Isolation", node.isolation], ["Region and zone", [node.region, node.zone].filter(Boolean).join(", ")],
@@ -80,9 +84,32 @@ export const one = {
 
 function cardTable(gpus) {
   const rows = gpus.map((gpu) => Object.assign([
-    link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, `${gpu.memory_mib} MiB`, holders(gpu), [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
+    link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, mib(gpu.memory_mib), holders(gpu), busy(gpu.use?.busy_pct), memoryOf(gpu), gpu.use?.temperature_c == null ? "" : `${gpu.use.temperature_c} °C`, [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
   ], { key: gpu.uuid }));
-  return table([["Minor"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
+  return table([["Minor"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["At work", "n"], ["In use", "n"], ["Heat", "n"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
+}
+
+function sum(all, of) {
+  return all.reduce((so_far, each) => so_far + (of(each) ?? 0), 0);
+}
+
+function busy(percent) {
+  return percent == null ? "" : `${Math.round(percent)} %`;
+}
+
+function memoryOf({ use, memory_mib }) {
+  return use?.memory_used_mib == null ? "" : h("span", { title: `of ${mib(memory_mib)}` }, mib(use.memory_used_mib));
+}
+
+function meters(gpu) { // what its host saw last; null: it does not say
+  const now = gpu.use, amount = (value, unit, scale = 1) => (value == null ? null : `${Math.round(value / scale)} ${unit}`);
+  if (!now) return null;
+  const power = amount(now.power_mw, "W", 1000), clocks = [amount(now.sm_clock_mhz, "MHz"), amount(now.memory_clock_mhz, "MHz, memory")].filter(Boolean).join("; ");
+  return facts([
+    ["At work in the last minute", busy(now.busy_pct)], ["Memory in use", memoryOf(gpu) || null], ["Power", power && now.power_limit_mw ? `${power} of ${amount(now.power_limit_mw, "W", 1000)}` : power],
+    ["Temperature", [amount(now.temperature_c, "°C"), amount(now.memory_temperature_c, "°C, memory")].filter(Boolean).join("; ")], ["Clocks", clocks], ["Processes", now.processes], ["Last XID", now.xid],
+    ["PCIe", now.pcie_tx_kib_s == null ? null : `${now.pcie_tx_kib_s} KiB/s out, ${now.pcie_rx_kib_s ?? "?"} in`], ["Rows remapped", now.uncorrectable_rows == null ? null : `${now.correctable_rows ?? "?"} correctable, ${now.uncorrectable_rows} not`],
+  ]);
 }
 
 function holders(gpu) {
@@ -105,19 +132,21 @@ export const card = {
       notes.clear();
       notes.set(key, await changesOf(path));
     }
-    return { gpu, changes: notes.get(key) };
+    return { gpu, changes: notes.get(key), used: await past(`${path}/use`) };
   },
-  view({ gpu, changes }) {
+  view({ gpu, changes, used }) {
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, `${gpu.hostname}:${gpu.minor} `, badge(gpu.health)), cardButtons(gpu)),
       gpu.reason ? h("p", { class: "message", key: "message" }, gpu.reason) : null,
       section("About", facts([
-        ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", `${gpu.memory_mib} MiB`], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Held by", holders(gpu)],
+        ["UUID", gpu.uuid], ["Model", gpu.model], ["Memory", mib(gpu.memory_mib)], ["Node", link(to.node(gpu.hostname), gpu.hostname)], ["Held by", holders(gpu)],
         ["PCI", gpu.pci_bus_id], ["NUMA node", gpu.numa_node], ["Compute capability", gpu.compute_capability], ["Since", gpu.since ? clock(gpu.since) : null],
         ["Its node says", gpu.node_health === gpu.health ? null : `${gpu.node_health}${gpu.node_reason ? `: ${gpu.node_reason}` : ""}`], ["Warnings", gpu.warnings.join("; ")],
         ["Reset", gpu.reset ? `asked ${ago(gpu.reset.since)} ago: ${gpu.reset.reason}` : null], ["Jobs are ended at", gpu.drain?.deadline_at ? clock(gpu.drain.deadline_at) : null],
       ])),
       gpu.shares.length ? shares(gpu) : null,
+      gpu.use ? section("Meters", meters(gpu)) : null,
+      gpu.use ? use(used, { memory_mib: gpu.memory_mib, power_w: gpu.use.power_limit_mw === null ? null : gpu.use.power_limit_mw / 1000 }) : null,
       section("History", table([["At"], ["Was"], ["Became"], ["Reason", "message"]], [...gpu.history].reverse().map((each) => [clock(each.at), badge(each.old), badge(each.new), each.reason]), { caption: "History of its health", empty: "No change is known." })),
       changed(changes),
     ];

@@ -49,3 +49,41 @@ def test_who_has_no_rights_is_told_so(rig: LoginRig, browser: Browser) -> None:
 
 def test_who_is_known_is_named(rig: LoginRig, browser: Browser) -> None:
     browser.page(rig.url, headers={USER_HEADER: "root"}).when("<span>root</span>", "roles: admin")
+
+
+def test_who_logs_in_comes_back_to_the_part_that_was_wanted(browser: Browser) -> None:
+    store = TokenStore()
+    rig = LoginRig([store.prover()])
+    try:
+        page = browser.page(f"{rig.url}/#/nodes?q=a1")
+        page.fill("input[name=token]", "wrong")
+        page.click("button", "Log in with it")
+        page.when('role="alert"', "Log in with it")
+        page.fill("input[name=token]", store.make("root"))
+        page.click("button", "Log in with it")
+        page.when('data-shown="#/nodes?q=a1"', "<span>root</span>")
+        page.click("#log-out")
+        page.when("Log in with it")
+        page.fill("input[name=token]", store.make("root"))
+        page.click("button", "Log in with it")
+        page.when('data-shown="#/"')
+    finally:
+        rig.close()
+
+
+def test_a_session_that_ends_leads_to_the_page_to_log_in_and_back(browser: Browser) -> None:
+    store = TokenStore()
+    rig = LoginRig([store.prover()])
+    try:
+        token = store.make("root")
+        page = browser.page(f"{rig.url}/#/queues")
+        page.fill("input[name=token]", token)
+        page.click("button", "Log in with it")
+        page.when('data-shown="#/queues"')
+        store.revoke(token)
+        page.when("Log in with it")
+        page.fill("input[name=token]", store.make("root"))
+        page.click("button", "Log in with it")
+        page.when('data-shown="#/queues"')
+    finally:
+        rig.close()
