@@ -1,0 +1,149 @@
+"""Files and directories of this host as a stream of records (`mesos_gpu.wire.channel.tree`).
+
+What is asked for may be a link. Below it no link is followed: directories are held open, and names are looked up in
+them, so whoever renames and links meanwhile leads nobody elsewhere. Of a file that grows meanwhile as much is sent as
+it had; of one that gets shorter nothing is kept.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+from mesos_gpu.wire.channel import tree
+from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Said
+
+PIECE: Final = 1 << 17  # bytes that are read at once
+_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
+
+
+class Sending:
+    """What is at a path, with all that is below it."""
+
+    def __init__(self, path: str) -> None:
+        """Nothing is read yet."""
+        self._path = path
+        self.files = self.bytes = self.faults = 0
+
+    def records(self) -> Iterator[bytes]:
+        """The stream, from its first record to DONE."""
+        yield from self._at_root()
+        yield tree.done(Done(self.files, self.bytes, self.faults))
+
+    def _at_root(self) -> Iterator[bytes]:
+        try:
+            status = os.stat(self._path)
+            if stat.S_ISDIR(status.st_mode):
+                fd = os.open(self._path, _DIRECTORY)
+            elif stat.S_ISREG(status.st_mode):
+                fd = os.open(self._path, _FILE)
+            else:
+                raise OSError(0, "it is neither a file nor a directory")
+        except OSError as error:
+            yield self._fault((), error)
+            return
+        yield from self._directory(fd, ()) if stat.S_ISDIR(status.st_mode) else self._file(fd, ())
+
+    def _fault(self, path: tuple[str, ...], error: OSError) -> bytes:
+        self.faults += 1
+        return tree.said(Mark.FAULT, Said(path, error.strerror or str(error)))
+
+    def _directory(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
+        """All of a directory, which is closed then."""
+        try:
+            yield tree.entry(entry_of(path, os.fstat(fd)))
+            for name in sorted(os.listdir(fd)):
+                yield from self._inner(fd, (*path, name))
+        except OSError as error:
+            yield self._fault(path, error)
+        finally:
+            os.close(fd)
+
+    def _inner(self, above: int, path: tuple[str, ...]) -> Iterator[bytes]:
+        name = path[-1]
+        try:
+            status = os.stat(name, dir_fd=above, follow_symlinks=False)
+            kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+            if kind is None:
+                yield tree.said(Mark.LEFT, Said(path, "it is neither a file nor a directory"))
+                return
+            if kind == "link":
+                yield _link(path, status, os.readlink(name, dir_fd=above))
+                return
+            if len(path) >= tree.MOST_DEPTH:
+                raise OSError(0, f"it is in more than {tree.MOST_DEPTH} directories")
+            fd = os.open(name, (_FILE if kind == "file" else _DIRECTORY) | os.O_NOFOLLOW, dir_fd=above)
+        except OSError as error:
+            yield self._fault(path, error)
+            return
+        yield from self._file(fd, path) if kind == "file" else self._directory(fd, path)
+
+    def _file(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
+        """A file, which is closed then."""
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "it is no file any more")
+            yield tree.entry(entry_of(path, status))
+            sent = 0
+            # A size of 0 says nothing in /proc: those are read to their end.
+            while piece := os.read(fd, min(PIECE, status.st_size - sent) if status.st_size else PIECE):
+                sent += len(piece)
+                yield tree.data(piece)
+            if sent < status.st_size:
+                raise OSError(0, f"it became shorter while it was read: {sent} bytes, not {status.st_size}")
+            yield tree.end()
+            self.files += 1
+            self.bytes += sent
+        except OSError as error:
+            yield self._fault(path, error)
+        finally:
+            os.close(fd)
+
+
+def listed(path: str) -> Iterator[bytes]:
+    """What is at a path, and if it is a directory the names in it, none further below; links are not followed there."""
+    faults = 0
+    try:
+        status = os.stat(path)
+        yield tree.entry(entry_of((), status, owned=True))
+        if stat.S_ISDIR(status.st_mode):
+            with os.scandir(path) as names:
+                for one in names:
+                    yield _listed(one)
+    except OSError as error:
+        faults = 1
+        yield tree.said(Mark.FAULT, Said((), error.strerror or str(error)))
+    yield tree.done(Done(0, 0, faults))
+
+
+def _listed(one: "os.DirEntry[str]") -> bytes:
+    try:
+        status = one.stat(follow_symlinks=False)
+        target = os.readlink(one.path) if stat.S_ISLNK(status.st_mode) else ""
+    except OSError as error:
+        return tree.said(Mark.LEFT, Said((one.name,), error.strerror or str(error)))
+    return tree.entry(entry_of((one.name,), status, target, owned=True))
+
+
+def entry_of(
+    path: tuple[str, ...], status: os.stat_result, target: str = "", *, owned: bool = False
+) -> Entry:
+    """The entry of what has that status."""
+    return Entry(
+        path,
+        _KINDS.get(stat.S_IFMT(status.st_mode), "other"),
+        stat.S_IMODE(status.st_mode),
+        status.st_size,
+        max(status.st_mtime_ns, 0),
+        target,
+        *((status.st_uid, status.st_gid) if owned else ()),
+    )
+
+
+def _link(path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
+    if tree.leads_out(path, target):
+        return tree.said(Mark.LEFT, Said(path, f"it is a link to {target}, elsewhere"))
+    return tree.entry(entry_of(path, status, target))
