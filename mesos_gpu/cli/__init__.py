@@ -32,8 +32,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
     "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
     "top": (
-        "mesos_gpu.cli.cluster.top",
-        "Watch who is on each GPU, and what they use of their shares.",
+        "mesos_gpu.cli.top.command",
+        "Watch what cards, nodes, tasks or the queue do.",
     ),
     "nodes": ("mesos_gpu.cli.cluster.overview", "List the agents of the cluster."),
     "gpu": ("mesos_gpu.cli.cluster.gpu", "GPUs: their health and its history, drains, resets."),

@@ -314,6 +314,10 @@ class Client:
         """Tasks that the scheduler's state does not know."""
         return self._get("/v1/tasks/unknown", UnknownTasks)["tasks"]
 
+    def living_tasks(self) -> list[Task]:
+        """Every task that has not ended, of whatever kind."""
+        return self._get("/v1/tasks", Tasks)["tasks"]
+
     def adopt(self, task_id: str) -> list[UnknownTask]:
         """Give an unknown task to its job; those that are left."""
         return self._once("POST", _path("tasks", "unknown", task_id, "adopt"), UnknownTasks)["tasks"]

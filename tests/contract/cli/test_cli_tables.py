@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from click.testing import CliRunner
 
 import mesos_gpu
+from mesos_gpu.api.spec.gpus.use import Meters
 from mesos_gpu.cli import main, output
 from mesos_gpu.cli.fit import (
     Column,
@@ -27,6 +28,8 @@ from mesos_gpu.cli.fit import (
     short_paths,
 )
 from mesos_gpu.cli.jobs import listing
+from mesos_gpu.cli.top import queue as top_queue
+from mesos_gpu.cli.top import tasks as top_tasks
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
@@ -43,6 +46,9 @@ TABLES: dict[str, tuple[str, ...]] = {
     "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
     "top --once": ("HOST", "JOB", "USED_MIB", "SHARE_MIB"),
+    "top nodes --once": ("HOST", "GPUS", "HELD", "BUSY_%"),
+    "top tasks --once --sort idle": ("TASK", "GPUS", "BUSY_%", "IDLE"),
+    "top queue --once": ("JOB", "GPUS", "WAITS", "START"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
     "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
@@ -53,6 +59,12 @@ PIPED = ("ps", "ps -a -o wide", "ps -q", "nodes", "gpus", "queue", "app list")
 NOW = time.time()
 LONGEST = "research/computer-vision/segmentation-of-street-scenes"
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
+BUSY = {
+    **dict.fromkeys(get_type_hints(Meters)), "memory_used_mib": 61000, "power_mw": 371_800, "temperature_c": 71,
+    "busy_pct": 83.4, "at": 0.0, "processes": 1, "xid": None,
+}  # fmt: skip
+IDLE = {**BUSY, "memory_used_mib": 0, "power_mw": 62_000, "temperature_c": 34, "busy_pct": 0.0}
+AGENT = "0bb8021f-e9bd-4280-a261-138352eff3dc-S{}"
 COMMAND = "exec python3 -m http.server $PORT0 --bind 127.0.0.1 --directory /srv/models"
 APP = {
     "id": "/shop/web", "instances": 2, "tasksRunning": 2, "tasksHealthy": 2, "healthChecks": [{}], "cpus": 0.1,
@@ -96,6 +108,7 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/queue"] = (200, {"jobs": [queued], "queues": []})
     cards = [_gpu(0, now), _shared(_gpu(0, now)), _gpu(1, now), _gpu(2, now)]
     rest.fixed["GET /v1/gpus"] = (200, {"gpus": cards})
+    rest.fixed["GET /v1/tasks"] = (200, {"tasks": [_task(card, now) for card in cards if card["task_id"]]})
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
     _fill_queues(rest)
@@ -148,13 +161,28 @@ def _use(queue: str, **given: float | None) -> dict[str, Any]:
     return {**nothing, "queue": queue, "spans": 1, "started": 1, **dict.fromkeys(names, 0.0), **given}
 
 
+def _task(card: dict[str, Any], now: float) -> dict[str, Any]:
+    return {
+        "id": card["task_id"], "job_id": card["job_id"], "name": "web", "state": "running", "agent_id": "S0",
+        "hostname": card["hostname"], "attempt": 1, "rank": 0, "ports": [], "healthy": None, "notice": None,
+        "preempted_for": None, "gpu_ids": [card["uuid"]], "share": None, "covers": None, "launched_at": now - 3690,
+        "started_at": now - 3690, "ended_at": None, "message": "",
+    }  # fmt: skip
+
+
 def _gpu(i: int, now: float) -> dict[str, Any]:
-    sick = {"health": "sick", "reason": "XID 79, the GPU has fallen off the bus", "job_id": None}
+    job = f"shop_web.instance-{UUIDS[i % 2]}._app"
+    held = {"job_id": job, "task_id": f"{job}.1", "use": (IDLE, BUSY)[i % 2]}
+    sick = {
+        "health": "sick", "reason": "XID 79, the GPU has fallen off the bus",
+        "job_id": None, "task_id": None, "use": None,
+    }  # fmt: skip
     return {
         **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "minor": i, "hostname": HOSTS[i],
+        "agent_id": AGENT.format(i),
         "since": now - 60,
         "model": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920, "health": "ok", "reason": "", "node_health": "ok",
-        "job_id": f"shop_web.instance-{UUIDS[i % 2]}._app", **(sick if i == 2 else {}),
+        **(sick if i == 2 else held),
     }  # fmt: skip
 
 
@@ -176,7 +204,15 @@ def _shared(gpu: dict[str, Any]) -> dict[str, Any]:
          "compute_pct": 30.0},
     ]  # fmt: skip
     uuid = "GPU-722fbf57-c73e-9aea-5239-e7d583afc8ba"
-    return {**gpu, "uuid": uuid, "minor": 7, "job_id": None, "shares": shares, "sharing": sharing}
+    return {
+        **gpu,
+        "uuid": uuid,
+        "minor": 7,
+        "job_id": None,
+        "task_id": None,
+        "shares": shares,
+        "sharing": sharing,
+    }
 
 
 def _node(i: int, now: float) -> dict[str, Any]:
@@ -187,7 +223,7 @@ def _node(i: int, now: float) -> dict[str, Any]:
         **NODE, "hostname": HOSTS[i], "driver_version": "535.104.05", "cuda_version": "12.2", "volume": "535.104.05",
         "volume_problem": None, "isolation": "cgroup2", "control_ports": "denied", "source": "nvml",
         "reported_at": now - 1,
-        "agent_id": f"0bb8021f-e9bd-4280-a261-138352eff3dc-S{i}", "drain": drain if i == 1 else None,
+        "agent_id": AGENT.format(i), "drain": drain if i == 1 else None,
         "attributes": {"rack": "r7", "gpu_model": "NVIDIA-A100-SXM4-80GB", "room": "cellar-north"},
     }  # fmt: skip
 
@@ -199,6 +235,8 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     for module in (
         output,
         listing,
+        top_queue,
+        top_tasks,
     ):  # ages are the same on a slow machine, and long after the tests were collected
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW))
     got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)

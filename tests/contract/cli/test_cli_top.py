@@ -10,14 +10,27 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import Popen
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from mesos_gpu.cli.cluster.top import bar, uses
+from mesos_gpu.api.spec.gpus.use import Meters
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.top.cards import CARDS, bar, uses
+from mesos_gpu.cli.top.live import DOWN, ENTER, ESCAPE, RUB, UP, keys_in
+from mesos_gpu.cli.top.nodes import NODES
+from mesos_gpu.cli.top.tasks import TASKS
 from mesos_gpu.testing.fake_rest import FakeRest
-from tests.contract.cli.cli_rig import GPU, call, read_until, started
+from tests.contract.cli.cli_rig import GPU, NODE, call, read_until, started
 
+UNKNOWN = {
+    **dict.fromkeys(get_type_hints(Meters)),
+    "at": 0.0,
+    "busy_pct": None,
+    "processes": None,
+    "xid": None,
+}
+USE = {**UNKNOWN, "memory_used_mib": 300, "busy_pct": 40.0, "power_mw": 250_400, "temperature_c": 61}
 KEPT = {"memory": "kernel", "compute": "cooperative", "faults": "contained"}
 
 
@@ -70,37 +83,95 @@ def _on_a_terminal(*words: str) -> Iterator[tuple[Popen[bytes], int, list[Any]]]
         os.close(theirs)
 
 
-def test_the_most_used_comes_first() -> None:
-    gpus = [
+def test_the_most_used_comes_first(rest: FakeRest) -> None:
+    _answer(
+        rest,
         _shared("n2", [_share("a", 4000, 24.0), _share("b", 12000, 1.0)]),
         _shared("n1", [_share("c", None)]),
-    ]
-    order = {sort: [use.job for use in uses(gpus, sort)] for sort in ("card", "memory", "compute")}
+    )
+    with Client(rest.url) as client:
+        rows = CARDS.look(client).rows
+    order = {
+        sort: [row.cells[3] for row in CARDS.chosen(rows, sort, "")] for sort in ("card", "memory", "compute")
+    }
     assert order == {
         "card": ["c", "(free)", "a", "b", "(free)"],
-        "memory": ["b", "a", "(free)", "c", "(free)"],
-        "compute": ["a", "b", "(free)", "c", "(free)"],
+        "memory": ["b", "a", "c", "(free)", "(free)"],
+        "compute": ["a", "b", "c", "(free)", "(free)"],
     }
+    assert [row.cells[3] for row in CARDS.chosen(rows, "card", "N1")] == ["c", "(free)"]
+    assert [row.job for row in rows] == ["c", None, "a", "b", None]
 
 
 def test_what_uses_more_than_it_may_and_what_is_uncovered_is_told() -> None:
-    over, within, uncovered = uses(
-        [_shared("n", [_share("a", 10001), _share("b", 10000)], "uncovered")], "card"
-    )
+    over, within, uncovered = uses([_shared("n", [_share("a", 10001), _share("b", 10000)], "uncovered")])
     assert (over.state, over.memory, over.memory_of, over.refused) == ("over", 10001, 10000, 3)
     assert within.state == "ok"
     assert (uncovered.state, uncovered.job, uncovered.memory_of) == ("uncovered", "(uncovered)", None)
 
 
 def test_a_gpu_that_nobody_shares_has_what_is_in_use_on_it_and_nothing_where_nobody_can_say() -> None:
-    use = {"memory_used_mib": 300, "busy_pct": 40.0}
-    unknown = {"memory_used_mib": None, "busy_pct": None}
-    held: list[Any] = [{**GPU, "job_id": "a-1", "use": said} for said in (use, unknown, None)]
-    assert [(row.memory, row.compute, row.compute_of) for row in uses(held, "card")] == [
-        (300, 40.0, 100),
-        (None, None, 100),
-        (None, None, 100),
+    held: list[Any] = [{**GPU, "job_id": "a-1", "use": said} for said in (USE, UNKNOWN, None)]
+    assert [(row.memory, row.compute, row.compute_of, row.power, row.temperature) for row in uses(held)] == [
+        (300, 40.0, 100, 250, 61),
+        (None, None, 100, None, None),
+        (None, None, 100, None, None),
     ]
+
+
+def test_a_node_has_the_sum_of_what_is_known_of_all_its_cards(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/nodes"] = (
+        200,
+        {"nodes": [{**NODE, "hostname": f"n{i}", "agent_id": f"S{i}"} for i in (1, 0)]},
+    )
+    busy = {**USE, "busy_pct": 80.0, "temperature_c": 70}
+    uses_ = [("S0", USE), ("S0", busy), ("S1", USE), ("S1", UNKNOWN)]
+    _answer(
+        rest, *({**GPU, "agent_id": agent, "minor": i, "use": use} for i, (agent, use) in enumerate(uses_))
+    )
+    with Client(rest.url) as client:
+        seen = NODES.look(client)
+    by_name = [dict(zip(NODES.headers, row.cells, strict=True)) for row in seen.rows]
+    shown = [[row[each] for each in ("HOST", "BUSY_%", "USED_MIB", "POWER_W", "TEMP_C")] for row in by_name]
+    assert shown == [["n0", 60.0, 600, 501, 70], ["n1", None, None, None, 61]], "half of a sum is none"
+    assert [row.cells[0] for row in NODES.chosen(seen.rows, "free", "")] == ["n0", "n1"]
+    assert seen.summary == "nodes: 2, 0 lost; 2 of 8 GPUs held"
+
+
+def test_a_task_has_what_its_cards_and_its_shares_of_cards_use(rest: FakeRest) -> None:
+    job = rest.add("train", gpus=2, queue="night", owner="ann")
+    task = rest.launch(job)
+    rest.jobs[job]["use"] = {"busy_pct": 40.0, "memory_mib": 0, "processes": 1, "idle_s": 7260.0}
+    monitor = {**rest.tasks[job][0], "id": "monitor.1", "job_id": None}
+    shared = {**rest.tasks[job][0], "id": "a.1", "job_id": "a"}
+    rest.fixed["GET /v1/tasks"] = (
+        200,
+        {"tasks": [{**rest.tasks[job][0], "gpu_ids": ["g", "h"]}, monitor, shared]},
+    )
+    whole = [{**GPU, "task_id": task, "job_id": job, "use": {**USE, "busy_pct": pct}} for pct in (20.0, 60.0)]
+    _answer(rest, *whole, _shared("n2", [_share("a", 4000, 24.0), _share("b", 1)]))
+    with Client(rest.url) as client:
+        seen = TASKS.look(client)
+    rows = [dict(zip(TASKS.headers, row.cells, strict=True)) for row in seen.rows]
+    shown = [
+        [row[each] for each in ("TASK", "USER", "QUEUE", "GPUS", "BUSY_%", "USED_MIB", "IDLE")]
+        for row in rows
+    ]
+    assert shown == [["a.1", None, None, 0, 24.0, 4000, None], [task, "ann", "night", 2, 40.0, 600, "2h01m"]]
+    assert [row.job for row in TASKS.chosen(seen.rows, "compute", "")] == [job, "a"]
+    (_, told) = json.loads(call("top", "tasks", "--json").stdout)
+    assert (told["id"], told["use"]) == (task, {"busy_pct": 40.0, "memory_mib": 600, "idle_s": 7260.0})
+
+
+def test_keys_are_told_from_what_a_terminal_sends() -> None:
+    typed = "m\x1b[A\x1bOB\x1b[5~/ü\x7f\r\x1b[15;2~\x00\x1b"
+    assert keys_in(typed) == ["m", UP, DOWN, "/", "ü", RUB, ENTER, ESCAPE]
+
+
+def test_an_order_that_a_view_lacks_is_refused(rest: FakeRest) -> None:
+    got = call("top", "queue", "--sort", "memory")
+    assert got.exit_code == 2
+    assert "--sort: queue have place, gpus, waits, priority" in got.stderr
 
 
 def test_a_bar_is_full_at_what_is_granted_and_never_longer() -> None:
@@ -154,6 +225,48 @@ def test_the_screen_follows_keys_and_the_cluster_and_is_given_back(rest: FakeRes
         assert b"\x1b[?1049l" in read_until(terminal, b"\x1b[?25h")  # back, and with the cursor
         assert process.wait(30) == 0
         assert termios.tcgetattr(terminal) == before
+
+
+def test_keys_turn_to_other_views_choose_rows_and_end_jobs(rest: FakeRest) -> None:
+    job = rest.add("train", gpus=1)
+    waiting = {
+        "id": job, "name": "train", "owner": "ann", "queue": "night", "priority": 0, "effective_priority": 3,
+        "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": 0.0, "reservation": None,
+        "estimate": {"at": None, "basis": "nobody knows"},
+    }  # fmt: skip
+    queue = {"name": "night", "limit_gpus": None, "used_gpus": 0, "waiting": 2}
+    two = [{**waiting, "position": 0, "id": "first-1", "name": "first"}, {**waiting, "position": 1}]
+    rest.fixed["GET /v1/queue"] = (200, {"jobs": two, "queues": [queue]})
+    with _on_a_terminal("--interval", "1s") as (process, terminal, _before):
+        read_until(terminal, b"by card")
+        os.write(terminal, b"k")
+        read_until(terminal, b"choose a row first")
+        os.write(terminal, b"4")
+        read_until(terminal, b"queue: 2 jobs of 1 queue wait for 18 GPUs; every 1s, by place")
+        os.write(terminal, b"/trai\r")
+        *_, frame = read_until(terminal, b"only /trai").split(b"\x1b[H")
+        assert b"first-1" not in frame
+        os.write(terminal, b"\x1b[Bk")
+        read_until(terminal, f"End {job}? y: yes, any other key: no".encode())
+        os.write(terminal, b"n")
+        read_until(terminal, f"{job} goes on".encode())
+        assert ("DELETE", job) not in [tuple(what.split(" /v1/jobs/")) for what, _ in rest.asked]
+        os.write(terminal, b"ky")
+        read_until(terminal, f"the end of {job} is asked for".encode())
+        rest.until(lambda: rest.jobs[job]["state"] == "killing")
+        os.write(terminal, b"\x1b")
+        read_until(terminal, b"first-1")
+        os.write(terminal, b"s")
+        read_until(terminal, b"by gpus")
+        rest.fixed[f"DELETE /v1/jobs/{job}"] = (
+            403,
+            {"error": {"code": "forbidden", "message": "not yours", "remedy": ""}},
+        )
+        os.write(terminal, b"/train\r\x1b[Bky")
+        read_until(terminal, f"{job}: not yours".encode())
+        os.write(terminal, b"q")
+        read_until(terminal, b"\x1b[?1049l")
+        assert process.wait(30) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,6 +1,7 @@
 """A screen that is drawn again and again, and the keys that are pressed meanwhile."""
 
 import os
+import re
 import select
 import signal
 import sys
@@ -10,7 +11,7 @@ import time
 import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from mesos_gpu.cli.interrupt import terminated
 
@@ -18,8 +19,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+UP, DOWN, ENTER, ESCAPE, RUB = "up", "down", "enter", "escape", "rub"
+_KEYS: Final = {
+    "\x1b[A": UP, "\x1bOA": UP, "\x1b[B": DOWN, "\x1bOB": DOWN, "\r": ENTER, "\n": ENTER, "\x7f": RUB, "\b": RUB,
+}  # fmt: skip
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])|.", re.DOTALL)
+_AT_ONCE: Final = 64  # bytes
+
+
 class Screen:
     """The whole terminal; what was on it before is there again afterwards, however it ends."""
+
+    def __init__(self) -> None:
+        """Nothing is shown, and no key was pressed."""
+        self._pressed: list[str] = []
 
     def __enter__(self) -> Self:
         """Take the terminal."""
@@ -44,16 +57,31 @@ class Screen:
         self._live.update(picture, refresh=True)
 
     def key(self, timeout_s: float) -> str:
-        """The next key; "": none was pressed in that time."""
+        """The next key, a character or one of the names above; "": none was pressed in that time."""
+        if not self._pressed:
+            self._pressed = self._read(timeout_s)
+        return self._pressed.pop(0) if self._pressed else ""
+
+    def _read(self, timeout_s: float) -> list[str]:
         if self._keys is None:
             time.sleep(timeout_s)
-            return ""
+            return []
         if not select.select([self._keys], [], [], timeout_s)[0]:
-            return ""
-        pressed = os.read(self._keys, 1)
-        if not pressed:  # the terminal has gone
+            return []
+        typed = os.read(self._keys, _AT_ONCE)
+        if not typed:  # the terminal has gone
             self._keys = None
-        return pressed.decode("ascii", "ignore")
+        return keys_in(typed.decode("utf-8", "ignore"))
+
+
+def keys_in(typed: str) -> list[str]:
+    """The keys that a terminal tells of; those that are none of ours are left out."""
+    named = [(each, _KEYS.get(each, "")) for each in _SEQUENCE.findall(typed)]
+    return [
+        name or (ESCAPE if each == "\x1b" else each)
+        for each, name in named
+        if name or each == "\x1b" or each.isprintable()
+    ]
 
 
 @contextmanager

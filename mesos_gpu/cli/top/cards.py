@@ -1,0 +1,143 @@
+"""The view of cards: who is on each GPU, and how much of it they use."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.share import words
+from mesos_gpu.cli.top.view import Row, Seen, View
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Gpu, GpuShare
+    from mesos_gpu.cli.client import Client
+
+_BAR: Final = 10  # characters
+_MILLI: Final = 1000
+
+
+class Use(NamedTuple):
+    """A row: what one job has of a GPU, or what is free of it. None: nothing is to be said, or nobody can say.
+
+    Memory is in MiB, compute in percent of the card, power in watts, temperature in degrees Celsius.
+    """
+
+    host: str
+    minor: int
+    state: str
+    job: str | None
+    memory: int | None = None
+    memory_of: int | None = None
+    compute: float | None = None
+    compute_of: float | None = None
+    power: int | None = None
+    temperature: int | None = None
+    refused: int | None = None
+    guarantee: str | None = None
+    note: str = ""
+    ends: str | None = None  # the job whose end may be asked for
+
+
+def look(client: "Client") -> Seen:
+    """Every GPU of every node."""
+    gpus = client.gpus()
+    return Seen([_row(use, number) for number, use in enumerate(uses(gpus))], summary(gpus), gpus)
+
+
+def summary(gpus: "Sequence[Gpu]") -> str:
+    """How the GPUs stand, in one line."""
+    shared = sum(gpu["sharing"] is not None for gpu in gpus)
+    whole = sum(gpu["sharing"] is None and gpu["job_id"] is not None for gpu in gpus)
+    hosts = len({gpu["agent_id"] for gpu in gpus})
+    return f"GPUs: {len(gpus)} on {hosts} {'host' if hosts == 1 else 'hosts'}, {shared} shared, {whole} held whole"
+
+
+def uses(gpus: "Sequence[Gpu]") -> list[Use]:
+    """The rows by host and card: shares before what is free."""
+    rows = [row for gpu in gpus for row in _of_card(gpu)]
+    return sorted(rows, key=lambda row: (row.host, row.minor))
+
+
+def _row(use: Use, number: int) -> Row:
+    memory, compute = bar(use.memory, use.memory_of), bar(use.compute, use.compute_of)
+    cells = (*use[:6], memory, use.compute, use.compute_of, compute, *use[8:13])
+    amounts = {
+        "memory": use.memory,
+        "compute": use.compute,
+        "power": use.power,
+        "temperature": use.temperature,
+    }
+    return Row(f"{use.host}:{use.minor}:{use.job or number}", cells, use.ends, amounts)
+
+
+def _of_card(gpu: "Gpu") -> list[Use]:
+    at, sharing, now = (gpu["hostname"], gpu["minor"]), gpu["sharing"], gpu["use"]
+    power_mw, temperature = (now["power_mw"], now["temperature_c"]) if now else (None, None)
+    power = None if power_mw is None else round(power_mw / _MILLI)
+    if sharing is None:
+        used = (now["memory_used_mib"], now["busy_pct"]) if now else (None, None)
+        held = gpu["job_id"] or gpu["task_id"]
+        return [
+            Use(
+                *at, gpu["health"], held, used[0], gpu["memory_mib"], used[1], 100, power, temperature,
+                note=gpu["reason"], ends=gpu["job_id"],
+            )
+        ]  # fmt: skip
+    uncovered = sharing["state"] == "uncovered"
+    left = (
+        None if uncovered else sharing["free_memory_mib"],
+        None if uncovered else sharing["free_compute_pct"],
+    )
+    state, name = ("uncovered", "(uncovered)") if uncovered else (gpu["health"], "(free)")
+    free = Use(*at, state, name, None, left[0], None, left[1], power, temperature, note=gpu["reason"])
+    return [*(_of_share(gpu, share) for share in gpu["shares"]), free]
+
+
+def _of_share(gpu: "Gpu", share: "GpuShare") -> Use:
+    used = share["used"]
+    memory = used["memory_mib"] if used else None
+    over = memory is not None and memory > share["memory_max_mib"]
+    return Use(
+        gpu["hostname"],
+        gpu["minor"],
+        "over" if over else gpu["health"],
+        share["job_id"] or share["task_id"],
+        memory,
+        share["memory_mib"],
+        used["compute_pct"] if used else None,
+        share["compute_pct"],
+        refused=used["refused"] if used else None,
+        guarantee=words(share["guarantee"]),
+        note=(used["problem"] or "") if used else "",
+        ends=share["job_id"],
+    )
+
+
+def bar(used: float | None, of: float | None) -> str | None:
+    """How much of it is used, as a bar; full if more is. None: that is not known."""
+    if used is None or not of:
+        return None
+    full = min(round(_BAR * used / of), _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+CARDS: Final = View(
+    "cards",
+    (
+        "HOST", "MINOR", "STATE", "JOB", "USED_MIB", "SHARE_MIB", "MEMORY", "USED_%", "SHARE_%", "COMPUTE", "POWER_W",
+        "TEMP_C", "REFUSED", "GUARANTEE", "NOTE",
+    ),
+    Fit(
+        cut=("NOTE",),
+        leave=(
+            "GUARANTEE", "TEMP_C", "POWER_W", "COMPUTE", "MEMORY", "NOTE", "REFUSED", "SHARE_%", "USED_%", "STATE",
+            "MINOR",
+        ),
+        ids=("JOB",),
+        hosts=("HOST",),
+        names=("JOB",),
+    ),
+    ("card", "memory", "compute", "power", "temperature"),
+    look,
+    "No node has reported a GPU.",
+    ("MEMORY", "COMPUTE"),
+)  # fmt: skip

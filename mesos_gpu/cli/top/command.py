@@ -1,0 +1,75 @@
+"""`mesos-gpu top`: the command."""
+
+import sys
+from typing import Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.top.cards import CARDS
+from mesos_gpu.cli.top.nodes import NODES
+from mesos_gpu.cli.top.queue import QUEUE
+from mesos_gpu.cli.top.tasks import TASKS
+from mesos_gpu.cli.top.view import Row, View
+from mesos_gpu.cli.types import DURATION
+
+VIEWS: Final = (CARDS, NODES, TASKS, QUEUE)
+_LEAST_S: Final = 1.0  # between two requests
+_ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.orders))
+
+
+@click.command()
+@click.argument(
+    "name", metavar="[VIEW]", default=CARDS.name, type=click.Choice([view.name for view in VIEWS])
+)
+@click.option(
+    "--sort",
+    type=click.Choice(_ORDERS),
+    help="What has most of it comes first. cards: memory, compute, power, temperature; nodes: the same, and free; "
+    "tasks: memory, compute, idle, ran, gpus; queue: gpus, waits, priority.  [default: by name, or place]",
+)
+@click.option("--filter", "words", metavar="WORDS", default="", help="Only rows in which these words stand.")
+@click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
+@click.option("-1", "--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
+@json_option
+@api_command
+def top(
+    app: App, name: str, sort: str | None, words: str, interval: float, once: bool, as_json: bool
+) -> None:
+    """Watch what cards, nodes, tasks or the queue do.
+
+    VIEW is cards, nodes, tasks or queue. Of cards: who is on each GPU, and what they use of their shares. Memory and
+    compute of a share stand beside what is granted; REFUSED counts allocations that did not fit it, `over` is said of
+    one that uses more memory than it may. Of a GPU that nobody shares it is all that is in use there, and the part of
+    the last minute in which it was at work; what the driver does not tell is empty. Hosts report every few seconds.
+
+    \b
+    Keys: 1 cards, 2 nodes, 3 tasks, 4 queue        arrows choose a row
+          s the next order; m memory, p compute     k ends the row's job, after a question
+          / shows rows with some words alone        q or Ctrl-C ends it
+    """
+    view = next(each for each in VIEWS if each.name == name)
+    if interval < _LEAST_S:
+        raise click.BadParameter("must be at least 1s", param_hint="--interval")
+    if sort is not None and sort not in view.orders:
+        raise click.BadParameter(f"{name} have {', '.join(view.orders)}", param_hint="--sort")
+    client, order = app.client(), sort or view.orders[0]
+    if as_json:
+        output.document(view.look(client).document)
+    elif once or not output.is_terminal(sys.stdout):
+        _print(view, view.chosen(view.look(client).rows, order, words))
+    else:
+        from mesos_gpu.cli.top.screen import Watch
+
+        Watch(client, VIEWS, view, order, words, interval).run()
+
+
+def _print(view: View, rows: list[Row]) -> None:
+    kept = view.columns(people=output.is_terminal(sys.stdout))
+    output.table(
+        [view.headers[i] for i in kept],
+        [[row.cells[i] for i in kept] for row in rows],
+        empty=view.empty,
+        fit=view.fit,
+    )

@@ -1,0 +1,53 @@
+"""The view of the queue: who waits, for how much, and until when."""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.top.view import Row, Seen, View
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Waiting
+    from mesos_gpu.cli.client import Client
+
+_MOST: Final = 1000  # that the interface lists at once
+
+
+def look(client: "Client") -> Seen:
+    """The jobs that wait, in the order in which they are tried."""
+    seen = client.queue(limit=_MOST)
+    waiting = sum(queue["waiting"] for queue in seen["queues"])
+    queues = sum(queue["waiting"] > 0 for queue in seen["queues"])
+    gpus = round(sum(job["gpus"] for job in seen["jobs"]), 3)
+    summary = (
+        f"queue: {counted(waiting, 'job')} of {counted(queues, 'queue')} wait for {counted(gpus, 'GPU')}"
+    )
+    return Seen([_row(job) for job in seen["jobs"]], summary, seen)
+
+
+def _row(job: "Waiting") -> Row:
+    waits_s = time.time() - job["submitted_at"]
+    cells = (
+        job["position"] + 1, job["id"], job["owner"], job["queue"], job["effective_priority"], job["gpus"],
+        output.span(waits_s), output.expected(job["estimate"]["at"]), job["estimate"]["basis"],
+    )  # fmt: skip
+    amounts = {"gpus": job["gpus"], "waits": waits_s, "priority": job["effective_priority"]}
+    return Row(job["id"], cells, job["id"], amounts)
+
+
+QUEUE: Final = View(
+    "queue",
+    ("PLACE", "JOB", "USER", "QUEUE", "PRIO", "GPUS", "WAITS", "START", "BASIS"),
+    Fit(
+        cut=("BASIS", "USER"),
+        leave=("BASIS", "USER", "PRIO", "QUEUE", "PLACE"),
+        ids=("JOB",),
+        names=("JOB",),
+        paths=("QUEUE",),
+    ),
+    ("place", "gpus", "waits", "priority"),
+    look,
+    "No job waits.",
+)

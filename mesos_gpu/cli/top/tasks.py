@@ -1,0 +1,104 @@
+"""The view of tasks: whose they are, and what each does with the cards that it holds."""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.top.cards import bar
+from mesos_gpu.cli.top.view import Row, Seen, View
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Gpu, Job, Task
+    from mesos_gpu.cli.client import Client
+
+_MOST: Final = 1_000_000  # jobs that are listed at once
+
+
+class _OnCard(NamedTuple):
+    """What a task uses of one card. None: nobody can say."""
+
+    busy_pct: float | None
+    memory_mib: int | None
+
+
+def look(client: "Client") -> Seen:
+    """Every task of a job that has not ended, and what is known of the cards that it holds."""
+    tasks = [task for task in client.living_tasks() if task["job_id"]]
+    listed = client.listed(states=["active"], limit=_MOST, order=None)["jobs"]
+    jobs = {job["id"]: job for job in listed}
+    cards = _cards(client.gpus())
+    told = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
+    order = sorted(range(len(tasks)), key=lambda i: (tasks[i]["job_id"] or "", tasks[i]["rank"]))
+    waiting = sum(job["state"] == "pending" for job in listed)
+    running = counted(len({task["job_id"] for task in tasks}), "job")
+    summary = f"tasks: {len(tasks)} of {running}; waiting: {counted(waiting, 'job')}"
+    return Seen([_row(told[i]) for i in order], summary, [told[i] for i in order])
+
+
+def _cards(gpus: "Sequence[Gpu]") -> Mapping[str, Sequence[_OnCard]]:
+    """What is known of each card that a task holds, whole or in part, by the task."""
+    cards = defaultdict[str, list[_OnCard]](list)
+    for gpu in gpus:
+        use = gpu["use"]
+        if gpu["task_id"] is not None and gpu["sharing"] is None:
+            cards[gpu["task_id"]].append(
+                _OnCard(use["busy_pct"], use["memory_used_mib"]) if use else _OnCard(None, None)
+            )
+        for share in gpu["shares"]:
+            used = share["used"]
+            cards[share["task_id"]].append(
+                _OnCard(used["compute_pct"], used["memory_mib"]) if used else _OnCard(None, None)
+            )
+    return cards
+
+
+def _told(
+    task: "Task", job: "Job | None", cards: Mapping[str, Sequence[_OnCard]]
+) -> dict[str, Any]:  # what --json prints of it
+    on = cards.get(task["id"], ())
+    busy, memory = [card.busy_pct for card in on], [card.memory_mib for card in on]
+    use = job["use"] if job else None
+    known = {
+        "busy_pct": None if not on or None in busy else sum(each or 0 for each in busy) / len(on),
+        "memory_mib": None if not on or None in memory else sum(each or 0 for each in memory),
+        "idle_s": use["idle_s"] if use else None,
+    }
+    whose = {"owner": job["owner"], "queue": job["queue"]} if job else {"owner": None, "queue": None}
+    return {**task, **whose, "use": known}
+
+
+def _row(task: dict[str, Any]) -> Row:
+    use, begun = task["use"], task["started_at"]
+    ran_s = None if begun is None else time.time() - begun
+    busy_pct = None if use["busy_pct"] is None else round(use["busy_pct"], 1)
+    cells = (
+        task["id"], task["owner"], task["queue"], task["state"], task["hostname"], len(task["gpu_ids"]), busy_pct,
+        bar(busy_pct, 100), use["memory_mib"], output.span(use["idle_s"]), output.span(ran_s),
+    )  # fmt: skip
+    amounts = {
+        "memory": use["memory_mib"], "compute": busy_pct, "idle": use["idle_s"], "ran": ran_s,
+        "gpus": len(task["gpu_ids"]),
+    }  # fmt: skip
+    return Row(task["id"], cells, task["job_id"], amounts)
+
+
+TASKS: Final = View(
+    "tasks",
+    ("TASK", "USER", "QUEUE", "STATE", "HOST", "GPUS", "BUSY_%", "COMPUTE", "USED_MIB", "IDLE", "RAN"),
+    Fit(
+        cut=("USER",),
+        leave=("COMPUTE", "QUEUE", "USER", "RAN", "STATE", "USED_MIB", "HOST"),
+        ids=("TASK",),
+        hosts=("HOST",),
+        names=("TASK",),
+        paths=("QUEUE",),
+    ),
+    ("task", "memory", "compute", "idle", "ran", "gpus"),
+    look,
+    "No task runs.",
+    ("COMPUTE",),
+)
