@@ -10,6 +10,7 @@ from mesos_gpu.model.access.record import AuditRecord
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.model.usage import Closed
 from mesos_gpu.policy.accounts.sums import Row
@@ -28,6 +29,9 @@ class Store(Protocol):
     def load(self) -> Saved:
         """Everything that was saved, the latest of each subject: jobs by sequence, tasks by launch, what has versions
         by version, the rest by name."""
+
+    def events(self) -> Sequence[LogEvent]:
+        """The events that are kept, by number."""
 
     def save(self, batch: Iterable[Save]) -> None:
         """All of it or, after a crash, nothing of it. To forget what is not there is no error; with a job go its tasks.

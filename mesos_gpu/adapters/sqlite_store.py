@@ -27,6 +27,7 @@ from mesos_gpu.adapters.usage import statements
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
+from mesos_gpu.model.tasks.event import LogEvent
 
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
 ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
@@ -199,6 +200,11 @@ class SqliteStore:
             nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
             doubtful = _fact(self._db, "doubtful") is not None
             return Saved(_fact(self._db, "framework_id"), doubtful=doubtful, **nouns)
+
+    def events(self) -> list[LogEvent]:
+        """The events that are kept, by number."""
+        with self._refusing_damage():
+            return statements.events_of(self._db)
 
     def key(self) -> bytes:
         """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
@@ -404,6 +410,8 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield from statements.kept(item)
     elif isinstance(item, saves.FoldRecords):
         yield from statements.folded(item)
+    elif isinstance(item, saves.KeepJob | saves.KeepEvent | saves.ForgetEvents):
+        yield from statements.remembered(item)
     elif (noun := SAVED_BY.get(type(item))) is not None:
         yield _INSERT[noun.kind], (*map(_plain, saves.columns_of(item)), _body(saves.value_of(item)))
     else:

@@ -210,15 +210,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         (_CONFLICT,),
     ),
     **channel.OPERATIONS,
-    ("GET", "/v1/events"): Operation(
-        "list_events",
-        "Notices and checkpoints of jobs, thresholds of budgets, at once or when there is one",
-        {200: events.Events},
-        query=(
-            _number(asked.AFTER, "those after the one of this number, and wait for one"),
-            _number(asked.WAIT_S, "wait so long at most, in seconds"),
-        ),
-    ),
+    **events.OPERATIONS,
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
     ),

@@ -25,7 +25,7 @@ from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
 from mesos_gpu.model.queue_why import QueueWhy
-from mesos_gpu.model.tasks.event import JobEvent
+from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
@@ -50,8 +50,6 @@ class View(Protocol):
     def unknown(self) -> Sequence[Task]: ...
     @property
     def nodes(self) -> Mapping[AgentId, Node]: ...
-    @property
-    def events(self) -> Sequence[JobEvent]: ...
     @property
     def framework_id(self) -> str | None: ...
     @property
@@ -142,8 +140,27 @@ def most_for_shares(view: View) -> dict[str, int]:
     return most_mib
 
 
+class Happened(Protocol):
+    """The latest events; from any thread. Numbers grow from one to the next."""
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest one that is kept; 0: there is none."""
+
+    @property
+    def last(self) -> int:
+        """The number of the latest one; 0: there is none."""
+
+    def after(self, number: int, most: int = ...) -> Sequence[LogEvent]:
+        """At most so many that come after the one of that number, oldest first."""
+
+
 class SchedulerApi(Protocol):
     """The calls of the scheduler; every future is resolved after what it did is saved."""
+
+    @property
+    def happened(self) -> Happened:
+        """What has happened of late."""
 
     @property
     def meter(self) -> Collector:

@@ -61,6 +61,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "whoami": ("mesos_gpu.cli.access.whoami", "Say who you are to the scheduler, and what you may do."),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
     "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
+    "events": (
+        "mesos_gpu.cli.records.events",
+        "Tell what has happened of late; the newest last.",
+    ),
     "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
     "report": ("mesos_gpu.cli.records.report", "Reports of what was used, who waited, and who was served."),
     "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),

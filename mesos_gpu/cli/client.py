@@ -12,6 +12,7 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
+from mesos_gpu.api.spec.events import Events
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList, QueueWhy
 from mesos_gpu.api.spec.shapes import (
@@ -246,6 +247,10 @@ class Client:
         logs = self._get(_path("jobs", job_id, "logs"), Logs, query)
         moments = [(each["offset"], each["at"]) for each in logs["times"] or ()]
         return Written(b64decode(logs["data"]), logs["next_offset"], moments)
+
+    def events(self, query: Mapping[str, Any], *, wait_s: float = 0.0) -> Events:
+        """What has happened; with `after` in the query it waits so long for something to happen."""
+        return self._get("/v1/events", Events, {**query, "timeout_s": wait_s}, wait_s=wait_s)
 
     def why(self, job_id: str) -> Why:
         """Why a job waits."""

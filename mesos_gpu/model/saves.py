@@ -18,7 +18,9 @@ from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
+from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Closed, Span
@@ -261,6 +263,27 @@ class FoldRecords(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepJob(Save):
+    """Write what is remembered of a job that has ended when it is forgotten. No part of the state, its history."""
+
+    job: PastJob
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEvent(Save):
+    """Write an event, once. No part of the state: whoever listens reads it, also after a restart."""
+
+    event: LogEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetEvents(Save):
+    """Delete events up to a number: there are enough later ones."""
+
+    up_to: int
+
+
+@dataclass(frozen=True, slots=True)
 class SaveToken(Save):
     """Insert or replace."""
 
@@ -452,6 +475,9 @@ SAVES: Final[tuple[type[Save], ...]] = (
     *FORGOTTEN_BY,
     KeepRecord,
     FoldRecords,
+    KeepJob,
+    KeepEvent,
+    ForgetEvents,
 )  # all that there are
 
 
@@ -496,6 +522,10 @@ def about(save: Save) -> Key:
     """The key of what is saved or forgotten; (): there is one."""
     if isinstance(save, KeepRecord):
         return save.record.span.task_id, save.record.span.begins_ms
+    if isinstance(save, KeepJob):
+        return (save.job.id,)
+    if isinstance(save, KeepEvent):
+        return (save.event.number,)
     kind = type(save)
     if kind in _FORGOTTEN:
         return _FORGOTTEN[kind](save)

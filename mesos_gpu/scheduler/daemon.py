@@ -40,9 +40,11 @@ from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.figures.meter import Meter
+from mesos_gpu.scheduler.happenings.follow import Happenings
+from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.scheduler.messages import MESSAGES, call_executor
+from mesos_gpu.scheduler.messages import MESSAGES, begin_to_list_tasks, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.requests import PassedOver, Request, half_done, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
@@ -86,6 +88,8 @@ class Daemon:
         self._watching = Watching(self.put, outward or Outward(), settings.control_ports)
         self.meter = Meter()  # what is counted and timed here, for any thread
         self._narrator = Narrator(self._state, self.meter)
+        self.happened = EventLog(store.events())  # for any thread
+        self._happenings = Happenings(self._state, self.happened)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._told: list[Callable[[Sequence[AppEvent]], None]] = []  # that want to hear what happens to apps
@@ -347,6 +351,7 @@ class Daemon:
             pending += self._step(event, now)
         if self._journal:
             self._journal.flush(self._state, self._settings)
+        pending += self._happenings.follow(pending, self._state, now)
         self._save_at_last(pending)
         self._snapshots.saved(pending)
         self._narrate(pending, origins)
@@ -355,6 +360,8 @@ class Daemon:
             if not isinstance(effect, saves.Save):
                 self._do(effect)
         self._tell()
+        if (last := self._happenings.saved()) is not None:
+            self._publish(fx.Publish(JobId(""), last))
         if any(isinstance(item, ev.Registered | ev.Disconnected) for item in batch):
             self._owed.clear()  # they are void
         self._give_back_owed()
@@ -377,6 +384,7 @@ class Daemon:
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
         self._narrator, self._snapshots = Narrator(self._state, self.meter), Snapshots(self._state)
+        self._happenings = Happenings(self._state, self.happened)
         self._follower = None
         if self._journal:
             self._journal.begin(self._state, self._settings)
@@ -572,15 +580,8 @@ class Daemon:
         if self._deliveries is not None:
             self._deliveries.forget(effect.sources)
 
-    def _begin_to_list_tasks(self, _: fx.ListTasks) -> None:
-        threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()
-
-    def _list_tasks(self) -> None:
-        """On a thread of its own: of a large cluster the answer takes seconds. Without one it is asked for again."""
-        try:
-            self.put(ev.TasksListed(tuple(self._driver.tasks())))
-        except MesosGpuError as error:
-            logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
+    def _list_tasks(self, _: fx.ListTasks) -> None:
+        begin_to_list_tasks(self._driver, self.put)
 
     def _refuse_rest(self) -> None:
         refuse_all([*self._waiting, *self._late], self._inbox)
@@ -589,7 +590,7 @@ class Daemon:
 _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     **dict.fromkeys(MESSAGES, Daemon._send),
     fx.Launch: Daemon._launch,
-    fx.ListTasks: Daemon._begin_to_list_tasks,
+    fx.ListTasks: Daemon._list_tasks,
     fx.Publish: Daemon._publish,
     fx.Disbelieve: Daemon._disbelieve,
     fx.ReadSecrets: Daemon._read_secrets,

@@ -1,11 +1,14 @@
 """Effects of the engine that are one call of the driver each, and calls of executors to channels."""
 
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
-from mesos_gpu.errors import Conflict
+from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.ports import Driver
@@ -14,6 +17,21 @@ from mesos_gpu.wire.mesos.notice import encode_notice
 from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import reset_message, start_message
+
+logger = logging.getLogger("mesos_gpu.scheduler.daemon")
+
+
+def begin_to_list_tasks(driver: Driver, put: Callable[[ev.Event], None]) -> None:
+    """Ask the master for its tasks, on a thread of its own: of a large cluster the answer takes seconds. Without one it
+    is asked for again."""
+
+    def ask() -> None:
+        try:
+            put(ev.TasksListed(tuple(driver.tasks())))
+        except MesosGpuError as error:
+            logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
+
+    threading.Thread(target=ask, name="list tasks", daemon=True).start()
 
 
 def _acknowledge(driver: Driver, effect: fx.Acknowledge) -> None:

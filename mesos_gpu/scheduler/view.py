@@ -40,7 +40,6 @@ from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
 from mesos_gpu.model.queue_why import QueueWhy
-from mesos_gpu.model.tasks.event import JobEvent
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
@@ -81,11 +80,6 @@ class StateView:
     def tasks(self) -> Mapping[TaskId, Task]:
         """Every launch of those jobs, and the monitors that live."""
         return self._state.tasks
-
-    @property
-    def events(self) -> Sequence[JobEvent]:
-        """What has befallen jobs since the start, the latest at the end; of many the latest alone."""
-        return self._state.events
 
     @property
     def unknown(self) -> Sequence[Task]:

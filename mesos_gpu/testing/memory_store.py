@@ -11,12 +11,16 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     NOUNS,
     SAVED_BY,
     FoldRecords,
+    ForgetEvents,
+    KeepEvent,
+    KeepJob,
     KeepRecord,
     Noun,
     Save,
@@ -28,6 +32,7 @@ from mesos_gpu.model.saves import (
     key_of,
     value_of,
 )
+from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import DAY_MS, BudgetUse, Closed, Span, SpanEnd
@@ -56,6 +61,8 @@ class MemoryStore:
         self.kept: dict[
             tuple[TaskId, int], Closed
         ] = {}  # of use, by task and when it began; none is summed up
+        self.past_jobs: dict[JobId, PastJob] = {}
+        self.happened: dict[int, LogEvent] = {}  # by number
         for noun in NOUNS:
             values = getattr(given, noun.plural)
             if noun.key:
@@ -71,6 +78,12 @@ class MemoryStore:
                 self.doubtful = False
             elif isinstance(item, KeepRecord):
                 self.kept.setdefault((item.record.span.task_id, item.record.span.begins_ms), item.record)
+            elif isinstance(item, KeepJob):
+                self.past_jobs[item.job.id] = item.job
+            elif isinstance(item, KeepEvent):
+                self.happened[item.event.number] = item.event
+            elif isinstance(item, ForgetEvents):
+                self.happened = {n: event for n, event in self.happened.items() if n > item.up_to}
             elif isinstance(item, FoldRecords):
                 continue
             elif (noun := SAVED_BY.get(type(item))) is not None:
@@ -80,6 +93,10 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def events(self) -> list[LogEvent]:
+        """See `Store`."""
+        return [self.happened[number] for number in sorted(self.happened)]
 
     def use(self, days: Sequence[int], now_ms: int, *, waits: bool = False) -> list[list[Row]]:
         """See `UseRecords`; the waits are always there."""

@@ -21,10 +21,12 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, Closed, Part, Span, SpanEnd
@@ -291,9 +293,11 @@ def latest(batch: list[Save]) -> tuple[object, ...]:
 
 def test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved() -> None:
     records = [saves.KeepRecord(Closed(span(), 2, 0, 0, SpanEnd.FINISHED)), saves.FoldRecords(1)]
+    happened = [saves.KeepEvent(event(1)), saves.ForgetEvents(1), saves.KeepJob(past_job())]
     examples: list[Save] = [
         saves.SaveTrust(),
         *records,
+        *happened,
         *(save for batch in SINGLE.values() for save in batch),
     ]
     for batch, forget in NOUNS.values():
@@ -301,6 +305,25 @@ def test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved() -> None
     kinds = {type(save) for save in examples}
     assert kinds == set(saves.SAVES)
     assert NOUNS.keys() | SINGLE.keys() | {"doubtful"} == {field.name for field in fields(Saved)}
+
+
+def event(number: int) -> LogEvent:
+    return LogEvent(number, 1.5, EventKind.FINISHED, JobId("j"), "ann", exit_code=0, notify=("hook",))
+
+
+def past_job() -> PastJob:
+    return PastJob(
+        JobId("j"), "j", "ann", "ann", "ml", "", "", JobState.FAILED, 1.0, 2.0, 3.0, 1, 1, 1, 250, ("a1",), {"k": "v"}
+    )  # fmt: skip
+
+
+def test_events_are_there_after_a_restart_by_number_and_are_forgotten_up_to_one(opened: Reopened) -> None:
+    assert opened.store.events() == []
+    opened.store.save([saves.KeepEvent(event(number)) for number in (3, 1, 2)])
+    opened.after_a_restart()
+    assert opened.store.events() == [event(1), event(2), event(3)]
+    opened.store.save([saves.ForgetEvents(2)])
+    assert opened.store.events() == [event(3)]
 
 
 def test_a_new_store_is_empty(opened: Reopened) -> None:

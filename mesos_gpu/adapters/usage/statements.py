@@ -1,10 +1,15 @@
-"""How records of use are written and summed up in SQLite, as statements of the state's own transaction."""
+"""How records of use, of jobs that have ended and of events are written in SQLite, as statements of the state's own
+transaction."""
 
+import sqlite3
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mesos_gpu.model.saves import FoldRecords, KeepRecord
-from mesos_gpu.model.usage import DAY_MS, charged
+import msgspec
+
+from mesos_gpu.model.saves import FoldRecords, ForgetEvents, KeepEvent, KeepJob, KeepRecord
+from mesos_gpu.model.tasks.event import LogEvent
+from mesos_gpu.model.usage import DAY_MS, MS, charged
 from mesos_gpu.policy.accounts.sums import AMOUNTS, by_day, step_of
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -27,6 +32,11 @@ _WAIT: Final = """INSERT INTO used_waits SELECT id, ?, ?, 1 FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
 ON CONFLICT (account, step, day) DO UPDATE SET jobs = jobs + 1"""
 _GONE: Final = "DELETE FROM used_spans WHERE ends_ms <= ?"
+_JOBS_GONE: Final = "DELETE FROM past_jobs WHERE ended_ms <= ?"
+_JOB: Final = "INSERT OR REPLACE INTO past_jobs VALUES (?, ?, ?)"
+_EVENT: Final = "INSERT OR REPLACE INTO events VALUES (?, ?)"
+_EVENTS_GONE: Final = "DELETE FROM events WHERE number <= ?"
+_EVENTS: Final = "SELECT body FROM events ORDER BY number"
 _FOLDED: Final = "INSERT OR REPLACE INTO facts VALUES ('folded_ms', ?)"
 
 
@@ -54,6 +64,23 @@ def kept(save: KeepRecord) -> Iterator[Statement]:
 
 
 def folded(save: FoldRecords) -> Iterator[Statement]:
-    """What deletes records whose days are summed up."""
+    """What deletes records whose days are summed up, and those of jobs that ended before."""
     yield _GONE, (save.before_ms,)
+    yield _JOBS_GONE, (save.before_ms,)
     yield _FOLDED, (str(save.before_ms),)
+
+
+def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
+    """What writes, or deletes, what is no part of the state and is read beside it."""
+    if isinstance(save, KeepJob):
+        yield _JOB, (save.job.id, int(save.job.ended_at * MS), msgspec.json.encode(save.job))
+    elif isinstance(save, KeepEvent):
+        yield _EVENT, (save.event.number, msgspec.json.encode(save.event))
+    else:
+        yield _EVENTS_GONE, (save.up_to,)
+
+
+def events_of(db: sqlite3.Connection) -> list[LogEvent]:
+    """Events that are kept, by number."""
+    decoder = msgspec.json.Decoder(LogEvent)
+    return [decoder.decode(body) for (body,) in db.execute(_EVENTS)]

@@ -1,4 +1,4 @@
-"""What befalls running jobs, and budgets, for whoever listens."""
+"""What befalls jobs, budgets, cards, nodes and apps, for whoever listens."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.usage import BudgetUse
 
 MOST_EVENTS: Final = 10_000  # that are remembered
+_NO_JOB: Final = JobId("")
 
 
 class EventKind(Enum):
@@ -20,6 +21,18 @@ class EventKind(Enum):
     END = "end"  # the time of its notice has passed, and it is ended
     CHECKPOINT = "checkpoint"  # it says that its work is kept
     BUDGET = "budget"  # a threshold of a budget is reached, or nothing is left of it
+    SUBMITTED = "submitted"  # a job
+    STARTED = "started"  # it runs
+    REQUEUED = "requeued"  # it is back in its queue
+    UNREACHABLE = "unreachable"  # its agent is cut off
+    FINISHED = "finished"
+    FAILED = "failed"
+    KILLED = "killed"
+    GPU = "gpu"  # the health of a card has changed
+    NODE = "node"  # an agent is lost, or there again
+    DRAINED = "drained"  # a card or a node takes no more work, or has another deadline
+    UNDRAINED = "undrained"
+    DEPLOYMENT = "deployment"  # of apps: it begins, is done, or is ended where it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,50 @@ class JobEvent:
     job_id: JobId
     notice: Notice | None = None
     budget: BudgetUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """An event as it is kept, and told to people and programs: what it is of need not be there any more.
+
+    Attributes:
+        number: Grows from one to the next, over restarts too.
+        at: When, seconds since the epoch.
+        kind: What.
+        job_id: The job that it is of; "": none.
+        owner: The proved name of who submitted that, as rights are asked for.
+        user: Whom that is put down to.
+        queue: That it is in; of a budget: whose that is.
+        app: Of an app's instance: its app.
+        message: Of a job: the latest thing that happened to it, for who may read it; else in words what has happened.
+        exit_code: Of a job that has ended.
+        node: A host's name.
+        gpu: The UUID of a card.
+        state: Of a card: its health; of a node: lost or up; of a deployment: begun, done or ended.
+        deployment: The id of one.
+        apps: Whom a deployment is of.
+        notice, budget: As of `JobEvent`.
+        notify: Where the job has asked for it to be told.
+    """
+
+    number: int
+    at: float
+    kind: EventKind
+    job_id: JobId = _NO_JOB
+    owner: str = ""
+    user: str = ""
+    queue: str = ""
+    app: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    node: str = ""
+    gpu: str = ""
+    state: str = ""
+    deployment: str = ""
+    apps: tuple[str, ...] = ()
+    notice: Notice | None = None
+    budget: BudgetUse | None = None
+    notify: tuple[str, ...] = ()
 
 
 def recent() -> deque[JobEvent]:

@@ -79,13 +79,13 @@ def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(ri
         {"names": ["ann"], "roles": ["user"], "queues": ["ml"]},
         {"names": ["carl"], "roles": ["user"], "queues": ["other"]},
     )
-    before = rig.call("anybody", "GET", "/v1/events").json()
+    before = rig.call("anybody", "GET", "/v1/events?kind=budget").json()
     assert before["events"] == []
     # Nothing of either is used: with nothing left to use, all of it is.
     for queue, hours in (("ml", -10), ("ml", 10), ("ml", -10), ("other", -5)):
         body = {"queue": queue, "gpu_hours": hours}
         assert rig.call("anybody", "POST", "/v1/budgets/grants", json=body).ok
-    asked = {"after": before["last"], "timeout_s": 0}
+    asked = {"after": before["last"], "timeout_s": 0, "kind": "budget"}
     told = rig.call("anybody", "GET", "/v1/events", params=asked).json()["events"]
     budget = rig.call("anybody", "GET", "/v1/budgets").json()["budgets"][0]
     assert [(event["kind"], event["job_id"], event["notice"]) for event in told] == [
@@ -96,7 +96,7 @@ def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(ri
     )
     assert told[0]["budget"] == {"queue": "ml", "user": None, "percent": 100, "period_ends": budget["ends"]}
     for who, queue in (("ann", "ml"), ("carl", "other")):
-        answer = rig.call(who, "GET", "/v1/events")
+        answer = rig.call(who, "GET", "/v1/events?kind=budget")
         assert answer.ok, answer.text
         events = answer.json()["events"]
         assert {event["budget"]["queue"] for event in events} == {queue}
@@ -104,7 +104,7 @@ def test_a_threshold_that_is_reached_is_an_event_for_those_who_see_the_budget(ri
 
 def test_who_waits_for_events_is_woken_by_a_threshold(rig: Open) -> None:
     with ThreadPoolExecutor(1) as aside:
-        asked = {"after": 0, "timeout_s": 50}
+        asked = {"after": 0, "timeout_s": 50, "kind": "budget"}
         waiting = aside.submit(rig.call, "anybody", "GET", "/v1/events", params=asked)
         deadline = time.monotonic() + 30
         while not waiting.done():

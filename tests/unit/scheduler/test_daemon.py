@@ -77,10 +77,12 @@ def test_listeners_hear_of_each_change(rig: Rig) -> None:
     unlisten = rig.daemon.listen(lambda job_id, version: heard.append((job_id, version)))
     job = rig.daemon.submit(spec()).result(60)
     rig.daemon.kill(job.id).result(60)
-    assert heard == [(job.id, 1), (job.id, 2)]
+    assert [each for each in heard if each[0]] == [(job.id, 1), (job.id, 2)]
+    log = [version for job_id, version in heard if not job_id]
+    assert log == [event.number for event in rig.daemon.happened.after(0)], "and of each event"
     unlisten()
     rig.daemon.submit(spec()).result(60)
-    assert len(heard) == 2
+    assert len(heard) == 4
 
 
 def test_killing_what_is_not_there_is_the_askers_error(rig: Rig) -> None:

@@ -1,25 +1,40 @@
-"""/v1/events: notices and checkpoints of jobs, thresholds of budgets: the latest, at once or when there is one."""
+"""/v1/events: what has befallen jobs, budgets, cards, nodes and apps: the latest, at once or when there is one."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.http.answers import json_answer
-from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.requests import Flag, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.events import EventSight
 from mesos_gpu.api.sight.jobs import Sight
-from mesos_gpu.api.sight.queues import sees_budget
 from mesos_gpu.api.spec import events as shapes
+from mesos_gpu.api.spec.shapes import Notice
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
-from mesos_gpu.model.tasks.event import JobEvent
+from mesos_gpu.api.v1.listing import patterns_of
+from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.model.usage import MS, BudgetUse
+from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.listing.filters import By, passes
+
+MOST: Final = Number("limit", 1000, 1, 10_000)  # events of an answer
+NEWEST: Final = Flag("newest")
+SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
+PATTERNS: Final[Mapping[str, By]] = {
+    "user": By.USER,
+    "queue": By.QUEUE,
+    "app": By.APP,
+    "node": By.NODE,
+}
+Wanted = Callable[[LogEvent], bool]
 
 
 class EventHandlers:
@@ -32,37 +47,97 @@ class EventHandlers:
     async def list(self, request: Request) -> Response:
         """GET /v1/events, waiting for one if `after` says which was the last that is known."""
         after, wait_s = int(asked.AFTER.of(request)), asked.WAIT_S.of(request)
+        most, newest, wanted = int(MOST.of(request)), NEWEST.of(request), _wanted(request)
         deadline = time.monotonic() + (wait_s if asked.AFTER.name in request.query_params else 0.0)
         while True:
             news = self._changes.any()
-            answer = await result_of(self._scheduler.read(lambda view: _seen(view, request, after)))
+            last = max(after, self._scheduler.happened.last)
+            sight = EventSight(rights_of(request))
+            matching = [
+                event
+                for event in self._scheduler.happened.after(after)
+                if event.number <= last and wanted(event) and sight.sees(event)
+            ]
             left_s = deadline - time.monotonic()
-            if answer["events"] or left_s <= 0 or not await self._changes.until(news, left_s):
-                return json_answer(answer)
+            if matching or left_s <= 0 or not await self._changes.until(news, left_s):
+                break
+        if len(matching) > most:
+            matching = matching[-most:] if newest else matching[:most]
+            last = last if newest else matching[-1].number
+        return json_answer(
+            {
+                "events": list(await self._shown(request, matching, sight)),
+                "last": last,
+                "first": self._scheduler.happened.first,
+            }
+        )
+
+    async def _shown(
+        self, request: Request, events: Sequence[LogEvent], sight: EventSight
+    ) -> Sequence[shapes.Event]:
+        """Events as the interface has them; the state is looked at for what notices may tell."""
+        if not any(event.notice for event in events):
+            return [_body(event, sight, None) for event in events]
+
+        def noticed(view: View) -> Sequence[shapes.Event]:
+            jobs = Sight.of(request)
+            return [
+                _body(event, sight, views.notice(view, [event.notice] if event.notice else [], jobs))
+                for event in events
+            ]
+
+        return await result_of(self._scheduler.read(noticed))
 
 
-def _seen(view: View, request: Request, after: int) -> shapes.Events:
-    events = [event for event in view.events if event.number > after]
-    last = events[-1].number if events else after
-    return {"events": _bodies(view, Sight.of(request), rights_of(request), events), "last": last}
+def _wanted(request: Request) -> Wanted:
+    """Whether an event is asked for.
+
+    Raises:
+        Refusal: A kind that there is not, or more patterns than are taken.
+    """
+    kinds, known = set(request.query_params.getlist("kind")), {kind.value for kind in EventKind}
+    if kinds - known:
+        why = f"{min(kinds - known)[:40]!r} is no kind of event; there are {', '.join(sorted(known))}"
+        raise invalid(Problem("/kind", why))
+    job, since, patterns = (
+        request.query_params.get("job", ""),
+        SINCE.of(request),
+        patterns_of(request, PATTERNS),
+    )
+
+    def wanted(event: LogEvent) -> bool:
+        if (kinds and event.kind.value not in kinds) or event.at < since or not event.job_id.startswith(job):
+            return False
+        return not patterns or passes(patterns, _values(event))
+
+    return wanted
 
 
-def _bodies(view: View, sight: Sight, rights: Rights, events: Sequence[JobEvent]) -> list[shapes.Event]:
-    bodies: list[shapes.Event] = []
-    for event in events:
-        job, use = view.jobs.get(event.job_id), event.budget
-        if (job is not None and sight.sees(job)) or (use is not None and sees_budget(rights, use)):
-            bodies.append(
-                {
-                    "number": event.number,
-                    "at": event.at,
-                    "kind": event.kind.value,
-                    "job_id": event.job_id or None,
-                    "notice": views.notice(view, [event.notice] if event.notice else [], sight),
-                    "budget": None if use is None else _budget(use),
-                }
-            )
-    return bodies
+def _values(event: LogEvent) -> Mapping[By, Sequence[str]]:
+    apps = (event.app,) if event.app else event.apps
+    named = {By.USER: event.user, By.QUEUE: event.queue, By.NODE: event.node}
+    return {By.APP: apps, **{by: (value,) for by, value in named.items() if value}}
+
+
+def _body(event: LogEvent, sight: EventSight, notice: Notice | None) -> shapes.Event:
+    return {
+        "number": event.number,
+        "at": event.at,
+        "kind": event.kind.value,
+        "job_id": event.job_id or None,
+        "user": event.user or None,
+        "queue": event.queue or None,
+        "app": event.app or None,
+        "node": event.node or None,
+        "gpu": event.gpu or None,
+        "state": event.state or None,
+        "exit_code": event.exit_code,
+        "deployment": event.deployment or None,
+        "apps": list(event.apps),
+        "message": sight.message(event) if event.notice is None else notice["why"] if notice else None,
+        "notice": notice,
+        "budget": None if event.budget is None else _budget(event.budget),
+    }
 
 
 def _budget(use: BudgetUse) -> shapes.BudgetEvent:

@@ -1,0 +1,142 @@
+"""`mesos-gpu events`: what befalls jobs, budgets, cards, nodes and apps."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.interrupt import terminated
+from mesos_gpu.cli.types import PAST
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.tasks.event import EventKind
+from mesos_gpu.wire.plain import clean_json
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.events import Event
+    from mesos_gpu.cli.client import Client
+
+_HEADERS: Final = ("NUMBER", "TIME", "KIND", "ON", "USER", "QUEUE", "WHAT")
+_FIT: Final = Fit(cut=("WHAT", "ON"), leave=("QUEUE", "USER", "NUMBER"), names=("ON", "WHAT"))
+_WAIT_S: Final = 30.0  # of one request that waits
+_AGAIN_S: Final = 1.0
+_PAGE: Final = 1000
+
+
+@click.command()
+@click.option(
+    "--kind",
+    "kind",
+    multiple=True,
+    type=click.Choice([kind.value for kind in EventKind]),
+    help="Only of that kind; may be repeated: any of them.",
+)
+@click.option("--job", metavar="ID", help="Only of jobs whose ID begins so.")
+@click.option("--user", multiple=True, metavar="NAME", help="Only of that user's jobs.")
+@click.option("--queue", multiple=True, metavar="PATH", help="Only of that queue and those below it.")
+@click.option("--app", "of_app", multiple=True, metavar="ID", help="Only of that app.")
+@click.option("--node", multiple=True, metavar="HOST", help="Only of that node and its GPUs.")
+@click.option("--since", type=PAST, help="From then on: 2h (ago), or 2027-03-01T08:00.")
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Those that came after this one: how to go on where an earlier call has ended.",
+)
+@click.option(
+    "-n", "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="The last so many."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
+@click.option("--json", "as_json", is_flag=True, help="Print each as one line of JSON.")
+@api_command
+def events(
+    app: App,
+    of_app: tuple[str, ...],
+    after: int | None,
+    limit: int,
+    follow: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Tell what has happened of late; the newest last.
+
+    The latest 10,000 are kept, also while the scheduler is down. With -f nothing is left out when it is restarted:
+    each event has a number, and those after the last one are asked for.
+
+    \b
+      mesos-gpu events --kind failed --kind gpu -f
+      mesos-gpu events --after 1795449600123 --json
+    """
+    client = app.client()
+    query = {name: value for name, value in {**filters, "app": of_app}.items() if value}
+    known = {} if after is None else {"after": after}
+    first = client.events({**query, **known, "limit": limit, **({} if known else {"newest": "true"})})
+    if after is not None:
+        _say_missed(after, first["first"])
+    if as_json or follow:
+        for event in first["events"]:
+            _print(event, as_json)
+    else:
+        rows = [_row(event) for event in first["events"]]
+        output.table(_HEADERS, rows, empty="Nothing has happened.", fit=_FIT)
+    if follow:
+        with terminated():
+            _follow(client, query, first["last"], as_json)
+
+
+def _follow(client: "Client", query: dict[str, Any], last: int, as_json: bool) -> None:
+    """Print what comes after an event. A scheduler that is away is waited for, however long."""
+    away = False
+    while True:
+        try:
+            answer = client.events({**query, "after": last, "limit": _PAGE}, wait_s=_WAIT_S)
+        except Unavailable as error:
+            if not away:
+                output.note(f"{error.what}: it is waited for")
+            away = True
+            time.sleep(_AGAIN_S)
+            continue
+        if away:
+            output.note("the scheduler is back")
+            away = False
+        _say_missed(last, answer["first"])
+        for event in answer["events"]:
+            _print(event, as_json)
+        last = answer["last"]
+
+
+def _say_missed(after: int, first: int) -> None:
+    if 0 < after < first:
+        output.note("there may have been more: only the latest events are kept")
+
+
+def _print(event: "Event", as_json: bool) -> None:
+    if as_json:
+        click.echo(clean_json(json.dumps(event, ensure_ascii=False)))
+    else:
+        _, *cells = _row(event)
+        output.line("  ".join(str(cell) for cell in cells if cell))
+
+
+def _row(event: "Event") -> tuple[object, ...]:
+    return (
+        event["number"],
+        output.short_stamp(event["at"]),
+        event["kind"],
+        event["job_id"] or event["gpu"] or event["node"] or event["deployment"] or "",
+        event["user"],
+        event["queue"],
+        _what(event),
+    )
+
+
+def _what(event: "Event") -> str:
+    budget = event["budget"]
+    if budget is not None:
+        whose = f" of {budget['user']}" if budget["user"] else ""
+        return f"the budget{whose} of {budget['queue']} is used to {budget['percent']} %"
+    code = f"exit code {event['exit_code']}" if event["exit_code"] else ""
+    return ": ".join(filter(None, (code, event["message"])))

@@ -1,0 +1,1 @@
+"""What happens, for whoever listens: it is kept with the state that it follows from."""

@@ -1,0 +1,215 @@
+"""Events, and records of jobs that have ended, as they follow from what a batch saves: they are saved with it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.state import State
+from mesos_gpu.model import saves
+from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.quota import owner_of
+from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.past_jobs import past
+from mesos_gpu.model.tasks.event import EventKind, JobEvent, LogEvent
+from mesos_gpu.scheduler.happenings.log import EventLog
+
+_OF_STATE: Final = {
+    JobState.RUNNING: EventKind.STARTED,
+    JobState.UNREACHABLE: EventKind.UNREACHABLE,
+    JobState.FINISHED: EventKind.FINISHED,
+    JobState.FAILED: EventKind.FAILED,
+    JobState.KILLED: EventKind.KILLED,
+}
+_MS: Final = 1000
+
+
+class Happenings:
+    """Remembers what was told last. Only for the engine's thread."""
+
+    def __init__(self, state: State, log: EventLog) -> None:
+        """What holds now needs no word. `log`: where events come once they are saved."""
+        self._log, self._ready = log, list[LogEvent]()
+        self._forgotten, self._last = 0, log.last
+        self._jobs = {job.id: job.state for job in state.jobs.values()}
+        self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
+        self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
+        self._drains = {key: _words(drain) for key, drain in state.drains.items()}
+        self._deployed = {each.id: tuple(sorted(each.plan.affected)) for each in state.deployments.values()}
+        self._engine = state.events[-1].number if state.events else 0
+
+    def follow(self, effects: Iterable[fx.Effect], state: State, now: float) -> list[saves.Save]:
+        """What is to be saved together with these effects.
+
+        Args:
+            effects: Of a batch.
+            state: As it is after it.
+            now: Seconds since the epoch.
+        """
+        happened, kept = list[LogEvent](), list[saves.Save]()
+        for effect in effects:
+            if (seen := _OF_EFFECT.get(type(effect))) is not None:
+                happened += seen(self, effect)
+            if isinstance(effect, saves.SaveJob) and effect.job.state.ended:
+                hosts = {task.hostname: None for task in state.round_of(effect.job) if task.hostname}
+                kept.append(saves.KeepJob(past(effect.job, tuple(hosts), now)))
+        happened += self._of_engine(state)
+        self._ready = [self._numbered(event, now) for event in happened]
+        kept += [saves.KeepEvent(event) for event in self._ready]
+        self._forgotten = self._log.too_many()
+        if self._forgotten:
+            kept.append(saves.ForgetEvents(self._forgotten))
+        return kept
+
+    def saved(self) -> int | None:
+        """What was to be saved is: let everybody see it. The number of the latest event; None: there is no new one."""
+        ready, self._ready = self._ready, []
+        if ready:
+            self._log.add(ready, self._forgotten)
+        return ready[-1].number if ready else None
+
+    def _numbered(self, event: LogEvent, now: float) -> LogEvent:
+        at = event.at or now
+        self._last = max(int(at * _MS), self._last + 1)
+        return replace(event, number=self._last, at=at)
+
+    def _of_engine(self, state: State) -> list[LogEvent]:
+        """What the engine itself tells."""
+        new: list[JobEvent] = []
+        for event in reversed(state.events):
+            if event.number <= self._engine:
+                break
+            new.append(event)
+        if new:
+            self._engine = new[0].number
+        return [_told(event, state.jobs.get(event.job_id)) for event in reversed(new)]
+
+    def _job(self, effect: saves.SaveJob) -> list[LogEvent]:
+        job = effect.job
+        old, self._jobs[job.id] = self._jobs.get(job.id), job.state
+        if old is job.state:
+            return []
+        if job.state is JobState.PENDING:
+            kind = EventKind.SUBMITTED if old is None else EventKind.REQUEUED
+        elif job.state in _OF_STATE:
+            kind = _OF_STATE[job.state]
+        else:
+            return []
+        return [of_job(kind, job)]
+
+    def _forget_job(self, effect: saves.ForgetJob) -> list[LogEvent]:
+        self._jobs.pop(effect.job_id, None)
+        return []
+
+    def _node(self, effect: saves.SaveNode) -> list[LogEvent]:
+        node, up = effect.node, effect.node.lost_at is None
+        was, self._up[node.id] = self._up.get(node.id), up
+        events = []
+        if up is not was:
+            state = "up" if up else "lost"
+            text = f"node {node.hostname} is {state}"
+            events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
+        for gpu in node.gpus:
+            old, self._cards[gpu.id] = self._cards.get(gpu.id), gpu.health
+            if old is not gpu.health and (old, gpu.health) != (None, Health.OK):
+                events.append(_card(node, gpu, old))
+        return events
+
+    def _forget_node(self, effect: saves.ForgetNode) -> list[LogEvent]:
+        self._up.pop(effect.agent_id, None)
+        return []
+
+    def _drain(self, effect: saves.SaveDrain) -> list[LogEvent]:
+        drain = effect.drain
+        key, words = (drain.target, drain.name), _words(drain)
+        if self._drains.get(key) == words:
+            return []
+        self._drains[key] = words
+        return [_drained(EventKind.DRAINED, drain.target, drain.name, f"is {drain.words}")]
+
+    def _undrain(self, effect: saves.ForgetDrain) -> list[LogEvent]:
+        self._drains.pop((effect.target, effect.name), None)
+        return [_drained(EventKind.UNDRAINED, effect.target, effect.name, "is not drained any more")]
+
+    def _deployment(self, effect: saves.SaveDeployment) -> list[LogEvent]:
+        id, apps = effect.deployment.id, tuple(sorted(effect.deployment.plan.affected))
+        if id in self._deployed:
+            return []
+        self._deployed[id] = apps
+        return [_deployment(id, apps, "begun")]
+
+    def _deployed_at_last(self, effect: saves.ForgetDeployment) -> list[LogEvent]:
+        apps = self._deployed.pop(effect.id, ())
+        return [_deployment(effect.id, apps, "done" if effect.done else "ended")]
+
+
+def of_job(kind: EventKind, job: Job) -> LogEvent:
+    """An event of a job, not numbered yet."""
+    return LogEvent(
+        0,
+        0.0,
+        kind,
+        job.id,
+        job.owner,
+        owner_of(job),
+        job.spec.queue,
+        (job.spec.app or "") if job.app_version is not None else "",
+        job.message,
+        job.exit_code if job.state.ended else None,
+    )
+
+
+def _told(event: JobEvent, job: Job | None) -> LogEvent:
+    """What the engine has told."""
+    told = LogEvent(0, event.at, event.kind, event.job_id) if job is None else of_job(event.kind, job)
+    queue = told.queue if event.budget is None else event.budget.queue
+    text = "" if event.notice is None else event.notice.why
+    return replace(
+        told, at=event.at, notice=event.notice, budget=event.budget, queue=queue, message=text, exit_code=None
+    )
+
+
+def _card(node: Node, gpu: Gpu, old: Health | None) -> LogEvent:
+    was = f"{old.value} -> " if old else ""
+    text = f"GPU {gpu.id} on {node.hostname}: {was}{gpu.health.value}{gpu.reason and f': {gpu.reason}'}"
+    return LogEvent(
+        0, 0.0, EventKind.GPU, node=node.hostname, gpu=gpu.id, state=gpu.health.value, message=text
+    )
+
+
+def _drained(kind: EventKind, target: Target, name: str, words: str) -> LogEvent:
+    gpu, node = (GpuId(name), "") if target is Target.GPU else ("", name)
+    return LogEvent(0, 0.0, kind, gpu=gpu, node=node, message=f"{target.value} {name} {words}")
+
+
+def _deployment(id: str, apps: Sequence[str], state: str) -> LogEvent:
+    text = f"deployment {id} of {', '.join(apps) or 'no app'}: {state}"
+    return LogEvent(
+        0,
+        0.0,
+        EventKind.DEPLOYMENT,
+        JobId(""),
+        state=state,
+        deployment=id,
+        apps=tuple(apps),
+        message=text,
+    )
+
+
+def _words(drain: Drain) -> tuple[str, float | None]:
+    return drain.words, drain.deadline_at
+
+
+_OF_EFFECT: Final[dict[type, Callable[[Happenings, Any], list[LogEvent]]]] = {
+    saves.SaveJob: Happenings._job,
+    saves.ForgetJob: Happenings._forget_job,
+    saves.SaveNode: Happenings._node,
+    saves.ForgetNode: Happenings._forget_node,
+    saves.SaveDrain: Happenings._drain,
+    saves.ForgetDrain: Happenings._undrain,
+    saves.SaveDeployment: Happenings._deployment,
+    saves.ForgetDeployment: Happenings._deployed_at_last,
+}

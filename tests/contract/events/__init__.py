@@ -1,0 +1,1 @@
+"""What happens: told over the interface and on the command line, and to hooks."""

@@ -1,0 +1,1 @@
+"""What happens, as it follows from what is saved."""
