@@ -57,9 +57,7 @@ class AgentTls:
                 plain.close()
                 raise
         assert doubt is not None
-        raise OSError(
-            f"the certificate of the agent at {host}:{port} is not believed: {doubt.verify_message}"
-        )
+        raise OSError(f"the certificate at {host}:{port} is not believed: {doubt.verify_message}")
 
     def _context(self) -> Any:
         from pathlib import Path

@@ -37,6 +37,7 @@ from isolator.runs.memory import Witness, most_used
 from isolator.runs.run import Ended, Launch, container_of, secret_env
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -113,7 +114,7 @@ class DockerRun:
             pids=self._pids.most if self._pids is not None else 0,
             cgroup_parent=self._parent,
             labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
-            options=plan.docker,
+            options=_options(plan),
             bindings=plan.bindings,
             own_binds=(*prepared.share, *([gate.bind()] if gate is not None else [])),
         )
@@ -238,6 +239,13 @@ class DockerRun:
         if self._output is not None:
             self._output.close()
         return []
+
+
+def _options(plan: Assignment) -> DockerOptions:
+    """The engine's, for a job that begins where the files are that came along with it, if it names no place itself."""
+    if plan.upload is None or plan.docker.directory:
+        return plan.docker
+    return replace(plan.docker, directory=SANDBOX)
 
 
 def groups_of(name: str, gid: int) -> tuple[int, ...]:

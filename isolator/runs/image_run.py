@@ -203,6 +203,17 @@ def argv_of(plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
     return (*config.entrypoint, *(plan.args or config.cmd))
 
 
+def in_sandbox(argv: tuple[str, ...], plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
+    """The command, to begin where the files are that came along with the job.
+
+    Mesos begins in the sandbox, but where the image says another directory, and takes no word of ours for that: then
+    it takes the image's shell.
+    """
+    if plan.upload is None or config.directory in ("", SANDBOX):
+        return argv
+    return ("/bin/sh", "-c", 'cd "$MESOS_SANDBOX" && exec "$@"', "sh", *argv)
+
+
 def refused_without_isolation(isolated: bool) -> None:
     """An image is never run with every card.
 

@@ -154,6 +154,7 @@ def _config(body: Any, image: str) -> ImageConfig:
             entrypoint=_words(config.get("Entrypoint")),
             cmd=_words(config.get("Cmd")),
             user=str(config.get("User") or ""),
+            directory=str(config.get("WorkingDir") or ""),
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise _damaged(f"the configuration of {image}", error) from error

@@ -32,6 +32,7 @@ from isolator.runs.image_run import (
     command_of,
     ended_of,
     hand_secrets,
+    in_sandbox,
     prepare,
     refused_without_isolation,
 )
@@ -100,7 +101,7 @@ class NestedRun:
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
-        argv = argv_of(self._plan, config)
+        argv = in_sandbox(argv_of(self._plan, config), self._plan, config)
         prepared = prepare(launch, config, self._inventory, by_agent=True)
         isolators = flags.get("isolation", "").split(",")
         _see_rights(isolators, root=prepared.user.pw_uid == 0)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from isolator.agent.commands import executor_command
+from isolator.agent.uploads import CACERT
 from isolator.gpus.ledger import Ledger
 from isolator.node.reaper import reap
 from mesos_gpu.adapters.simulated_gpus import (
@@ -189,9 +190,8 @@ class Stack:
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None
         self.secure = Secure(self.directory / "secrets", _role(scheduler_arguments)) if secure else None
-        agents = [
-            self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
-        ]
+        given = {**_believed(tls), **(executor_environment or {})}
+        agents = [self._agent(n, spec, given, allow_root) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
         self.cluster = Cluster(
             self.directory / "mesos",
@@ -304,6 +304,11 @@ class Stack:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _believed(tls: TlsHere | None) -> dict[str, str]:
+    """What executors are told of the REST interface's certificate, whose authority may be unknown here."""
+    return {} if tls is None else {CACERT: str(tls.certificate)}
 
 
 @contextlib.contextmanager

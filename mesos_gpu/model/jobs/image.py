@@ -13,3 +13,4 @@ class ImageConfig:
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     user: str = ""  # as the image writes it: a name or a number, perhaps ":group"; empty: root
+    directory: str = ""  # where its programs begin; empty: it does not say

@@ -19,6 +19,7 @@ from isolator.devices.cgroups import OWN_ROOT, mounted
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
@@ -38,33 +39,10 @@ pytestmark = [
     ),
 ]
 APPLETS = [
-    "sh",
-    "cat",
-    "echo",
-    "env",
-    "id",
-    "ls",
-    "mknod",
-    "mount",
-    "sleep",
-    "touch",
-    "grep",
-    "httpd",
-    "true",
-    "test",
-    "unshare",
-    "cp",
-    "chmod",
-    "ln",
-    "mkfifo",
-    "rm",
-    "cut",
-    "find",
-    "head",
-    "printf",
-    "sort",
+    "sh", "cat", "echo", "env", "id", "ls", "mknod", "mount", "sleep", "touch", "grep", "httpd", "true",
+    "test", "unshare", "cp", "chmod", "ln", "mkfifo", "rm", "cut", "find", "head", "printf", "sort",
     "umount",
-]
+]  # fmt: skip
 CUDA: Mapping[str, Any] = json.loads((Path(__file__).parents[2] / "data/cuda-image/config.json").read_text())
 ROOTS = "MESOS_GPU_VOLUME_ROOTS"
 IMAGE = "nvidia/cuda:12.4.1-base-ubuntu22.04"
@@ -88,6 +66,7 @@ def images(open_directory: Path, libraries: tuple[Path, dict[str, str]]) -> Path
         [base],
         {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/echo"], "Cmd": ["own", "words"]},
     )
+    save(directory, "placed:1", [base], {"Env": ["PATH=/bin"], "WorkingDir": "/bin"})
     save(directory, "setuid:1", [base, setuid_su()], {"Env": ["PATH=/bin"]})
     labels = {"com.nvidia.volumes.needed": "nvidia_driver", "com.nvidia.cuda.version": "13.0"}
     save(directory, "newer:13", [base], {"Env": ["PATH=/bin"], "Labels": labels})
@@ -286,6 +265,29 @@ def artifact(open_directory: Path) -> str:
     """The URI of a file of the agent."""
     (open_directory / "artifact").write_text("fetched\n")
     return f"file://{open_directory}/artifact"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/work.sh").write_text("#!/bin/sh\necho $# of us; cat data; echo mine > own; cat own\n")
+    (tmp_path / "code/work.sh").chmod(0o755)
+    (tmp_path / "code/data").write_text("brought\n")
+    return tmp_path / "code"
+
+
+def begins_where_its_code_is(client: Client, code: Path, **more: Any) -> None:
+    """Also in an image that names another directory; the files are the user's."""
+    sent = upload(client, code)
+    for image in ("placed:1", "plain:1"):
+        job = run(client, None, image=image, argv=["./work.sh", "a b", "c"], upload=sent, gpus=0, **more)
+        assert (job["state"], said(client, job)) == ("finished", "2 of us\nbrought\nmine\n"), job["message"]
+    job = run(client, "pwd", image="placed:1", gpus=0, **more)
+    assert said(client, job) == "/bin\n", "without code it begins where the image says"
+
+
+def test_a_job_s_code_comes_into_an_image(client: Client, code: Path) -> None:
+    begins_where_its_code_is(client, code)
 
 
 @pytest.mark.parametrize("image", ["plain:1", None])
@@ -488,7 +490,7 @@ def test_an_image_cannot_put_anything_in_place_of_its_output(client: Client) -> 
 def engine(images: Path) -> Iterator[dockerd.Dockerd]:
     with dockerd.Dockerd(bridged=True) as started:
         started.load(images / f"{IMAGE}.tar")
-        for name in ("plain:1", sharing.IMAGE, sharing.OWN_CUDA):
+        for name in ("plain:1", "placed:1", sharing.IMAGE, sharing.OWN_CUDA):
             started.load(images / f"{name}.tar")
         yield started
 
@@ -522,8 +524,11 @@ def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack,
         assert "--isolation needs" in str(other["message"])
 
 
-def test_the_docker_engine_mounts_the_same_and_passes_arguments(docker: Stack, data: Path) -> None:
+def test_the_docker_engine_mounts_the_same_and_passes_arguments(
+    docker: Stack, data: Path, code: Path
+) -> None:
     with Client(docker.url) as client:
+        begins_where_its_code_is(client, code, container_engine="docker")
         sees_volumes(client, data, "/etc/weights", container_engine="docker", gpus=0)
         job = run(client, None, image="plain:1", args=["other", "words"], container_engine="docker", gpus=0)
         assert (job["state"], said(client, job)) == ("finished", "other words\n"), job["message"]

@@ -243,6 +243,10 @@ def test_up_by_https_is_found_and_believed_by_every_command(home: Path, tmp_path
     done = mesos_gpu(home, "up", "--detach", *words)
     assert done.returncode == 0, done.stderr
     assert f"dashboard and REST interface  https://127.0.0.1:{port}" in done.stdout
+    (code := tmp_path / "code").mkdir()
+    (code / "hello").write_text("came by https\n")
+    brought = mesos_gpu(home, "run", "--upload", str(code), "--", "cat", "hello")
+    assert (brought.returncode, brought.stdout) == (0, "came by https\n"), brought.stderr
     status = mesos_gpu(home, "status")
     assert (status.returncode, status.stderr) == (0, "")
     assert f"dashboard  https://127.0.0.1:{port}" in status.stdout
