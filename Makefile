@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel lock audit sbom clean
+.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -78,6 +78,9 @@ screenshots: setup ## Take pictures of each part of the dashboard into build/scr
 
 wheel: setup ## Build a release into dist/: a wheel with the libraries for shares, x86-64 and arm64; fetches a compiler
 	@$(BIN)/python scripts/wheel.py
+
+deb: setup ## Build Debian packages into dist/, for this Debian and machine: scheduler and command line, GPU host
+	@$(BIN)/python scripts/deb.py
 
 lock: ## Take the newest releases that setup.cfg allows into requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
 # the images that the tests make, `ip` for its bridge, XFS, which shares blocks, a load balancer, a proxy, programs for
-# certificates and for passwords, a client of HTTPS, the SASL mechanisms of Mesos, a browser, what reads ELF files,
-# what draws diagrams, and a C compiler.
+# certificates and for passwords, a client of HTTPS, what makes the root of a bare Debian, the SASL mechanisms of Mesos, a
+# browser, what reads ELF files, what draws diagrams, and a C compiler.
 # Nothing is started: the tests start what they need. Quick when all is there. Who is not root is told the line to run;
 # the tests that need it are skipped, and say so.
 set -euo pipefail
@@ -22,6 +22,7 @@ command -v dot >/dev/null || missing+=(graphviz)
 command -v readelf >/dev/null || missing+=(binutils)
 command -v promtool >/dev/null || missing+=(prometheus)
 command -v systemd-analyze >/dev/null || missing+=(systemd) # nothing of it is started
+command -v debootstrap >/dev/null || missing+=(debootstrap)
 command -v nginx >/dev/null || missing+=(nginx)
 command -v openssl >/dev/null || missing+=(openssl)
 command -v curl >/dev/null || missing+=(curl)

@@ -126,16 +126,16 @@ def _libraries() -> Iterator[Path]:
 def _of_others(distribution: str, package: str) -> dict[str, bytes]:
     try:
         files = metadata.files(distribution) or []
-    except metadata.PackageNotFoundError as error:
+    except metadata.PackageNotFoundError:
+        files = []
+    modules = [each for each in files if each.parts[0] in (package, f"{package}.py") and each.suffix == ".py"]
+    if not modules:
         raise Unavailable(
-            f"{distribution} is not installed here, and the archive has to contain it",
-            remedy=f"pip install {distribution}",
-        ) from error
-    return {
-        str(each): Path(str(each.locate())).read_bytes()
-        for each in files
-        if (each.parts[0] in (package, f"{package}.py") and each.suffix == ".py") or _is_licence(each)
-    }
+            f"{distribution} is not installed here by pip, and the archive has to contain it",
+            remedy="pip install 'mesos_gpu[agent]'",
+        )
+    wanted = [*modules, *filter(_is_licence, files)]
+    return {str(each): Path(str(each.locate())).read_bytes() for each in wanted}
 
 
 def _is_licence(path: metadata.PackagePath) -> bool:

@@ -22,6 +22,11 @@ class HostFile:
     text: str
     mode: int = 0o644
 
+    @property
+    def is_settings(self) -> bool:
+        """Whether it is of one host, and not the same on all."""
+        return self.path.endswith(".env")
+
 
 def printed(files: Iterable[HostFile], steps: Iterable[str]) -> str:
     """All files one after the other, each below a line of its path, mode and owner; then the commands to run."""

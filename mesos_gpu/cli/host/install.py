@@ -22,6 +22,12 @@ _INTO: Final = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="Write the files below this directory, with their modes, instead of printing them.",
 )
+_SETTINGS: Final = click.option(
+    "--settings",
+    "settings_only",
+    is_flag=True,
+    help="Only the file of settings: the Debian packages have the others.",
+)
 
 
 class _Install(Table):
@@ -89,6 +95,7 @@ def executor(into: Path, as_json: bool) -> None:
     metavar="NAME=VALUE",
     help="A variable of executors, as MESOS_GPU_VOLUME_ROOTS=/data:ro; repeatable.",
 )
+@_SETTINGS
 @_INTO
 @json_option
 def agent(
@@ -98,6 +105,7 @@ def agent(
     authentication: bool,
     binary: str,
     settings: tuple[str, ...],
+    settings_only: bool,
     into: Path | None,
     as_json: bool,
 ) -> None:
@@ -116,7 +124,7 @@ def agent(
         binary,
         environment=dict(_setting(each) for each in settings),
     )
-    _hand_out(of_agent.files(host), of_agent.STEPS, into, as_json)
+    _hand_out(of_agent.files(host), of_agent.STEPS, settings_only, into, as_json)
 
 
 @click.command()
@@ -127,16 +135,22 @@ def agent(
     metavar="PATH|URI#sha256=HEX",
     help="As `mesos-gpu scheduler` takes it; default: agents have the package.",
 )
+@_SETTINGS
 @_INTO
 @json_option
 def scheduler(
-    master: str, program: str, executor_archive: str | None, into: Path | None, as_json: bool
+    master: str,
+    program: str,
+    executor_archive: str | None,
+    settings_only: bool,
+    into: Path | None,
+    as_json: bool,
 ) -> None:
     """Print what the scheduler's host needs: service, settings, user."""
     from mesos_gpu.install import scheduler as of_scheduler
 
     files = of_scheduler.files(master, program, executor_archive)
-    _hand_out(files, of_scheduler.STEPS, into, as_json)
+    _hand_out(files, of_scheduler.STEPS, settings_only, into, as_json)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -146,9 +160,13 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _hand_out(files: "Sequence[HostFile]", steps: Sequence[str], into: Path | None, as_json: bool) -> None:
+def _hand_out(
+    files: "Sequence[HostFile]", steps: Sequence[str], settings_only: bool, into: Path | None, as_json: bool
+) -> None:
     from mesos_gpu.install.files import printed, written
 
+    if settings_only:
+        files = [each for each in files if each.is_settings]
     if into is not None:
         written(files, into)
     if as_json:
@@ -158,5 +176,6 @@ def _hand_out(files: "Sequence[HostFile]", steps: Sequence[str], into: Path | No
         for each in files:
             output.line(f"{each.mode:04o} {into}{each.path}")
     else:
-        for text in printed(files, steps).splitlines():
-            output.line(text)
+        text = "".join(each.text for each in files) if settings_only else printed(files, steps)
+        for line in text.splitlines():
+            output.line(line)

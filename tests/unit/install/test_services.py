@@ -16,6 +16,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install import agent, scheduler
 from mesos_gpu.install.files import HostFile, variables, written
 
+SCRIPTS = Path(__file__).parents[3] / "scripts/debian"
 ARCHIVE = "https://files/x.pyz#sha256=" + "a" * 64
 
 
@@ -96,6 +97,25 @@ def test_what_is_printed_is_all_files_and_the_steps() -> None:
     assert text.splitlines()[-len(scheduler.STEPS) :] == list(scheduler.STEPS)
     told = json.loads(call("scheduler", "--master", "m:5050", "--json").output)
     assert {each["path"] for each in told["files"]} >= {"/etc/mesos-gpu/scheduler.env"}
+
+
+@pytest.mark.parametrize("words", [["scheduler"], ["agent", "--gpus", "8", "--cgroups", "v1"]])
+def test_settings_alone_are_what_a_service_of_a_package_lacks(words: list[str], tmp_path: Path) -> None:
+    command = [*words, "--master", "m:5050", "--settings"]
+    said = call(*command)
+    assert said.exit_code == 0, said.output
+    assert call(*command, "--into", str(tmp_path)).exit_code == 0
+    (made,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert made.relative_to(tmp_path) == Path(f"etc/mesos-gpu/{words[0]}.env")
+    assert made.read_text() == said.output
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.p*")), ids=lambda path: path.name)
+def test_what_dpkg_runs_is_a_script_that_ends_at_its_first_failure(script: Path) -> None:
+    text = script.read_text()
+    assert text.startswith("#!/bin/sh\n# ")
+    assert "\nset -e\n" in text
+    subprocess.run(["sh", "-n", script], check=True)
 
 
 @pytest.mark.parametrize("setting", ["PATH=/evil", "MESOS_GPU_X", "MESOS_GPU_ X=1", "=1"])
