@@ -1,0 +1,1 @@
+"""What documents say to do, and somebody who does it."""

@@ -1,0 +1,83 @@
+"""Somebody who follows a document: types its commands in their order, in a directory and a cluster of his own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.local.cluster import free_port
+from tests.documents.blocks import ROOT, Command, blocks, printed
+
+#: What a command begins with that does not run here, and why.
+NOT_HERE: Final = {
+    "make ": "sets the machine up, which it is, or runs these tests",
+    ". .venv/bin/activate": "the reader's PATH has it",
+}
+
+
+class Reader:
+    """Has a directory, which is that of `up`, too."""
+
+    def __init__(self, home: Path) -> None:
+        """Has a copy of the examples, where a clone has them."""
+        self.home = home
+        shutil.copytree(ROOT / "docs/examples", home / "docs/examples")
+
+    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a line as a person types it; `up` has a port that is free, and what is asked is answered yes."""
+        environment = {
+            **os.environ,
+            "MESOS_GPU_CONFIG": str(self.home / "settings"),
+            "MESOS_GPU_HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        environment.pop("MESOS_GPU_URL", None)
+        line = line.replace("mesos-gpu up ", f"mesos-gpu up --port {free_port()} ")
+        line = re.sub(r"(mesos-gpu queue (?:apply|rollback)) (?!.*--dry-run)", r"\1 --yes ", line)
+        return subprocess.run(
+            ["bash", "-c", line], cwd=self.home, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+
+    def follow(self, document: str) -> list[str]:
+        """Write the files of a document and run its commands; what was run."""
+        typed = []
+        for block in blocks(document):
+            if "file" in block.marks:
+                path = self.home / block.marks["file"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text)
+            good = {0, *map(int, block.marks.get("exit", "0").split(" or "))}
+            for command in block.commands:
+                if not any(command.text.startswith(word) for word in NOT_HERE):
+                    self._do(f"{document}:{block.line}: {command.text}", command, good)
+                    typed.append(command.text)
+        return typed
+
+    def _do(self, where: str, command: Command, good: set[int]) -> None:
+        done = self.type(command.text)
+        assert done.returncode in good, f"{where}\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr, f"{where}\n{done.stderr}"
+        if command.prints is not None and any(command.prints):
+            expected = "\n".join(command.prints)
+            both = done.stdout + done.stderr
+            assert printed(command.prints, both), f"{where}\nis shown as:\n{expected}\nand prints:\n{both}"
+
+
+@contextmanager
+def reading(parent: Path) -> Iterator[Reader]:
+    """A reader whose cluster ends with him."""
+    home = Path(tempfile.mkdtemp(dir=parent))
+    home.chmod(0o755)
+    reader = Reader(home)
+    try:
+        yield reader
+    finally:
+        reader.type("mesos-gpu down")
+        shutil.rmtree(home)

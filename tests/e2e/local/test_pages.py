@@ -1,0 +1,59 @@
+"""Every command of the other pages: on a cluster that they share, but for those that start one."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.documents.blocks import blocks, documents
+from tests.documents.reader import Reader, reading
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+def words(document: str) -> str:
+    """All that is typed for a document."""
+    return "\n".join(command.text for block in blocks(document) for command in block.commands)
+
+
+PAGES = [page for page in documents() if words(page) and page not in ("README.md", "docs/guide.md")]
+OWN = [page for page in PAGES if "mesos-gpu up" in words(page)]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Reader]:
+    parent = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
+    parent.chmod(0o755)
+    with reading(parent) as reader:
+        started = reader.type("mesos-gpu up --detach --agents 4 --gpus 4")
+        assert started.returncode == 0, started.stderr
+        yield reader
+    shutil.rmtree(parent)
+
+
+@pytest.fixture
+def reader(shared: Reader) -> Iterator[Reader]:
+    """Without jobs and apps of pages before, and with the queues of the start."""
+    yield shared
+    shared.type("mesos-gpu kill --all --yes")
+    for name in shared.type("mesos-gpu app list -o name").stdout.split():
+        shared.type(f"mesos-gpu app delete {name} --force")
+    (shared.home / "none.yaml").write_text("queues: {}\n")
+    shared.type("mesos-gpu queue apply none.yaml")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in OWN])
+def test_every_command_of_a_page_works(page: str, reader: Reader) -> None:
+    assert reader.follow(page)
+
+
+@pytest.mark.parametrize("page", OWN)
+def test_every_command_of_a_page_works_on_its_cluster(page: str, open_directory: Path) -> None:
+    with reading(open_directory) as reader:
+        assert reader.follow(page)
+
+
+def test_pages_with_commands_are_found() -> None:
+    assert "docs/accounts.md" in PAGES
