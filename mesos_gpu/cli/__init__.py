@@ -24,69 +24,69 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.queues.commands",
         "List the jobs that wait, in the order in which they are tried.",
     ),
-    "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
     "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
-    "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
+    "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),
     "top": (
         "mesos_gpu.cli.top.command",
         "Watch what cards, nodes, tasks or the queue do.",
     ),
+    "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
     "nodes": ("mesos_gpu.cli.cluster.overview", "List the agents of the cluster."),
     "gpu": ("mesos_gpu.cli.cluster.gpu", "GPUs: their health and its history, drains, resets."),
     "node": (
         "mesos_gpu.cli.cluster.node",
         "Nodes: drains, their devices for container engines, and what keeps shares on them.",
     ),
+    "tasks": ("mesos_gpu.cli.cluster.tasks", "Tasks that run, and that the scheduler's state does not know."),
+    "plan": ("mesos_gpu.cli.cluster.plan", "What an operator could do to make room; nothing is changed."),
     "volume": ("mesos_gpu.cli.host.volume", "Driver volumes: the NVIDIA libraries of this host, for tasks."),
     "app": ("mesos_gpu.cli.apps.commands:app_group", "Apps: services that are kept up, and how they change."),
     "deployment": ("mesos_gpu.cli.apps.deployments", "Deployments: changes of apps that are under way."),
     "diff": ("mesos_gpu.cli.apps.diff", "Say what a file of apps would change; nothing is changed."),
     "service": ("mesos_gpu.cli.apps.service", "Services: names whose requests are split over apps."),
-    "tasks": ("mesos_gpu.cli.cluster.tasks", "Tasks that run, and that the scheduler's state does not know."),
+    "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
     "login": (
         "mesos_gpu.cli.login.commands",
         "Prove who you are to the scheduler, for the commands that follow.",
     ),
     "logout": ("mesos_gpu.cli.login.commands", "Forget the login, and let it prove nothing any more."),
     "context": ("mesos_gpu.cli.login.context", "Schedulers by names of one's own."),
+    "whoami": ("mesos_gpu.cli.access.whoami", "Say who you are to the scheduler, and what you may do."),
     "access": ("mesos_gpu.cli.access.commands", "Roles and bindings: who may do what."),
     "token": (
         "mesos_gpu.cli.access.token",
         "Tokens: what proves a name to the scheduler, for programs.",
     ),
-    "whoami": ("mesos_gpu.cli.access.whoami", "Say who you are to the scheduler, and what you may do."),
-    "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
-    "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
+    "report": ("mesos_gpu.cli.records.report", "Reports of what was used, who waited, and who was served."),
     "events": (
         "mesos_gpu.cli.records.events",
         "Tell what has happened of late; the newest last.",
     ),
     "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
-    "report": ("mesos_gpu.cli.records.report", "Reports of what was used, who waited, and who was served."),
-    "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
-    "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),
+    "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
+    "install": (
+        "mesos_gpu.cli.host.install",
+        "Make or print what a real cluster's hosts need; nothing is changed.",
+    ),
+    "doctor": (
+        "mesos_gpu.cli.host.doctor",
+        "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
+    ),
+    "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
+    "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
+    "teardown": (
+        "mesos_gpu.cli.host.teardown",
+        "End a framework at the master: all its tasks end, and its id is never taken again.",
+    ),
     "up": (
         "mesos_gpu.cli.dev.up",
         "Start Mesos, agents with simulated GPUs and the scheduler on this machine.",
     ),
     "down": ("mesos_gpu.cli.dev.up", "Stop what `mesos-gpu up` started, and remove its traces."),
-    "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
-    "doctor": (
-        "mesos_gpu.cli.host.doctor",
-        "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
-    ),
-    "install": (
-        "mesos_gpu.cli.host.install",
-        "Make or print what a real cluster's hosts need; nothing is changed.",
-    ),
-    "teardown": (
-        "mesos_gpu.cli.host.teardown",
-        "End a framework at the master: all its tasks end, and its id is never taken again.",
-    ),
     "demo": (
         "mesos_gpu.cli.demo.command",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
@@ -95,6 +95,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "bench": ("mesos_gpu.cli.bench.commands", "Measure the platform on this machine."),
     "help": ("mesos_gpu.cli.completion:help_command", "Print what a command does."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
+}
+
+# What the commands of --help are about, each from the command on that is named here.
+HEADINGS: Final[dict[str, str]] = {
+    "run": "Jobs",
+    "status": "GPUs and nodes",
+    "app": "Apps and services",
+    "login": "Who may do what",
+    "report": "What was used and done",
+    "install": "A real cluster",
+    "up": "On this machine",
+    "help": "Help",
 }
 
 # What other systems call a command, and what it is called here.
@@ -122,8 +134,6 @@ WORDS: Final[dict[str, str]] = {
     "terminate": "kill",
 }
 
-_EPILOG: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:<5}{what}" for code, what in EXIT_CODES.items())
-
 
 def _drop_output() -> None:
     """Python flushes stdout once more at exit; where that must fail again, let it go nowhere."""
@@ -150,7 +160,13 @@ class Group(Table):
     """The one place where an error becomes text on stderr and an exit code."""
 
     table = COMMANDS
+    headings = HEADINGS
     words = WORDS
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Tell the exit codes."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl(list(EXIT_CODES.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run, and render what went wrong."""
@@ -175,9 +191,7 @@ class Group(Table):
             ctx.exit(74)
 
 
-@click.group(
-    cls=Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
-)
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @url_option
 @context_options
 @tls_options
@@ -190,6 +204,7 @@ def main(ctx: click.Context) -> None:
     """GPU jobs on Apache Mesos.
 
     Commands talk to the scheduler of a running `mesos-gpu up`, or to the one that --url,
-    MESOS_GPU_URL or a context names. Wherever a job's ID is asked for, the start of it is enough.
+    MESOS_GPU_URL or a context names. Wherever a job's ID is asked for, the start of it is enough, or the name
+    that the job was given.
     """
     ctx.ensure_object(App)

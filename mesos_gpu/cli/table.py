@@ -16,6 +16,9 @@ class Table(click.Group):
     """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    headings: ClassVar[
+        Mapping[str, str]
+    ] = {}  # what the commands are about, from one on that is named by its name
     words: ClassVar[Mapping[str, str]] = {}  # what others call a command, to what it is called here
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,6 +48,13 @@ class Table(click.Group):
             raise NoSuchCommand(err.command_name, possibilities=self.table, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
+        """List the commands below their headings without importing them."""
+        width = max(map(len, self.table))
+        sections: list[tuple[str, list[tuple[str, str]]]] = []
+        for name, (_, line) in self.table.items():
+            if name in self.headings or not sections:
+                sections.append((self.headings.get(name, "Commands"), []))
+            sections[-1][1].append((name.ljust(width), line))
+        for title, records in sections:
+            with formatter.section(title):
+                formatter.write_dl(records)

@@ -134,22 +134,27 @@ def _owner(view: View, task_id: TaskId) -> Job | None:
 
 
 def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
-    """A job by its id, the start of it, or the id of one of its launches.
+    """A job by its id, by its name, the start of its id, or the id of one of its launches.
 
+    A name is the job of that name that has not ended; when all have, the one that was submitted last.
     `sees`: whether who asks sees a job; one that he does not see is not there.
 
     Raises:
         NotFound: There is none.
-        Refusal: It is the start of several.
+        Refusal: It is the name of several that have not ended, or the start of several ids.
     """
     job = view.jobs.get(JobId(wanted))
     if job is not None and sees(job):
         return job
-    matching = [job for job_id, job in view.jobs.items() if job_id.startswith(wanted) and sees(job)]
+    seen = [job for job in view.jobs.values() if job.id.startswith(wanted) and sees(job)]
+    named = [job for job in seen if job.spec.name == wanted]
+    if named and all(job.state.ended for job in named):
+        return max(reversed(named), key=lambda job: job.submitted_at)
+    matching = [job for job in named if not job.state.ended] or seen
     if len(matching) > 1:
         shown = ", ".join(job.id for job in matching[:5]) + (" …" if len(matching) > 5 else "")
-        what = f"{wanted} is the start of {len(matching)} ids: {shown}"
-        raise Refusal(409, "ambiguous", what, remedy="write more of it")
+        is_ = f"the name of {len(matching)} jobs" if named else f"the start of {len(matching)} ids"
+        raise Refusal(409, "ambiguous", f"{wanted} is {is_}: {shown}", remedy="write more of the id")
     if matching:
         return matching[0]
     launch = launch_of(view, wanted, sees)

@@ -265,6 +265,20 @@ def test_a_prefix_is_enough_if_it_is_one(rig: Rig) -> None:
     assert two["id"] in response.json()["error"]["message"]
 
 
+def test_a_name_is_the_job_that_has_not_ended_or_else_the_newest(rig: Rig) -> None:
+    rig.submit(name="train-big")
+    old, new = rig.submit(name="train"), rig.submit(name="train")
+
+    def meant() -> str:
+        return str(rig.call("GET", "/v1/jobs/train").json()["id"])
+
+    rig.call("DELETE", f"/v1/jobs/{new['id']}")
+    assert meant() == old["id"]
+    rig.call("DELETE", "/v1/jobs/train")
+    assert meant() == new["id"]
+    assert rig.call("GET", f"/v1/jobs/{old['id']}").json()["state"] == "killed"
+
+
 def test_jobs_are_filtered_by_state_label_and_name(rig: Rig) -> None:
     a, b = rig.submit(name="a", labels={"k": "1"}), rig.submit(name="b", labels={"k": "2"})
     rig.call("DELETE", f"/v1/jobs/{b['id']}")

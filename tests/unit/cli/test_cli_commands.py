@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import mesos_gpu
-from mesos_gpu.cli import COMMANDS, WORDS, main
+from mesos_gpu.cli import COMMANDS, HEADINGS, WORDS, main
 from mesos_gpu.cli.jobs.groups import GROUPS, OTHERS
 from mesos_gpu.cli.reference import reference, root_context
 from mesos_gpu.cli.table import Table
@@ -130,6 +130,12 @@ def test_every_command_that_prints_data_has_json(name: str) -> None:
     for command in _leaves(_command(name)):
         has = any("--json" in param.opts for param in command.params)
         assert has or command.name in WITHOUT_JSON, command.name
+
+
+def test_each_heading_of_the_help_begins_at_a_command() -> None:
+    assert HEADINGS.keys() <= COMMANDS.keys()
+    lines = CliRunner().invoke(main, ["--help"]).stdout.splitlines()
+    assert [line[:-1] for line in lines if line[:-1] in HEADINGS.values()] == list(HEADINGS.values())
 
 
 def test_the_reference_page_is_up_to_date() -> None:
