@@ -1,14 +1,15 @@
 """What the inside asks of the outside, as protocols. Adapters implement them; fakes pass the same suites."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from mesos_gpu.access.asked import Asked, Found
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.record import AuditRecord
-from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.model.past_jobs import Held, PastJob
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.unknown import Listed
@@ -69,6 +70,27 @@ class UseRecords(Protocol):
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
         """The records that have something of a time, by their ends, then those that are open.
+
+        Raises:
+            Unavailable: It cannot be read now.
+        """
+
+    def past_jobs(
+        self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
+    ) -> Iterator[PastJob]:
+        """Jobs that ended in a time, the latest first; of one moment by their ids, backwards.
+
+        Args:
+            since_ms: From then on.
+            until_ms: Before that.
+            before: When the last job that is known had ended, and its id: those that follow it; None: all.
+
+        Raises:
+            Unavailable: It cannot be read now.
+        """
+
+    def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
+        """What jobs have held of GPUs, as far as there are records one by one; who is not among them: nothing.
 
         Raises:
             Unavailable: It cannot be read now.

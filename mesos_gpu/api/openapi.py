@@ -31,7 +31,7 @@ from mesos_gpu.api.spec.cluster import cards
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
-from mesos_gpu.api.spec.tasks import channel
+from mesos_gpu.api.spec.tasks import channel, past
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, PATTERNS, Order
@@ -211,6 +211,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     **channel.OPERATIONS,
     **events.OPERATIONS,
+    **past.OPERATIONS,
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
     ),

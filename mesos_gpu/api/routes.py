@@ -53,6 +53,7 @@ from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
+from mesos_gpu.api.v1.tenancy.history import HistoryHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
@@ -63,6 +64,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
+        route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),

@@ -66,6 +66,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.records.events",
         "Tell what has happened of late; the newest last.",
     ),
+    "history": (
+        "mesos_gpu.cli.records.history",
+        "List jobs that have ended, also long ago; the newest first.",
+    ),
     "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
     "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
     "install": (

@@ -51,6 +51,23 @@ class PastJob:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a job has held of GPUs, by its records. Amounts are thousandths of GPUs, times milliseconds.
+
+    Attributes:
+        gpu: Of GPUs.
+        lost: Of that, of work that was lost with its task.
+        idle: Of that, of GPUs that did nothing.
+        models: Of the GPUs, by name.
+    """
+
+    gpu: int = 0
+    lost: int = 0
+    idle: int = 0
+    models: tuple[str, ...] = ()
+
+
 def past(job: Job, hosts: tuple[str, ...], now: float) -> PastJob:
     """What is remembered of a job that has ended. `now`: when that is seen, seconds since the epoch."""
     spec = job.spec

@@ -1,6 +1,6 @@
 """A store in memory: `simulate chaos` judges by it, and tests run a scheduler on it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 from operator import attrgetter
@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.past_jobs import PastJob
+from mesos_gpu.model.past_jobs import Held, PastJob
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
@@ -35,7 +35,7 @@ from mesos_gpu.model.saves import (
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import DAY_MS, BudgetUse, Closed, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Row, rows
 
 
@@ -61,7 +61,7 @@ class MemoryStore:
         self.kept: dict[
             tuple[TaskId, int], Closed
         ] = {}  # of use, by task and when it began; none is summed up
-        self.past_jobs: dict[JobId, PastJob] = {}
+        self.past: dict[JobId, PastJob] = {}
         self.happened: dict[int, LogEvent] = {}  # by number
         for noun in NOUNS:
             values = getattr(given, noun.plural)
@@ -79,7 +79,7 @@ class MemoryStore:
             elif isinstance(item, KeepRecord):
                 self.kept.setdefault((item.record.span.task_id, item.record.span.begins_ms), item.record)
             elif isinstance(item, KeepJob):
-                self.past_jobs[item.job.id] = item.job
+                self.past[item.job.id] = item.job
             elif isinstance(item, KeepEvent):
                 self.happened[item.event.number] = item.event
             elif isinstance(item, ForgetEvents):
@@ -115,6 +115,23 @@ class MemoryStore:
             if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
                 yield record
 
+    def past_jobs(
+        self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
+    ) -> Iterator[PastJob]:
+        """See `UseRecords`."""
+        ended = sorted(((int(job.ended_at * MS), job.id, job) for job in self.past.values()), reverse=True)
+        for ended_ms, id, job in ended:
+            if since_ms <= ended_ms < until_ms and (before is None or (ended_ms, id) < before):
+                yield job
+
+    def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
+        """See `UseRecords`."""
+        held: dict[JobId, Held] = {}
+        for record in self.kept.values():
+            if record.span.job_id in jobs:
+                held[record.span.job_id] = _more(held.get(record.span.job_id, Held()), record)
+        return held
+
     def _put(self, noun: Noun, value: Any) -> None:
         if noun.key:
             getattr(self, noun.plural)[dict_key(key_of(value))] = value
@@ -140,6 +157,17 @@ class MemoryStore:
             return values
         parts = [attrgetter(noun.columns[name]) for name in noun.order]
         return tuple(sorted(values.values(), key=lambda value: [_plain(part(value)) for part in parts]))
+
+
+def _more(held: Held, record: Closed) -> Held:
+    milli = sum(part.gpu_milli for part in record.span.parts)
+    models = {part.model for part in record.span.parts if part.model}
+    return Held(
+        held.gpu + milli * (record.ends_ms - record.span.begins_ms),
+        held.lost + milli * record.lost_ms,
+        held.idle + milli * record.idle_ms,
+        tuple(sorted({*held.models, *models})),
+    )
 
 
 def _plain(value: Any) -> Any:

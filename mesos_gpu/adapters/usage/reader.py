@@ -1,7 +1,7 @@
 """Records of use as reports read them: from the state's file, beside the scheduler that writes it."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +11,8 @@ import msgspec
 
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
-from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, Span, SpanEnd
+from mesos_gpu.model.past_jobs import Held, PastJob
+from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Account, Closed, Part, Span, SpanEnd
 from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
@@ -26,6 +27,12 @@ _RECORDS: Final = """SELECT begins_ms, ends_ms, gpu_milli, cost_milli, charged_m
 refunded_ms, wait_ms, wanted_milli, reason, task_id, job_id, owner, queue, job_class, app, model, pool
 FROM used_spans JOIN used_accounts ON account = id WHERE ends_ms >= :since AND begins_ms < :until
 ORDER BY ends_ms, task_id, model"""
+
+_JOBS: Final = """SELECT body FROM past_jobs WHERE ended_ms >= :since AND ended_ms < :until
+AND (ended_ms, id) < (:last, :id) ORDER BY ended_ms DESC, id DESC"""
+_HELD: Final = """SELECT model, SUM(gpu_milli * (ends_ms - begins_ms)), SUM(gpu_milli * lost_ms),
+SUM(gpu_milli * idle_ms) FROM used_spans JOIN used_accounts ON account = id WHERE job_id = ? GROUP BY model
+ORDER BY model"""
 
 
 class SqliteRecords:
@@ -59,6 +66,27 @@ class SqliteRecords:
             for record in _open(db, now_ms):
                 if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
                     yield record
+
+    def past_jobs(
+        self, since_ms: int, until_ms: int, before: tuple[int, str] | None = None
+    ) -> Iterator[PastJob]:
+        """See `UseRecords`."""
+        decoder, (last_ms, last_id) = msgspec.json.Decoder(PastJob), before or (NEVER_MS, "")
+        asked = {"since": since_ms, "until": until_ms, "last": last_ms, "id": last_id}
+        with self._read() as db:
+            for (body,) in db.execute(_JOBS, asked):
+                yield decoder.decode(body)
+
+    def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
+        """See `UseRecords`."""
+        held: dict[JobId, Held] = {}
+        with self._read() as db:
+            for id in jobs:
+                rows = db.execute(_HELD, (id,)).fetchall()
+                if rows:
+                    gpu, lost, idle = (sum(row[column] for row in rows) for column in (1, 2, 3))
+                    held[id] = Held(gpu, lost, idle, tuple(model for model, *_ in rows if model))
+        return held
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:

@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,8 +21,31 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PERIODS: Final = ("day", "week", "month", "quarter", "year")
 _FIELDS: Final[Mapping[str, str]] = {**GROUPS, "class": "job_class"}  # of a row
+_USER: Final = "user"  # as other lists call the owner
 _MILLI: Final = 1000
 _NOTHING: Final = "Nothing was used then."
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a report is printed.
+
+    Attributes:
+        as_json, as_csv, plot: Whether it is in that form; none of them: as a table.
+        amount: What the bar of a row is as long as.
+        column: Of the table's figures, which one stands beside it.
+    """
+
+    as_json: bool
+    as_csv: bool
+    plot: bool
+    amount: Callable[["UsageRow"], float]
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done at once."""
+        if self.as_json + self.as_csv + self.plot > 1:
+            raise click.UsageError("only one of --json, --csv and --plot can be printed")
 
 
 @click.group()
@@ -40,13 +64,14 @@ def _asks(function: _F) -> _F:
             help="Sum queues up from this level on; 1: the top ones, each with all below it.",
         ),
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
+        click.option("--plot", is_flag=True, help="Print a bar for each row."),
         click.option("--period", type=click.Choice(_PERIODS), help="Rows of each such time by itself."),
         click.option("--until", type=PAST, help="Before that; default: now."),
         click.option("--since", type=PAST, help="From then on: 90d (ago), or 2027-03-01."),
         click.option(
             "--by",
             multiple=True,
-            type=click.Choice(tuple(GROUPS)),
+            type=click.Choice((*GROUPS, _USER)),
             help="What is summed up; may be repeated.  [default: queue]",
         ),
     ):
@@ -58,7 +83,7 @@ def _asks(function: _F) -> _F:
 @_asks
 @json_option
 @api_command
-def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+def usage(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
     """GPU hours that were used, and those that jobs waited for.
 
     COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
@@ -72,14 +97,14 @@ def usage(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
         paid = row["charged_hours"] - row["refunded_hours"]
         return tuple(output.hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
 
-    _show(answer, headers, cells, as_json, as_csv)
+    _show(answer, headers, cells, Form(as_json, as_csv, plot, lambda row: row["gpu_hours"]))
 
 
 @report.command()
 @_asks
 @json_option
 @api_command
-def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+def wait(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
     """How long jobs with GPUs waited before they started: half of them, nine of ten, and 99 of 100 no longer than so.
 
     Each wait is right to a sixteenth. Jobs that never started are not among them.
@@ -90,14 +115,15 @@ def wait(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
         spans = (row["wait_p50_s"], row["wait_p90_s"], row["wait_p99_s"])
         return row["started"], *map(output.span, spans), output.hours(row["unmet_gpu_hours"])
 
-    _show(answer, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, as_json, as_csv)
+    form = Form(as_json, as_csv, plot, lambda row: row["wait_p90_s"] or 0.0, 2)
+    _show(answer, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, form)
 
 
 @report.command()
 @_asks
 @json_option
 @api_command
-def idle(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+def idle(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
     """GPU hours, by cost, that were held and did nothing, and those whose work was lost."""
     answer = _answer(app, asked)
 
@@ -108,14 +134,15 @@ def idle(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
             cell for each in amounts for cell in (output.hours(each), _percent(each, cost))
         )
 
-    _show(answer, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, as_json, as_csv)
+    form = Form(as_json, as_csv, plot, lambda row: row["idle_hours"], 1)
+    _show(answer, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, form)
 
 
 @report.command()
 @_asks
 @json_option
 @api_command
-def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
+def fairness(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
     """How much each got of what it asked for.
 
     SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
@@ -135,8 +162,9 @@ def fairness(app: App, as_json: bool, as_csv: bool, **asked: Any) -> None:
             output.span(row["wait_p90_s"]),
         )
 
-    _show(answer, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, as_json, as_csv)
-    if not (as_json or as_csv) and (even := _jain(answer)) is not None:
+    form = Form(as_json, as_csv, plot, _served, 3)
+    _show(answer, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, form)
+    if not (as_json or as_csv or plot) and (even := _jain(answer)) is not None:
         output.line(f"Jain's index: {even} %")
 
 
@@ -185,7 +213,7 @@ def _answer(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usag
     from mesos_gpu.api.spec.usage import Usage
 
     query = {name: value for name, value in asked.items() if value is not None and name != "by"}
-    query["by"] = ",".join(asked["by"] or ("queue",))
+    query["by"] = ",".join("owner" if name == _USER else name for name in asked["by"] or ("queue",))
     return app.client().call("GET", "/v1/usage", Usage, {**query, **({"waits": "true"} if waits else {})})
 
 
@@ -193,25 +221,57 @@ def _show(
     answer: "Usage",
     headers: Sequence[str],
     cells: Callable[["UsageRow"], tuple[object, ...]],
-    as_json: bool,
-    as_csv: bool,
+    form: Form,
 ) -> None:
-    if as_json:
+    if form.as_json:
         output.document(answer)
         return
-    if as_csv:
+    if form.as_csv:
         _csv(answer)
         return
-    rows, names = answer["rows"], [_FIELDS[name] for name in answer["by"]]
-    by_time = any(row["period"] is not None for row in rows)
+    if form.plot:
+        _plot(answer, headers[form.column], cells, form)
+        return
+    by_time = any(row["period"] is not None for row in answer["rows"])
     heads = (*(("FROM",) if by_time else ()), *(name.upper() for name in answer["by"]), *headers)
-    body = [
-        (*((_day(row["period"]),) if by_time else ()), *(_of(row, name) for name in names), *cells(row))
-        for row in rows
-    ]
+    body = [(*_whose(answer, row), *cells(row)) for row in answer["rows"]]
     groups = {name.upper() for name in answer["by"]}
     cut, paths = tuple(groups - {"QUEUE"}) or ("FROM",), tuple(groups & {"QUEUE"})
     output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut, paths=paths))
+
+
+def _whose(answer: "Usage", row: "UsageRow") -> tuple[object, ...]:
+    """What a row is of: the period that it is of, if it is of one, and what it is grouped by."""
+    when = () if row["period"] is None else (_day(row["period"]),)
+    return (*when, *(_of(row, _FIELDS[name]) for name in answer["by"]))
+
+
+def _plot(
+    answer: "Usage", header: str, cells: Callable[["UsageRow"], tuple[object, ...]], form: Form
+) -> None:
+    from mesos_gpu.cli.records.plot import bars
+
+    unicode = "utf" in (sys.stdout.encoding or "").lower()
+    rows = [
+        (
+            output.clean(" ".join(str(each or "-") for each in _whose(answer, row))),
+            form.amount(row),
+            _words(cells(row)[form.column]),
+        )
+        for row in answer["rows"]
+    ]
+    output.line(header if rows else _NOTHING)
+    for text in bars(rows, unicode=unicode):
+        output.line(text)
+
+
+def _words(cell: object) -> str:
+    """A figure as a table has it."""
+    return "-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell)
+
+
+def _served(row: "UsageRow") -> float:
+    return _percent(row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]) or 0.0
 
 
 def _csv(answer: "Usage") -> None:

@@ -167,6 +167,7 @@ COMMANDS: Final = (
     Command("token revoke", "---x-x", lambda s: (s.token(),)),
     Command("audit", "----xx"),
     Command("events", "-xxxxx"),
+    Command("history", "-xxxxx"),
     Command("budget list", "-xxxxx"),
     Command("budget show", "-x-xxx", lambda s: (_budget(s),)),
     Command("budget grant", "----xx", lambda s: (_budget(s), "5")),

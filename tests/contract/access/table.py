@@ -181,6 +181,7 @@ V1: Final = (
     Row("/v1/jobs/{id}", "DELETE", "---xxx", _job()),
     Row("/v1/jobs/{id}/resize", "DELETE", "---xxx", _job("/resize")),
     Row("/v1/events", "GET", "-xxxxx", _to("/v1/events"), _OWN_SEEN),
+    Row("/v1/history", "GET", "-xxxxx", _to("/v1/history"), _OWN_SEEN),
     Row("/v1/jobs/{id}/checkpoint", "POST", "---x-x", _job("/checkpoint")),
     Row("/v1/jobs/{id}/exec", "POST", "---x-x", _job("/exec", json={"argv": ["true"]})),
     Row("/v1/jobs/{id}/tasks", "GET", "-x-xxx", _job("/tasks")),

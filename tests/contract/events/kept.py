@@ -23,7 +23,7 @@ class Kept:
         self.start()
 
     def start(self) -> None:
-        store = SqliteStore(self._state)
+        self.store = store = SqliteStore(self._state)
         self.driver = FakeDriver()
         self.daemon = Daemon(store, store.load(), self.driver, self.clock, Settings("e", "m"))
         self.server = serve(

@@ -12,6 +12,7 @@ import pytest
 from starlette.types import Scope
 
 from mesos_gpu.adapters.usage.reader import SqliteRecords
+from mesos_gpu.cli.records.plot import bars
 from mesos_gpu.model.access.caller import ANYBODY, Caller
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord, SaveSpan
@@ -205,6 +206,23 @@ def test_reports_are_tables(cli: None) -> None:
     assert fair[1][:5] == ["other", "384", "65.8", "1.33", "99.7"]
     assert fair[-1] == ["Jain's", "index:", "99", "%"]
     assert told("usage", "--period", "day", "--by", "owner")[1][:3] == ["2024-10-04", "ann", "192"]
+
+
+def test_a_report_is_a_bar_for_each_row(cli: None) -> None:
+    header, other, research = told("usage", "--plot")
+    assert (header, other[:2], research[:2]) == (["GPU_H"], ["other", "384"], ["research", "200"])
+    assert len(research[2]) == pytest.approx(len(other[2]) * 200 / 384, abs=1), "as long as the amount"
+    assert told("wait", "--by", "user", "--plot")[1][:2] == ["ann", "10m22s"]
+    assert told("idle", "--period", "day", "--by", "model", "--plot")[1][:3] == ["2024-10-04", "A100", "0"]
+    assert told("fairness", "--plot")[1][:2] == ["other", "99.7"]
+    assert bars([("a", 1.0, "1"), ("bb", 0.5, "0.5")], unicode=False, columns=17) == [
+        "a     1  ########",
+        "bb  0.5  ####",
+    ]
+    assert bars([("a", 1.0, "1"), ("b", 0.3, "x")], unicode=True, columns=14)[1] == "b  x  ██▍"
+    assert bars([], unicode=True) == []
+    done = call("report", "usage", "--plot", "--csv")
+    assert (done.exit_code, "only one of" in done.output) == (2, True)
 
 
 def test_a_report_is_csv_or_json_for_programs(cli: None) -> None:

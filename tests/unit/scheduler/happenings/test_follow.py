@@ -58,7 +58,7 @@ def test_a_job_s_life_is_told_once_each_and_remembered_at_its_end(world: Followe
         world.state.jobs[JobId("j1")].exit_code,
         world.state.jobs[JobId("j1")].message,
     )
-    (kept,) = world.disk.past_jobs.values()
+    (kept,) = world.disk.past.values()
     assert (kept.id, kept.state, kept.hosts, kept.gpu_milli) == ("j1", JobState.FAILED, ("a1.example",), 1000)
     assert (kept.labels, kept.attempts) == ({"team": "x"}, 1)
     assert world.disk.events() == list(world.log.after(0))

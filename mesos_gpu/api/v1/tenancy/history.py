@@ -1,0 +1,152 @@
+"""/v1/history: jobs that have ended, from their records."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import JOB_READ, JOB_SEE, Right
+from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.requests import SINCE, Number
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.spec.tasks import past as shapes
+from mesos_gpu.api.v1.listing import PATTERNS, patterns_of
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.past_jobs import Held, PastJob
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.usage import MS
+from mesos_gpu.ports import UseRecords
+from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.listing.filters import By, Values, passes
+
+UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
+MOST: Final = Number("limit", 1000, 1, shapes.MOST)
+_LOOKED_AT: Final = 100_000  # jobs, for one answer
+_CURSOR: Final = re.compile(r"([0-9]{1,15})\.([a-z0-9._-]{1,255})")
+_HOUR: Final = WHOLE * MS * 3600
+_May = Callable[[Right, PastJob], bool]
+
+
+class HistoryHandlers:
+    """The route's function."""
+
+    def __init__(self, records: UseRecords | None) -> None:
+        """Serve what is on record; None: nothing is."""
+        self._kept = records
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/history."""
+        states, patterns = _states(request), patterns_of(request, {**PATTERNS, "label": By.LABEL})
+        since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
+        most, before, records = int(MOST.of(request)), _cursor(request), self._records
+        may = _judge(rights_of(request))
+
+        def wanted(job: PastJob) -> bool:
+            if (states and job.state.value not in states) or not may(JOB_SEE, job):
+                return False
+            if By.LABEL in patterns and not may(JOB_READ, job):
+                return False
+            return not patterns or passes(patterns, _values(job))
+
+        def asked() -> shapes.History:
+            jobs, last, left = list[PastJob](), None, _LOOKED_AT
+            for job in islice(records.past_jobs(since_ms, until_ms, before), _LOOKED_AT):
+                left -= 1
+                if wanted(job):
+                    if len(jobs) == most:
+                        break
+                    jobs.append(job)
+                last = job
+            else:
+                last = last if left == 0 else None  # that was all
+            held = records.held_by([job.id for job in jobs])
+            return {
+                "jobs": [_shown(job, held.get(job.id, Held()), reads=may(JOB_READ, job)) for job in jobs],
+                "cursor": None if last is None else f"{int(last.ended_at * MS)}.{last.id}",
+            }
+
+        return json_answer(await run_in_threadpool(asked))
+
+    @property
+    def _records(self) -> UseRecords:
+        if self._kept is None:
+            raise NotFound("no job is on record here", remedy="the scheduler's state must be a file")
+        return self._kept
+
+
+def _states(request: Request) -> set[str]:
+    states = set(request.query_params.getlist("state"))
+    if states - {*shapes.ENDED}:
+        known = ", ".join(shapes.ENDED)
+        why = f"{min(states - {*shapes.ENDED})[:40]!r} is no state of a job that has ended; there are {known}"
+        raise invalid(Problem("/state", why))
+    return states
+
+
+def _cursor(request: Request) -> tuple[int, str] | None:
+    text = request.query_params.get("cursor")
+    if text is None:
+        return None
+    parts = _CURSOR.fullmatch(text)
+    if parts is None:
+        raise invalid(Problem("/cursor", "must be one of an answer before"))
+    return int(parts[1]), parts[2]
+
+
+def _judge(rights: Rights) -> _May:
+    """Who asks may do something with a job; each kind of job is judged once."""
+    known: dict[tuple[Right, Subject], bool] = {}
+
+    def may(right: Right, job: PastJob) -> bool:
+        key = right, Subject(job.owner, job.queue, job.app)
+        if key not in known:
+            known[key] = rights.may(*key)
+        return known[key]
+
+    return may
+
+
+def _values(job: PastJob) -> Values:
+    return {
+        By.NAME: (job.name,),
+        By.USER: (job.user,),
+        By.QUEUE: (job.queue,),
+        By.APP: (job.app,) if job.app else (),
+        By.LABEL: _labels(job.labels),
+        By.NODE: job.hosts,
+    }
+
+
+def _labels(of: Mapping[str, str]) -> Sequence[str]:
+    return [f"{key}={value}" for key, value in of.items()]
+
+
+def _shown(job: PastJob, held: Held, *, reads: bool) -> shapes.PastJob:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "user": job.user or None,
+        "queue": job.queue,
+        "app": job.app or None,
+        "job_class": job.job_class or None,
+        "state": job.state.value,
+        "exit_code": job.exit_code,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "attempts": job.attempts,
+        "tasks": job.tasks,
+        "gpus": job.gpu_milli / WHOLE,
+        "gpu_models": list(held.models),
+        "gpu_hours": held.gpu / _HOUR,
+        "lost_gpu_hours": held.lost / _HOUR,
+        "idle_gpu_hours": held.idle / _HOUR,
+        "hostnames": list(job.hosts),
+        "labels": dict(job.labels) if reads else {},
+        "message": job.message if reads else None,
+    }
