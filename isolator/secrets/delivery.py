@@ -14,6 +14,7 @@ from isolator.confinement.apart_sys import NO_CORE
 from isolator.host.not_started import NotStarted
 from isolator.secrets.exposure import exposed_to_user
 from isolator.secrets.mount import PLACE
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
@@ -95,11 +96,13 @@ def _values(plan: Assignment, task: str, own: Mapping[str, str], directory: Path
     if not (lasting := known.lasting(time.time())):
         why = f"its secrets cannot be opened: the monitor of this host has made no key in {directory}"
         raise NotStarted(why, infrastructure)
-    sys.path.append(known.library)
+    if known.library:  # an empty one would be the sandbox
+        sys.path.append(known.library)
     from mesos_gpu.adapters.secrets import envelope
 
     try:
         info = envelope.purpose(task, own.get("MESOS_SLAVE_ID", ""))
         return envelope.unseal(plan.sealed_secrets, [key.private for key in lasting], info)
-    except envelope.Unopened as error:
-        raise NotStarted(f"its secrets cannot be opened: {error}", infrastructure) from error
+    except (envelope.Unopened, Unavailable) as error:
+        why = error.what if isinstance(error, Unavailable) else str(error)
+        raise NotStarted(f"its secrets cannot be opened: {why}", infrastructure) from error

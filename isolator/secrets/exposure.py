@@ -29,9 +29,6 @@ def with_key(inventory: Inventory, directory: Path, env: Mapping[str, str]) -> I
         return replace(inventory, secrets_key=keys.current(directory, time.time()))
     except MesosGpuError as error:
         return replace(inventory, secrets_problem=error.what)
-    except ModuleNotFoundError as error:  # the archive of executors has nothing that is compiled
-        why = f"its executors' Python has no {error.name}: the mesos_gpu package brings it, their archive does not"
-        return replace(inventory, secrets_problem=why)
     except OSError as error:
         return replace(inventory, secrets_problem=f"its key cannot be kept in {directory}: {error.strerror}")
 

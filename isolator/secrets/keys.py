@@ -3,7 +3,8 @@
 They are in a file of the node directory that its owner alone reads. A key serves for a day, and its predecessor opens
 what was sealed to it before for an hour more: what agents keep of launches on their disks cannot be opened later.
 
-The file also says where the library of ciphers is: executors start without the paths of installed packages.
+The file also says where the package cryptography is, if it is installed: executors start without the paths of installed
+packages.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +36,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a host opens its secrets with: keys, the latest first, and the directory of the library's packages."""
+    """What a host opens its secrets with: keys, the latest first, and the directory that has the package cryptography;
+    "": none has."""
 
     keys: tuple[Key, ...] = ()
     library: str = ""
@@ -53,12 +56,12 @@ def current(directory: Path, now: float) -> str:
 
     Raises:
         OSError: It cannot be kept.
+        Unavailable: This host has nothing to make it with.
     """
-    import cryptography
-
     from mesos_gpu.adapters.secrets import envelope
 
-    library = str(Path(cryptography.__file__).parent.parent)
+    package = find_spec("cryptography")
+    library = "" if package is None or package.origin is None else str(Path(package.origin).parent.parent)
     with _locked(directory):
         old = read(directory)
         keys = old.lasting(now)

@@ -8,14 +8,8 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-_SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _BLOCK: Final = 256  # sizes are rounded up to it: they would tell of tokens and passwords what they are
 
 
@@ -28,15 +22,41 @@ def purpose(task_id: str, agent_id: str) -> bytes:
     return json.dumps(["mesos_gpu secrets 1", task_id, agent_id]).encode()
 
 
+class _Host(Protocol):
+    """A host's side of HPKE."""
+
+    def new_key(self) -> bytes: ...
+    def public_of(self, private: bytes) -> bytes: ...
+    def decrypt(self, sealed: bytes, private: bytes, info: bytes) -> bytes: ...
+
+
+def _host() -> _Host:
+    """By cryptography where it is installed, else by the OpenSSL of this Python: mesos-gpu-executor.pyz has neither."""
+    try:
+        from mesos_gpu.adapters.secrets import packaged
+    except ImportError:
+        from mesos_gpu.adapters.secrets import libcrypto
+
+        return libcrypto
+    return packaged
+
+
 def new_key() -> bytes:
-    """A private key."""
-    return X25519PrivateKey.generate().private_bytes_raw()
+    """A private key.
+
+    Raises:
+        Unavailable: This host has neither cryptography nor OpenSSL 3.
+    """
+    return _host().new_key()
 
 
 def public_of(private: bytes) -> str:
-    """The public key of a private one, as text."""
-    key = X25519PrivateKey.from_private_bytes(private).public_key()
-    return base64.b64encode(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
+    """The public key of a private one, as text.
+
+    Raises:
+        Unavailable: As of `new_key`.
+    """
+    return base64.b64encode(_host().public_of(private)).decode()
 
 
 def seal(values: Mapping[str, bytes], public: str, info: bytes) -> str:
@@ -52,8 +72,9 @@ def seal(values: Mapping[str, bytes], public: str, info: bytes) -> str:
     """
     body = json.dumps({name: base64.b64encode(value).decode() for name, value in values.items()}).encode()
     body += b" " * (-len(body) % _BLOCK)
-    key = X25519PublicKey.from_public_bytes(base64.b64decode(public, validate=True))
-    return base64.b64encode(_SUITE.encrypt(body, key, info)).decode()
+    from mesos_gpu.adapters.secrets import packaged  # the scheduler's host has it
+
+    return base64.b64encode(packaged.encrypt(body, base64.b64decode(public, validate=True), info)).decode()
 
 
 def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, bytes]:
@@ -66,10 +87,11 @@ def unseal(message: str, private: Sequence[bytes], info: bytes) -> dict[str, byt
         sealed = base64.b64decode(message, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Unopened("it is no sealed message") from error
+    host = _host()
     for key in private:
         try:
-            body = _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(key), info)
-        except (InvalidTag, ValueError):
+            body = host.decrypt(sealed, key, info)
+        except ValueError:
             continue
         return {name: base64.b64decode(value) for name, value in json.loads(body).items()}
     raise Unopened("none of this host's keys opens it for this task")

@@ -1,6 +1,7 @@
 """Agents that have Debian's Python and nothing of ours: the scheduler names the archive, and jobs run."""
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +21,15 @@ pytestmark = [pytest.mark.cluster]
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
     built = archive.build(open_directory)
+    secrets = open_directory / "secrets"
+    secrets.mkdir(mode=0o700)
+    secrets.joinpath("token").touch(mode=0o600)
+    secrets.joinpath("token").write_text("of the team\n")
     where = f"{built.as_uri()}#sha256={hashlib.sha256(built.read_bytes()).hexdigest()}"
     with Stack(
         open_directory / "stack",
         [NodeSpec(2)],
-        scheduler_arguments=["--executor-archive", where],
+        scheduler_arguments=["--executor-archive", where, "--secrets-dir", str(secrets)],
         executor_environment={"PATH": DEBIAN},
     ) as running:
         yield running
@@ -47,6 +52,13 @@ def test_a_job_runs_by_the_archive(stack: Stack, client: Client) -> None:
     # Executors that are Debian's Python, and know no directory of this installation.
     log = stack.scheduler.log.read_text()
     assert str(Path(archive.__file__).parents[2]) not in log
+
+
+def test_a_job_gets_secrets_where_no_package_opens_them(stack: Stack, client: Client) -> None:
+    job = end_of(client, submit(client, "echo $TOKEN", secrets={"TOKEN": "token"}))
+    assert (job["state"], output_of(client, job)) == ("finished", "of the team\n"), job
+    keys = json.loads((stack.directory / "nodes/1/secret-keys.json").read_text())
+    assert (keys["library"], len(keys["keys"])) == ("", 1)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

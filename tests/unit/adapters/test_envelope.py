@@ -1,10 +1,12 @@
 """Messages that are sealed to a host's key: who opens them, and for what."""
 
 import base64
+import sys
 
 import pytest
 
-from mesos_gpu.adapters.secrets import envelope
+from mesos_gpu.adapters.secrets import envelope, libcrypto, packaged
+from mesos_gpu.errors import Unavailable
 
 KEY, OTHER = envelope.new_key(), envelope.new_key()
 INFO = envelope.purpose("train-1.1", "S0")
@@ -55,3 +57,40 @@ def test_two_messages_of_one_value_differ_and_have_one_size() -> None:
 def test_what_is_no_key_is_refused(key: str) -> None:
     with pytest.raises(ValueError):
         envelope.seal(VALUES, key, INFO)
+
+
+# --- a host without cryptography
+
+
+def test_both_libraries_open_what_was_sealed_and_agree_on_keys() -> None:
+    for _ in range(20):
+        key = libcrypto.new_key()
+        assert libcrypto.public_of(key) == packaged.public_of(key)
+        for body in (b"", b"x", bytes(range(256)) * 5):
+            sealed = packaged.encrypt(body, libcrypto.public_of(key), INFO)
+            assert libcrypto.decrypt(sealed, key, INFO) == packaged.decrypt(sealed, key, INFO) == body
+
+
+def test_both_refuse_what_was_changed_at_any_byte_and_what_is_for_others() -> None:
+    sealed = packaged.encrypt(b"secret", packaged.public_of(KEY), INFO)
+    forged = [bytes([*sealed[:at], sealed[at] ^ 0x40, *sealed[at + 1 :]]) for at in range(len(sealed))]
+    small = [bytes(32) + sealed[32:], b"\x01" + bytes(31) + sealed[32:]]  # points of small order
+    for message in (*forged, *small, *(sealed[:end] for end in range(len(sealed))), sealed + b"\0"):
+        for library in (libcrypto, packaged):
+            with pytest.raises(ValueError):
+                library.decrypt(message, KEY, INFO)
+    for key, info in ((OTHER, INFO), (KEY, b""), (KEY[:31], INFO), (b"", INFO)):
+        with pytest.raises(ValueError):
+            libcrypto.decrypt(sealed, key, info)
+
+
+def test_a_host_with_neither_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setitem(sys.modules, "mesos_gpu.adapters.secrets.packaged", None)
+    monkeypatch.delattr("mesos_gpu.adapters.secrets.packaged")
+    libcrypto._library.cache_clear()
+    monkeypatch.setattr("ctypes.CDLL", absent)
+    with pytest.raises(Unavailable, match=r"libcrypto\.so\.3.*\n.*libssl3"):
+        envelope.new_key()
