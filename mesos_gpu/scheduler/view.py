@@ -300,6 +300,10 @@ class StateView:
         """The first `most` pending jobs that somebody sees, in the order in which they are tried."""
         return self._forecast().waiting(most, sees)
 
+    def wait_reasons(self, most: int) -> Mapping[str, int]:
+        """How many of the first `most` pending jobs wait for what, as `Forecast.reasons` has it."""
+        return self._forecast().reasons(most)
+
     def queues(self) -> Sequence[QueueUse]:
         """Every queue that has a limit or a pending job."""
         return self._forecast().queues()

@@ -5,6 +5,7 @@ What a card does not tell has no sample: unknown is not 0.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mesos_gpu.api.metrics.family import Family, Values
@@ -14,6 +15,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse
 from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.wire.export.prometheus import Column
 
 #: As DCGM's exporter has them; `gpu` is the minor number.
 LABELS: Final = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION")
@@ -21,6 +23,7 @@ _HELD: Final = ("task", "job", "queue", "user", "app", "UUID")
 _USED: Final = ("task", "UUID")
 _MILLI: Final = 1000
 Labels = tuple[str, ...]
+_UNKNOWN: Final = GpuUse(GpuId(""), 0.0)  # of a card of which nothing is known
 
 
 class _Card(NamedTuple):
@@ -54,6 +57,21 @@ class Gpus:
             for status, use in _with_uses(self.ordered)
         ]
 
+    @cached_property
+    def labels(self) -> list[Labels]:
+        """The labels of the cards."""
+        return [card.labels for card in self.cards]
+
+    @cached_property
+    def uses(self) -> list[GpuUse]:
+        """The uses of the cards."""
+        return [card.use or _UNKNOWN for card in self.cards]
+
+    @cached_property
+    def meters(self) -> list[Meters]:
+        """The meters of the cards."""
+        return [use.meters for use in self.uses]
+
 
 def gpus_of(view: View) -> Gpus:
     """Measure them, in one go for all families."""
@@ -79,15 +97,11 @@ def _labels(status: GpuStatus) -> Labels:
 
 def _meter(value: Callable[[Meters], float | None]) -> Callable[[Gpus], Values]:
     """A number for each card whose meter shows one."""
-    return _of_use(lambda use: value(use.meters))
+    return lambda gpus: Column(gpus.labels, [value(meters) for meters in gpus.meters])
 
 
 def _of_use(value: Callable[[GpuUse], float | None]) -> Callable[[Gpus], Values]:
-    return lambda gpus: [
-        (card.labels, number)
-        for card in gpus.cards
-        if card.use is not None and (number := value(card.use)) is not None
-    ]
+    return lambda gpus: Column(gpus.labels, [value(use) for use in gpus.uses])
 
 
 def _watts(milliwatts: int | None) -> float | None:
@@ -100,6 +114,19 @@ def _nvlink(meters: Meters) -> int | None:
     return meters.nvlink_tx_kib + meters.nvlink_rx_kib
 
 
+# --- instances of cards in MIG mode
+
+
+def _instances(gpus: Gpus) -> Values:
+    """The memory of each instance that a host has told of."""
+    for status in gpus.ordered:
+        gpu, sharing = status.gpu, status.gpu.sharing
+        if sharing is not None and status.node.lost_at is None:
+            for each in sharing.instances:
+                where = (str(gpu.minor), gpu.id, status.node.hostname)
+                yield (*where, each.profile, str(each.gpu_instance), each.uuid), each.memory_mib
+
+
 # --- what tasks hold and use
 
 
@@ -109,6 +136,7 @@ class _TaskOnCard(NamedTuple):
     labels: Labels  # of `_HELD`
     part: float  # of the card
     use: TaskUse | None
+    instance: str  # of a card in MIG mode; "": none
 
 
 def _on_cards(view: View) -> Sequence[_TaskOnCard]:
@@ -123,7 +151,8 @@ def _on_cards(view: View) -> Sequence[_TaskOnCard]:
             continue
         whose = (task.id, job.id, job.spec.queue, job.charged_to, job.spec.app or "")
         part = 1.0 if task.share is None else task.share.compute_milli / WHOLE
-        rows += [_TaskOnCard((*whose, gpu), part, uses.get((task.id, gpu))) for gpu in task.gpus]
+        instance = task.share.instance if task.share else ""
+        rows += [_TaskOnCard((*whose, gpu), part, uses.get((task.id, gpu)), instance) for gpu in task.gpus]
     return rows
 
 
@@ -146,41 +175,46 @@ def _seen_s(use: GpuUse | TaskUse) -> float | None:
 
 #: The end of DCGM's name, its kind there, what it says, and the meter.
 _DCGM: Final[tuple[tuple[str, str, str, Callable[[Meters], float | None]], ...]] = (
-    ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda m: m.sm_clock_mhz),
-    ("MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", lambda m: m.memory_clock_mhz),
-    ("MEMORY_TEMP", "gauge", "Memory temperature (in C).", lambda m: m.memory_temperature_c),
-    ("GPU_TEMP", "gauge", "GPU temperature (in C).", lambda m: m.temperature_c),
+    ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", attrgetter("sm_clock_mhz")),
+    ("MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", attrgetter("memory_clock_mhz")),
+    ("MEMORY_TEMP", "gauge", "Memory temperature (in C).", attrgetter("memory_temperature_c")),
+    ("GPU_TEMP", "gauge", "GPU temperature (in C).", attrgetter("temperature_c")),
     ("POWER_USAGE", "gauge", "Power draw (in W).", lambda m: _watts(m.power_mw)),
     ("POWER_MGMT_LIMIT", "gauge", "Power limit (in W).", lambda m: _watts(m.power_limit_mw)),
     (
         "TOTAL_ENERGY_CONSUMPTION",
         "counter",
         "Energy since the driver was loaded (in mJ).",
-        lambda m: m.energy_mj,
+        attrgetter("energy_mj"),
     ),
-    ("PCIE_REPLAY_COUNTER", "counter", "Number of PCIe retries.", lambda m: m.pcie_replays),
-    ("PCIE_TX_THROUGHPUT", "gauge", "Data sent over PCIe (in KiB a second).", lambda m: m.pcie_tx_kib_s),
-    ("PCIE_RX_THROUGHPUT", "gauge", "Data received over PCIe (in KiB a second).", lambda m: m.pcie_rx_kib_s),
-    ("GPU_UTIL", "gauge", "GPU utilization (in %).", lambda m: m.gpu_pct),
-    ("MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda m: m.memory_pct),
-    ("ENC_UTIL", "gauge", "Encoder utilization (in %).", lambda m: m.encoder_pct),
-    ("DEC_UTIL", "gauge", "Decoder utilization (in %).", lambda m: m.decoder_pct),
-    ("FB_FREE", "gauge", "Framebuffer memory free (in MiB).", lambda m: m.memory_free_mib),
-    ("FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda m: m.memory_used_mib),
-    ("FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", lambda m: m.memory_reserved_mib),
+    ("PCIE_REPLAY_COUNTER", "counter", "Number of PCIe retries.", attrgetter("pcie_replays")),
+    ("PCIE_TX_THROUGHPUT", "gauge", "Data sent over PCIe (in KiB a second).", attrgetter("pcie_tx_kib_s")),
+    (
+        "PCIE_RX_THROUGHPUT",
+        "gauge",
+        "Data received over PCIe (in KiB a second).",
+        attrgetter("pcie_rx_kib_s"),
+    ),
+    ("GPU_UTIL", "gauge", "GPU utilization (in %).", attrgetter("gpu_pct")),
+    ("MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", attrgetter("memory_pct")),
+    ("ENC_UTIL", "gauge", "Encoder utilization (in %).", attrgetter("encoder_pct")),
+    ("DEC_UTIL", "gauge", "Decoder utilization (in %).", attrgetter("decoder_pct")),
+    ("FB_FREE", "gauge", "Framebuffer memory free (in MiB).", attrgetter("memory_free_mib")),
+    ("FB_USED", "gauge", "Framebuffer memory used (in MiB).", attrgetter("memory_used_mib")),
+    ("FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", attrgetter("memory_reserved_mib")),
     (
         "UNCORRECTABLE_REMAPPED_ROWS",
         "counter",
         "Rows remapped for uncorrectable errors.",
-        lambda m: m.uncorrectable_rows,
+        attrgetter("uncorrectable_rows"),
     ),
     (
         "CORRECTABLE_REMAPPED_ROWS",
         "counter",
         "Rows remapped for correctable errors.",
-        lambda m: m.correctable_rows,
+        attrgetter("correctable_rows"),
     ),
-    ("ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.", lambda m: m.row_remap_failure),
+    ("ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.", attrgetter("row_remap_failure")),
     ("NVLINK_BANDWIDTH_TOTAL", "counter", "Data of all NVLinks, both ways (in KiB).", _nvlink),
 )
 CARDS: Final = (
@@ -189,7 +223,7 @@ CARDS: Final = (
         "gauge",
         "Framebuffer memory (in MiB).",
         gpus_of,
-        lambda gpus: [(card.labels, card.memory_mib) for card in gpus.cards],
+        lambda gpus: Column(gpus.labels, [card.memory_mib for card in gpus.cards]),
         LABELS,
     ),
     *(
@@ -201,7 +235,7 @@ CARDS: Final = (
         "gauge",
         "Value of the last XID error encountered.",
         gpus_of,
-        _of_use(lambda use: use.xid),
+        _of_use(attrgetter("xid")),
         LABELS,
     ),
     Family(
@@ -225,8 +259,24 @@ CARDS: Final = (
         "gauge",
         "Processes on a card.",
         gpus_of,
-        _of_use(lambda use: use.processes),
+        _of_use(attrgetter("processes")),
         LABELS,
+    ),
+    Family(
+        "mesos_gpu_mig_instance_memory_mib",
+        "gauge",
+        "Memory of an instance of a card in MIG mode; GPU_I_PROFILE and GPU_I_ID are as DCGM's.",
+        gpus_of,
+        _instances,
+        ("gpu", "UUID", "Hostname", "GPU_I_PROFILE", "GPU_I_ID", "instance"),
+    ),
+    Family(
+        "mesos_gpu_task_mig_instance",
+        "gauge",
+        "1 for each instance of a card that a task holds.",
+        _on_cards,
+        lambda rows: [((*row.labels[:1], row.labels[-1], row.instance), 1) for row in rows if row.instance],
+        ("task", "UUID", "instance"),
     ),
     Family(
         "mesos_gpu_task_gpus",

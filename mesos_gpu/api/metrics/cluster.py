@@ -16,6 +16,7 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.queueing.queue import in_line_since
 
 MOST_ROWS: Final = 500  # of a family whose labels users choose
+MOST_ASKED: Final = 1000  # jobs of which is asked why they wait: it is done on the engine's thread
 OTHERS: Final = "*"  # the rest, together
 R = TypeVar("R", bound=tuple[str, ...])
 
@@ -54,6 +55,14 @@ def _lines(view: View) -> Mapping[str, _Line]:
             jobs, oldest = lines.get(job.spec.queue, (0, float("inf")))
             lines[job.spec.queue] = _Line(jobs + 1, min(oldest, in_line_since(job)))
     return lines
+
+
+def _reasons(view: View) -> Mapping[str, int]:
+    return (
+        view.wait_reasons(MOST_ASKED)
+        if any(job.state is JobState.PENDING for job in view.jobs.values())
+        else {}
+    )
 
 
 def _waiting(lines: Mapping[str, _Line]) -> Values:
@@ -202,6 +211,14 @@ CLUSTER: Final = (
         _nodes,
         lambda nodes: [((state,), number) for state, number in nodes.items()],
         ("state",),
+    ),
+    Family(
+        "mesos_gpu_waiting_jobs",
+        "gauge",
+        "Jobs that wait, by reason: room, a limit or rule, back-off, secrets; unasked: they stand too far behind.",
+        _reasons,
+        lambda reasons: sorted(((reason,), count) for reason, count in reasons.items() if count),
+        ("reason",),
     ),
     Family("mesos_gpu_queue_jobs", "gauge", "Jobs of a queue that wait.", _lines, _waiting, ("queue",)),
     Family(

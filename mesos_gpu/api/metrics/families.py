@@ -22,7 +22,7 @@ from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
 from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.policy.accounts.budget import Standing
-from mesos_gpu.wire.export.prometheus import Metric
+from mesos_gpu.wire.export.prometheus import Column, Metric
 
 MOST_QUEUES: Final = 500  # of which each has samples of its own
 OTHERS: Final = "*"  # the leaves that have none, together
@@ -33,18 +33,12 @@ def snapshot(view: View) -> Measured:
     return {measure: measure(view) for measure in dict.fromkeys(family.measure for family in FAMILIES)}
 
 
-def metrics(measured: Measured) -> list[Metric]:
-    """All families, each GPU once."""
-    return [
-        Metric(
-            family.name,
-            family.kind,
-            family.help,
-            family.labels,
-            tuple(family.samples(measured[family.measure])),
-        )
-        for family in FAMILIES
-    ]
+def metrics(measured: Measured) -> Iterator[Metric]:
+    """All families, each GPU once; one after the other, for all rows of all of them are much to keep."""
+    for family in FAMILIES:
+        rows = family.samples(measured[family.measure])
+        kept = rows if isinstance(rows, Column) else tuple(rows)
+        yield Metric(family.name, family.kind, family.help, family.labels, kept)
 
 
 # --- what is measured
@@ -134,11 +128,13 @@ def _number(number: float) -> Values:
 
 
 def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The health that each is in, and whether that is ok: its mean over time is how often it could be used."""
     for status in gpus.ordered:
-        gpu = status.gpu
-        for health in Health:
-            labels = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname, health.value)
-            yield labels, float(status.health is health)
+        gpu, health = status.gpu, status.health
+        card = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname)
+        yield (*card, Health.OK.value), int(health is Health.OK)
+        if health is not Health.OK:
+            yield (*card, health.value), 1
 
 
 def _transitions(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -253,7 +249,7 @@ FAMILIES: Final = (
     Family(
         "mesos_gpu_gpu_health",
         "gauge",
-        "1 for the health that a GPU is in, 0 for the others.",
+        "1 for the health that a GPU is in; ok is 0 while it is in another.",
         gpus_of,
         _health,
         ("uuid", "gpu", "model", "agent", "state"),

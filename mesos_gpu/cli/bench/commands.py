@@ -15,6 +15,7 @@ from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
 from mesos_gpu.cli.bench.isolation import isolation
+from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
 from mesos_gpu.cli.bench.queues import queues
 from mesos_gpu.cli.bench.reports import reports
@@ -84,6 +85,7 @@ bench.add_command(shim)
 bench.add_command(placement)
 bench.add_command(queues)
 bench.add_command(reports)
+bench.add_command(metrics)
 
 
 def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:

@@ -1,5 +1,6 @@
 """The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from itertools import islice
@@ -24,6 +25,8 @@ from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of
 from mesos_gpu.policy.explain.owed import by_room
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 
+#: Why a job waits, besides limits and rules.
+BACK_OFF, SECRETS, ROOM, UNASKED = "back-off", "secrets", "room", "unasked"
 _MOST_ESTIMATED: Final = 1000  # of the first jobs: it is done on the engine's thread
 
 
@@ -92,6 +95,25 @@ class Forecast:
             )
             for i, job in seen
         ]
+
+    def reasons(self, most: int) -> Counter[str]:
+        """How many of the first `most` pending jobs wait for what: a word of `Stage`, or one of those above; the others
+        are counted as `UNASKED`. Call it first: it blocks jobs as it goes."""
+        counts: Counter[str] = Counter()
+        for job in self.jobs[:most]:
+            counts[self._reason(job)] += 1
+            if job.not_before <= self._now:
+                self.backlog.block(job)
+        counts[UNASKED] += max(len(self.jobs) - most, 0)
+        return counts
+
+    def _reason(self, job: Job) -> str:
+        if job.not_before > self._now:
+            return BACK_OFF
+        if problem_of(self._state, self._settings, self._now, job):
+            return SECRETS
+        wait = self.backlog.wait_of(job)
+        return ROOM if wait is None else wait.stage.value
 
     def before(self, job_id: JobId | None) -> list[Reservation]:
         """What is kept for those that stand before a job; None: for all.

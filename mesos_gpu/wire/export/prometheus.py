@@ -1,15 +1,34 @@
 """Metrics in Prometheus' text format 0.0.4. Pure."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+_NOT_FINITE: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
 
 Sample = tuple[Mapping[str, str], float]  # labels and value
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Numbers of what many families have samples of: each as many as there are labels, which the families share.
+
+    Attributes:
+        labels: Values of the labels. The same list in all families: it is written once.
+        numbers: In the same order; None: it has no sample.
+    """
+
+    labels: Sequence[tuple[str, ...]]
+    numbers: Sequence[float | None]
+
+    def __iter__(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """The rows."""
+        for values, number in zip(self.labels, self.numbers, strict=True):
+            if number is not None:
+                yield values, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +39,7 @@ class Metric:
     kind: str
     help: str
     labels: tuple[str, ...]
-    rows: Sequence[tuple[tuple[str, ...], float]]
+    rows: Iterable[tuple[tuple[str, ...], float]]
 
     @property
     def samples(self) -> list[Sample]:
@@ -40,16 +59,31 @@ def render(metrics: Iterable[Metric]) -> str:
     """
     lines: list[str] = []
     escaped = _Escaped()
-    written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}  # labels, by their names and values
+    written: dict[int, tuple[Column, list[str]]] = {}  # by which list of labels, which the column keeps there
     for metric in metrics:
-        lines += [f"# HELP {metric.name} {_escaped_help(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
-        known, name = written.setdefault(metric.labels, {}), metric.name
-        for values, number in metric.rows:
-            text = known.get(values)
-            if text is None:
-                text = known[values] = _labels(metric.labels, values, escaped)
-            lines.append(f"{name}{text} {number if type(number) is int else _number(number)}")
+        name, rows = metric.name, metric.rows
+        lines += [f"# HELP {name} {_escaped_help(metric.help)}", f"# TYPE {name} {metric.kind}"]
+        if isinstance(rows, Column):
+            if id(rows.labels) not in written:
+                written[id(rows.labels)] = (
+                    rows,
+                    [_labels(metric.labels, each, escaped) for each in rows.labels],
+                )
+            lines += _numbers(name, written[id(rows.labels)][1], rows.numbers)
+        else:
+            lines += [
+                f"{name}{_labels(metric.labels, values, escaped)} {_number(number)}"
+                for values, number in rows
+            ]
     return "\n".join(lines) + "\n"
+
+
+def _numbers(name: str, texts: Iterable[str], numbers: Iterable[float | None]) -> list[str]:
+    return [
+        f"{name}{text} {number if type(number) is int else _number(number)}"
+        for text, number in zip(texts, numbers, strict=True)
+        if number is not None
+    ]
 
 
 def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
@@ -75,6 +109,7 @@ def _escaped_help(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    if math.isinf(value) or math.isnan(value):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    return str(int(value)) if value == int(value) else repr(value)
+    if float(value).is_integer():
+        return str(int(value))
+    text = repr(float(value))
+    return _NOT_FINITE.get(text, text)

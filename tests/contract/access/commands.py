@@ -188,7 +188,7 @@ LOCAL: Final = (
     "backup", "template list", "template show", "template render",
     "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler", "teardown",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
-    "bench access", "bench api", "bench isolation", "bench launch", "bench placement", "bench queues", "bench reports",
-    "bench shim", "bench volume",
+    "bench access", "bench api", "bench isolation", "bench launch", "bench metrics", "bench placement", "bench queues",
+    "bench reports", "bench shim", "bench volume",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip

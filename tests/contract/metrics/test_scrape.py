@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, TaskUse, Work
+from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.testing.builders import gpu
 from tests.contract.marathon.test_marathon_api import Marathon
 
@@ -166,6 +168,42 @@ def test_cards_have_the_names_of_dcgm_and_exactly_what_was_reported(rig: Maratho
     assert value(page, "task_idle_since_timestamp_seconds", task=task.id, UUID=held) == 7
     rig.daemon.put(ev.AgentLost(AgentId("a2")))
     assert not any(name == "DCGM_FI_DEV_GPU_TEMP" for name, _ in page_of(rig)), "what is lost tells nothing"
+
+
+def test_an_instance_in_mig_mode_has_dcgm_s_labels_and_who_holds_it(rig: Marathon) -> None:
+    made = MigInstance("MIG-1", "3g.40gb", 40448, 60, 2, 0, 428, 500, 0, 4)
+    free = MigInstance("MIG-2", "1g.10gb", 9984, 16, 13, 0, 142, 125, 6, 1)
+    sharing = Sharing(81559, ((Ability.MIG, ""),), mig=True, instances=(made, free))
+    card = replace(gpu("g2"), memory_mib=81559, sharing=sharing)
+    rig.node("a2", (card,))
+    rig.tell(Inventory((card,), "nvml", "535.1"), "a2")
+    job = rig.submit(gpus=0.4, gpu_memory_mib=30000, isolation="strict")
+    (task,) = rig.daemon.read(lambda view: view.round_of(view.jobs[job["id"]])).result(60)
+    page = page_of(rig)
+    where = {"gpu": "2", "UUID": "g2", "Hostname": "a2.example"}
+    assert {
+        tuple(sorted(labels)): number
+        for (name, labels), number in page.items()
+        if name.endswith("mig_instance_memory_mib")
+    } == {
+        tuple(
+            sorted({**where, "GPU_I_PROFILE": each.profile, "GPU_I_ID": id, "instance": each.uuid}.items())
+        ): each.memory_mib
+        for each, id in ((made, "2"), (free, "13"))
+    }
+    assert value(page, "task_mig_instance", task=task.id, UUID="g2", instance="MIG-1") == 1
+
+
+def test_jobs_that_wait_are_counted_by_reason(rig: Marathon) -> None:
+    assert not any(name == "mesos_gpu_waiting_jobs" for name, _ in page_of(rig)), "none waits"
+    rig.node("a2", (gpu("g2"),))
+    running = rig.submit(gpus=1)
+    rig.submit(gpus=1)
+    rig.submit(gpus=9)
+    assert value(page_of(rig), "waiting_jobs", reason="room") == 2
+    rig.status(f"{running['id']}.1", "TASK_LOST", "a2")
+    page = page_of(rig)
+    assert [value(page, "waiting_jobs", reason=reason) for reason in ("room", "back-off")] == [2, 1]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
