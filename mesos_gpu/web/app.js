@@ -8,6 +8,7 @@ import * as logs from "./logs.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 import * as queues from "./queues.js";
+import * as shell from "./shell.js";
 import * as submit from "./submit.js";
 
 const $ = (id) => document.getElementById(id);
@@ -43,7 +44,7 @@ function context(at) {
 
 async function go(moved = false) {
   const at = context(place());
-  if (shown?.context.part !== at.part || shown?.context.id !== at.id) logs.stop();
+  if (shown?.context.part !== at.part || shown?.context.id !== at.id) logs.stop(), shell.stop();
   document.title = `${at.page.title(at)} · mesos_gpu`;
   for (const each of document.querySelectorAll("nav a")) {
     if (each.dataset.part === at.part) each.setAttribute("aria-current", "page");

@@ -5,6 +5,7 @@ import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { logs } from "./logs.js";
+import { shell } from "./shell.js";
 
 const ENDED = new Set(["finished", "failed", "killed"]);
 const PAGE = 100;
@@ -131,6 +132,7 @@ export const one = {
       why ? whyOf(why) : null, about(job),
       job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,
       tasks.length && reads ? logs(job, tasks) : null,
+      mayJob("exec", job) ? shell(job, tasks) : null,
       history(tasks), changed(changes),
     ];
   },

@@ -1,0 +1,231 @@
+"""The terminal on the page of a job: what programs write to it, what is typed into it, and its channel."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from isolator.session.websocket import Lost
+from mesos_gpu.wire.channel.call import answer_to
+from mesos_gpu.wire.channel.frames import WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.order import decode_order
+from tests.conftest import wait_until
+from tests.contract.channels.test_channels import Opened, Playing
+from tests.web.browser import NEEDED, Browser, Page
+
+pytestmark = NEEDED
+FEED: Final = """import('/static/terminal.js').then(({{Terminal}}) => {{
+  const told = [], one = new Terminal({rows}, {columns}, (text) => told.push(text));
+  for (const piece of {pieces}) one.write(Uint8Array.from(atob(piece), (letter) => letter.charCodeAt(0)));
+  {more};
+  const styles = one.lines[0].cells.map((cell) => cell[1]);
+  return {{text: one.text(), x: one.x, y: one.y, told, kept: one.kept.length, styles}};
+}})"""
+
+
+#: What a program writes to a terminal of 4 rows by 10 columns, what that shows, and where its cursor is.
+WRITTEN: Final = (
+    (b"one\r\ntwo", "one\ntwo\n\n", (3, 1)),
+    (b"0123456789abc", "0123456789\nabc\n\n", (3, 1)),
+    (b"0123456789", "0123456789\n\n\n", (10, 0)),  # the next letter wraps
+    (b"0123456789\rx", "x123456789\n\n\n", (1, 0)),
+    (b"\x1b[?7l0123456789abc", "012345678c\n\n\n", (10, 0)),
+    (b"1\r\n2\r\n3\r\n4\r\n5", "2\n3\n4\n5", (1, 3)),
+    (b"abc\x1b[2;3Hx\x1b[Ay", "abcy\n  x\n\n", (4, 0)),
+    (b"abcdef\x1b[3D\x1b[K", "abc\n\n\n", (3, 0)),
+    (b"abcdef\x1b[3D\x1b[1K", "    ef\n\n\n", (3, 0)),
+    (b"abc\r\ndef\x1b[1;2H\x1b[J", "a\n\n\n", (1, 0)),
+    (b"abc\x1b[2J", "\n\n\n", (3, 0)),
+    (b"abcd\x1b[1;2H\x1b[2P", "ad\n\n\n", (1, 0)),
+    (b"abcd\x1b[1;2H\x1b[2@", "a  bcd\n\n\n", (1, 0)),
+    (b"abcd\x1b[1;2H\x1b[2X", "a  d\n\n\n", (1, 0)),
+    (b"1\r\n2\r\n3\x1b[2H\x1b[L", "1\n\n2\n3", (0, 1)),
+    (b"1\r\n2\r\n3\x1b[2H\x1b[M", "1\n3\n\n", (0, 1)),
+    (b"1\r\n2\r\n3\r\n4\x1b[2;3r\x1b[3H\n", "1\n3\n\n4", (0, 2)),
+    (b"1\r\n2\r\n3\r\n4\x1b[2;3r\x1b[2H\x1bM", "1\n\n2\n4", (0, 1)),
+    (b"a\tb", "a       b\n\n\n", (9, 0)),
+    (b"x\x1b[5b", "xxxxxx\n\n\n", (6, 0)),
+    (b"abc\x1b7\x1b[3;3Hd\x1b8e", "abce\n\n  d\n", (4, 0)),
+    (b"shell\x1b[?1049h\x1b[Heditor\x1b[?1049l", "shell\n\n\n", (5, 0)),
+    (b"\x1b(0lqk\x1b(Bq", "\u250c\u2500\u2510q\n\n\n", (4, 0)),
+    (b"\x1b]0;a title\x07ok\x1b]2;other\x1b\\!", "ok!\n\n\n", (3, 0)),
+    (b"\x1bP1$r0m\x1b\\\x1b[>0q\x1b[?2026$p.", ".\n\n\n", (1, 0)),
+    ("日本語".encode(), "日本語\n\n\n", (6, 0)),
+    ("e\u0301x".encode(), "e\u0301x\n\n\n", (2, 0)),
+    (b"\xff\xfe", "\ufffd\ufffd\n\n\n", (2, 0)),
+    (b"\x1b[999999999999;999999999999H.", "\n\n\n         .", (10, 3)),
+    (b"\x1b[4hb\ra", "ab\n\n\n", (1, 0)),
+    (b"gone\x1bc.", ".\n\n\n", (1, 0)),
+)
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Playing]:
+    rig = Playing()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def blank(rig: Playing, browser: Browser) -> Page:
+    """A page in which the terminal's module can be tried."""
+    page = browser.page(rig.url)
+    page.when()
+    return page
+
+
+def fed(page: Page, *pieces: bytes, rows: int = 4, columns: int = 10, more: str = "") -> dict[str, Any]:
+    """A terminal to which a program has written that."""
+    said = json.dumps([b64encode(piece).decode() for piece in pieces])
+    return dict(page.run(FEED.format(rows=rows, columns=columns, pieces=said, more=more)))
+
+
+def test_what_a_program_writes_is_shown_as_terminals_do(blank: Page) -> None:
+    wrong = []
+    for written, text, place in WRITTEN:
+        for pieces in ((written,), tuple(written[i : i + 1] for i in range(len(written)))):
+            shown = fed(blank, *pieces)
+            if (shown["text"], (shown["x"], shown["y"])) != (text, place):
+                wrong.append((pieces, shown, text, place))
+    assert not wrong
+
+
+def test_colours_and_questions_of_programs(blank: Page) -> None:
+    shown = fed(
+        blank, b"\x1b[1;31ma\x1b[0mb\x1b[38;5;208mc\x1b[48;2;1;2;255md\x1b[39;49me\x1b[6n\x1b[c\x1b[5n"
+    )
+    assert shown["styles"][:5] == [
+        {"bold": True, "front": 1}, {}, {"front": 208}, {"front": 208, "behind": "#0102ff"}, {},
+    ]  # fmt: skip
+    assert shown["told"] == ["\x1b[1;6R", "\x1b[?6c", "\x1b[0n"]
+
+
+def test_what_leaves_the_screen_is_kept_up_to_a_bound_and_a_new_size_loses_nothing_of_it(blank: Page) -> None:
+    much = fed(blank, b"".join(b"%d\r\n" % i for i in range(3000)))
+    assert (much["kept"], much["text"]) == (2000, "2997\n2998\n2999\n")
+    less = fed(blank, b"1\r\n2\r\n3\r\n4", more="one.resize(2, 5)")
+    assert (less["kept"], less["text"], less["y"]) == (2, "3\n4", 1)
+    more = fed(blank, b"1\r\n2", more="one.resize(6, 30)")
+    assert more["text"] == "1\n2\n\n\n\n"
+
+
+def shown_lines(page: Page) -> str:
+    """What the terminal of the page shows."""
+    return str(page.run("document.querySelector('.terminal').innerText"))
+
+
+class Host:
+    """The executor's side of the channel that a page has opened."""
+
+    def __init__(self, rig: Playing, page: Page) -> None:
+        before = len(self._calls(rig))
+        page.click("#view section button", "Open a terminal")
+        wait_until("the executor is called", lambda: len(self._calls(rig)) > before)
+        call = rig.called()
+        opened = Opened(f"/v1/channels/{call.id}", "", call, "")
+        self._line = rig.host(opened._replace(answer=answer_to(call, rig.secret)))
+        self.order = decode_order(decode(self._line.receive()).data)
+
+    @staticmethod
+    def _calls(rig: Playing) -> list[Any]:
+        return [what for name, what in rig.driver.calls if name == "message"]
+
+    def says(self, kind: Kind, data: bytes = b"", *numbers: int) -> None:
+        self._line.send(encode(Frame(kind, data, numbers)))
+
+    def hears(self, kind: Kind) -> Frame:
+        """The next frame of that kind."""
+        while (frame := decode(self._line.receive())).kind is not kind:
+            pass
+        return frame
+
+    def types(self, count: int) -> bytes:
+        """So many bytes of what is typed."""
+        data = b""
+        while len(data) < count:
+            data += self.hears(Kind.STDIN).data
+        return data
+
+    def close(self) -> None:
+        self._line.close()
+
+
+@pytest.fixture
+def page(rig: Playing, browser: Browser) -> Page:
+    page = browser.page(f"{rig.url}/#/jobs/{rig.job}")
+    page.when("Open a terminal")
+    return page
+
+
+def test_a_terminal_in_a_job_carries_keys_output_sizes_and_its_exit_code(rig: Playing, page: Page) -> None:
+    host = Host(rig, page)
+    assert host.order.argv[:2] == ("/bin/sh", "-c")
+    assert (host.order.stdin, host.order.tty, host.order.term) == (True, True, "xterm-256color")
+    assert host.order.columns > 60
+    host.says(Kind.STDOUT, "$ \x1b[32mgr\u00fcn\x1b[0m <b>\r\n".encode())
+    assert host.hears(Kind.CREDIT).numbers == (len("$ \x1b[32mgr\u00fcn\x1b[0m <b>\r\n".encode()),)
+    wait_until("it is shown", lambda: "$ gr\u00fcn <b>" in shown_lines(page))
+    assert page.run("document.querySelector('.terminal .front-2').textContent") == "gr\u00fcn"
+    for key in ("l", "s", "Enter", "ArrowUp", "Tab"):
+        page.press(key)
+    assert host.types(7) == b"ls\r\x1b[A\t"
+    page.ask("Input.dispatchKeyEvent", {"type": "keyDown", "key": "c", "code": "KeyC", "modifiers": 2})
+    assert host.types(1) == b"\x03"
+    page.ask("Input.insertText", {"text": "h\u00e9"})
+    assert host.types(3) == "h\u00e9".encode()
+    page.size(700)
+    narrow = host.hears(Kind.SIZE).numbers
+    assert narrow[1] < host.order.columns
+    host.says(Kind.EXIT, b"", 3)
+    page.when("It has ended with exit code 3.")
+    host.close()
+    again = Host(rig, page)
+    again.says(Kind.FAILED, b"no such program")
+    page.when("no such program")
+    again.close()
+
+
+def test_much_output_and_much_that_is_pasted_go_through_with_credits(rig: Playing, page: Page) -> None:
+    host = Host(rig, page)
+    line, sent, credit = b"x" * 998 + b"\r\n", 0, WINDOW
+    while sent < 3 << 20:
+        while credit < len(line) * 60:
+            credit += host.hears(Kind.CREDIT).numbers[0]
+        host.says(Kind.STDOUT, line * 60)
+        sent, credit = sent + len(line) * 60, credit - len(line) * 60
+    host.says(Kind.STDOUT, b"the end")
+    wait_until("all is shown", lambda: "the end" in shown_lines(page))
+    pasted = "y" * (3 << 19)
+    page.run(
+        "(() => { const data = new DataTransfer(); data.setData('text', " + json.dumps(pasted) + ");"
+        "document.querySelector('.terminal textarea').dispatchEvent("
+        "new ClipboardEvent('paste', {clipboardData: data})); })()"
+    )
+    taken = b""
+    while len(taken) < len(pasted):
+        piece = host.hears(Kind.STDIN).data
+        taken += piece
+        host.says(Kind.CREDIT, b"", len(piece))
+    assert taken == pasted.encode()
+    host.close()
+
+
+def test_who_goes_to_another_part_ends_it_and_a_lost_connection_is_told(rig: Playing, page: Page) -> None:
+    host = Host(rig, page)
+    host.says(Kind.STDOUT, b"$ ")
+    wait_until("it is shown", lambda: "$" in shown_lines(page))
+    host.close()
+    page.when("The connection has ended.")
+    host = Host(rig, page)
+    page.run("location.hash = '#/'")
+    with pytest.raises(Lost):
+        host.hears(Kind.STDIN)
+    host.close()
+
+
+def test_who_may_not_has_no_terminal(rig: Playing, browser: Browser) -> None:
+    waits = rig.submit(gpus=1)["id"]
+    page = browser.page(f"{rig.url}/#/jobs/{waits}").when("Why it waits")
+    assert "Open a terminal" not in page, "a job that waits has none"
