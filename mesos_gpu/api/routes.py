@@ -103,7 +103,12 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
 def _of_files(uploads: Uploads) -> list[Route]:
     return [
         route("/v1/uploads", GET=judged(JOB_RUN, uploads.list)),
-        route("/v1/uploads/{sha256}", GET=judged(JOB_RUN, uploads.show), PUT=judged(JOB_RUN, uploads.put)),
+        route(
+            "/v1/uploads/{sha256}",
+            GET=judged(JOB_RUN, uploads.show),
+            PUT=judged(JOB_RUN, uploads.put),
+            DELETE=judged(JOB_RUN, uploads.remove),
+        ),
         route("/v1/uploads/{sha256}/archive", GET=free(uploads.archive)),
     ]
 

@@ -153,6 +153,22 @@ class UploadStore:
         self.touch(owner, digest)
         return os.open(self._of(owner) / digest, _READ)
 
+    def remove(self, owner: str, digest: str) -> Upload:
+        """Remove an archive, or as much of one as has come; what there was.
+
+        Raises:
+            NotFound: There is none.
+        """
+        with self._lock:
+            there = self._find(owner, digest)
+            if there is None:
+                raise NotFound(
+                    f"there is no archive {digest[:64]} of {owner or 'yours'}",
+                    remedy="see them: mesos-gpu uploads list",
+                )
+            self._path(self._of(owner), there).unlink()
+            return there
+
     def collect(self, needed: Collection[tuple[str, str]]) -> int:
         """Remove what nobody has used for long; how many there were.
 

@@ -19,10 +19,16 @@ class Upload(TypedDict):
     used_at: Moment
 
 
+class KeptUpload(Upload):
+    """An archive of who asks."""
+
+    jobs: Annotated[list[str], says(description="one's own that have not ended and need it")]
+
+
 class Uploads(TypedDict):
     """The archives of who asks, the latest used first, and how large they may be."""
 
-    uploads: list[Upload]
+    uploads: list[KeptUpload]
     archive_limit_bytes: Annotated[int, says(minimum=1)]
     owner_limit_bytes: Annotated[int, says(minimum=1, description="of all archives of one name")]
 
@@ -42,6 +48,12 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
             in_query("size", _BYTES, "of the whole archive, in bytes"),
         ),
         raw_body=True,
+    ),
+    ("DELETE", "/v1/uploads/{sha256}"): Operation(
+        "remove_upload",
+        "Remove an archive of one's own, or as much of one as has come; 409: a job needs it",
+        {200: Upload},
+        (409,),
     ),
     ("GET", "/v1/uploads/{sha256}/archive"): Operation(
         "read_upload",

@@ -152,6 +152,8 @@ COMMANDS: Final = (
     Command("service unsplit", "---x-x", lambda s: (s.service(),)),
     Command("service shift", "---x-x", _shift),
     Command("service export", "-xxxxx", lambda _: ("--format", "json")),
+    Command("uploads list", "--xx-x"),
+    Command("uploads rm", "--xx-x", lambda _: ("--unused",)),
     Command("tasks unknown list", "----xx"),
     Command("tasks unknown adopt", "----xx", lambda _: ("t1",)),
     Command("tasks unknown kill", "----xx", lambda _: ("t1",)),

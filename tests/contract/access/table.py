@@ -191,6 +191,7 @@ V1: Final = (
     Row("/v1/uploads", "GET", "--xx-x", _to("/v1/uploads"), "one's own"),
     Row("/v1/uploads/{sha256}", "GET", "--xx-x", _archive, "one's own"),
     Row("/v1/uploads/{sha256}", "PUT", "--xx-x", _piece),
+    Row("/v1/uploads/{sha256}", "DELETE", "--xx-x", _archive, "one's own"),
     Row(
         "/v1/uploads/{sha256}/archive",
         "GET",

@@ -24,6 +24,7 @@ from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.conftest import wait_until
 from tests.contract.access.rig import AccessRig
+from tests.contract.cli.cli_rig import call
 from tests.contract.rig import Rig, code_of
 
 KEY = b"k" * 16
@@ -58,6 +59,13 @@ def put(
     digest = digest or hashlib.sha256(data).hexdigest()
     query = f"offset={offset}&size={len(data) if size is None else size}"
     return rig.call("PUT", f"/v1/uploads/{digest}?{query}", data=data, headers=BYTES)
+
+
+def cli(rig: Rig, *words: str, code: int = 0, says: str = "") -> str:
+    got = call("--url", rig.url, *words)
+    assert got.exit_code == code, got.output
+    assert says in got.stderr, got.stderr
+    return got.stdout
 
 
 def launched(rig: Rig, **fields: Any) -> tuple[str, str]:
@@ -211,6 +219,46 @@ def test_an_archive_is_on_record_once_not_by_its_pieces(store: UploadStore, tmp_
         for line in path.read_text().splitlines()
     ]
     assert [line["what"] for line in lines if "uploads" in str(line)] == ["PUT /v1/uploads/{sha256}"]
+
+
+def test_what_no_job_needs_is_listed_and_removed(rig: Rig) -> None:
+    data, other = b"archive", b"other"
+    assert put(rig, data).status_code == 200
+    assert put(rig, other, size=20).json()["complete"] is False
+    digest, partial = (hashlib.sha256(each).hexdigest() for each in (data, other))
+    job, task = launched(rig, upload=f"sha256:{digest}")
+    cli(rig, "uploads", "rm", digest[:8], code=73, says=f"1 job of yours needs it: {job}")
+    rows = cli(rig, "uploads", "list", "--sort", "size").splitlines()
+    assert [row.split()[:1] + row.split()[3:4] for row in rows[1:]] == [
+        [partial[:12], "partial"],
+        [digest[:12], "needed"],
+    ]
+    assert cli(rig, "uploads", "list", "-q", "--state", "needed").split() == [digest]
+    removed = json.loads(cli(rig, "uploads", "rm", "--unused", "--json"))["removed"]
+    assert [each["sha256"] for each in removed] == [partial]
+    assert rig.call("GET", f"/v1/uploads/{partial}").status_code == 404
+    agent = tasks_of(rig, job)[0]["hostname"].partition(".")[0]
+    rig.status(task, "TASK_RUNNING", agent)
+    rig.status(task, "TASK_FINISHED", agent)
+    wait_until("it has ended", lambda: rig.call("GET", f"/v1/jobs/{job}").json()["state"] == "finished")
+    cli(rig, "uploads", "rm", f"sha256:{digest[:8]}", says="1 upload removed")
+    cli(rig, "uploads", "rm", digest[:8], code=66, says=f"no upload of yours is {digest[:8]}")
+    cli(rig, "uploads", "rm", code=2)
+    assert len(cli(rig, "uploads", "list").splitlines()) == 1, "the headings alone"
+
+
+def test_nobody_removes_another_s(store: UploadStore) -> None:
+    rig = AccessRig(uploads=store)
+    try:
+        rig.bind({"names": ["ann", "carl"], "roles": ["user"]}, {"names": ["boss"], "roles": ["admin"]})
+        digest = hashlib.sha256(b"code").hexdigest()
+        rig.call("ann", "PUT", f"/v1/uploads/{digest}?offset=0&size=4", data=b"code", headers=BYTES)
+        for name in ("carl", "boss"):
+            assert rig.call(name, "DELETE", f"/v1/uploads/{digest}").status_code == 404
+        assert rig.call("ann", "DELETE", f"/v1/uploads/{digest}").status_code == 200
+        assert rig.call("ann", "GET", f"/v1/uploads/{digest}").status_code == 404
+    finally:
+        rig.close()
 
 
 def test_a_body_of_another_kind_is_refused(rig: Rig) -> None:

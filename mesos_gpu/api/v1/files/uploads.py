@@ -18,10 +18,11 @@ from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import uploads as spec
-from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
+from mesos_gpu.errors import Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import UPLOAD
 from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.words import counted
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.mesos.seal import passes, secret_for
 
@@ -32,6 +33,7 @@ PASS: Final = "Mesos-Gpu-Pass"
 _PREFIX: Final = "sha256:"
 _PIECE: Final = 1 << 18  # bytes
 _COLLECT_S: Final = 3600.0
+_MOST_NAMED: Final = 5  # jobs
 _NONE: Final = "this scheduler keeps no archives of jobs"
 logger = logging.getLogger("mesos_gpu.api")
 
@@ -51,11 +53,11 @@ class Uploads:
 
     async def list(self, request: Request) -> Response:
         """GET /v1/uploads: one's own."""
-        store = self._store
-        kept = await run_in_threadpool(store.of_owner, caller_of(request).name)
-        limits = store.limits
+        store, owner = self._store, caller_of(request).name
+        kept = await run_in_threadpool(store.of_owner, owner)
+        limits, users = store.limits, await result_of(self._scheduler.read(lambda view: _users(view, owner)))
         answer: spec.Uploads = {
-            "uploads": [_shown(each) for each in kept],
+            "uploads": [{**_shown(each), "jobs": users.get(each.digest, [])} for each in kept],
             "archive_limit_bytes": limits.archive_bytes,
             "owner_limit_bytes": limits.owner_bytes,
         }
@@ -83,6 +85,18 @@ class Uploads:
         kept = await run_in_threadpool(store.put, owner, digest, offset, size, data)
         note.current().is_piece = not kept.complete
         return json_answer(_shown(kept))
+
+    async def remove(self, request: Request) -> Response:
+        """DELETE /v1/uploads/{sha256}: what no job needs."""
+        store, digest, owner = self._store, request.path_params["sha256"], caller_of(request).name
+        users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
+        if jobs := users.get(digest):
+            named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
+            raise Conflict(
+                f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
+                remedy="wait for their end, or kill them",
+            )
+        return json_answer(_shown(await run_in_threadpool(store.remove, owner, digest)))
 
     async def archive(self, request: Request) -> Response:
         """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
@@ -149,6 +163,15 @@ def _shown(upload: Upload) -> spec.Upload:
         "complete": upload.complete,
         "used_at": upload.used_at,
     }
+
+
+def _users(view: View, owner: str) -> dict[str, list[str]]:
+    """Jobs of an owner that have not ended, by the digest of the archive that they need."""
+    users: dict[str, list[str]] = {}
+    for job in view.jobs.values():
+        if job.spec.upload is not None and job.owner == owner and not job.state.ended:
+            users.setdefault(job.spec.upload.removeprefix(_PREFIX), []).append(job.id)
+    return users
 
 
 def _needed(view: View) -> set[tuple[str, str]]:

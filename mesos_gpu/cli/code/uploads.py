@@ -1,0 +1,130 @@
+"""`mesos-gpu uploads`: the archives of code that the scheduler keeps of one."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.code.archive import in_mib
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import Ref
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.words import counted
+from mesos_gpu.wire.listing.filters import By
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.uploads import KeptUpload, Uploads
+    from mesos_gpu.cli.client import Client
+
+_SHORT: Final = 12  # digits that tell archives apart
+_STATES: Final = ("needed", "unused", "partial")
+
+
+class _Uploads(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.code.uploads:list_uploads", "List them, the latest used first."),
+        "rm": ("mesos_gpu.cli.code.uploads", "Remove those that no job needs."),
+    }
+
+
+@click.group(cls=_Uploads)
+def uploads() -> None:
+    """The archives of code that the scheduler keeps of you.
+
+    `run --upload` sends them, and so does `workdir` in a file. The scheduler removes what no job has needed for 7 days,
+    or earlier where room is needed. What is removed is sent again with the next job that needs it.
+    """
+
+
+def _kept(client: "Client") -> "Uploads":
+    from mesos_gpu.api.spec.uploads import Uploads
+
+    return client.call("GET", "/v1/uploads", Uploads)
+
+
+def _state(each: "KeptUpload") -> str:
+    if not each["complete"]:
+        return "partial"
+    return "needed" if each["jobs"] else "unused"
+
+
+def _digests(client: "Client") -> list[str]:
+    return [each["sha256"] for each in _kept(client)["uploads"]]
+
+
+UPLOAD: Final = Ref(
+    "sha256", r"(sha256:)?[0-9a-f]{4,64}", "the digest of an archive, or its first digits", _digests
+)
+UPLOADS: Final[Listing["KeptUpload", "KeptUpload"]] = Listing(
+    columns=(
+        Col("UPLOAD", lambda each: each["sha256"][:_SHORT]),
+        Col("SIZE", lambda each: in_mib(each["received_bytes"]), lambda each: each["received_bytes"]),
+        Col("STATE", _state),
+        aged("USED", lambda each: each["used_at"]),
+        Col("JOBS", lambda each: len(each["jobs"])),
+        Col("SHA256", lambda each: each["sha256"], wide=True),
+        Col("JOB_IDS", lambda each: " ".join(each["jobs"]), wide=True),
+    ),
+    id=lambda each: each["sha256"],
+    rows=lambda each: (each,),
+    filters={By.STATE: lambda each: (_state(each),)},
+    states=_STATES,
+)
+
+
+@click.command("list")
+@list_options(UPLOADS)
+@api_command
+def list_uploads(app: App, asked: "Asked[KeptUpload, KeptUpload]") -> None:
+    """List them, the latest used first.
+
+    Needed ones are of jobs that have not ended; of partial ones not all has come.
+    """
+    client = app.client()
+    empty = "No such upload." if asked.filtered else "The scheduler keeps no code of yours."
+    show(asked, lambda: Seen(_kept(client)["uploads"], empty))
+
+
+@click.command()
+@click.argument("uploads", metavar="[UPLOAD...]", nargs=-1, type=UPLOAD)
+@click.option("--unused", is_flag=True, help="All that no job needs, also of which not all has come.")
+@json_option
+@api_command
+def rm(app: App, uploads: tuple[str, ...], unused: bool, as_json: bool) -> None:
+    """Remove those that no job needs.
+
+    UPLOAD is the digest that `uploads list` shows, or its first digits.
+    """
+    if bool(uploads) == unused:
+        raise click.UsageError("name archives, or all of them with --unused")
+    client = app.client()
+    kept = _kept(client)["uploads"]
+    chosen = [each for each in kept if not each["jobs"]] if unused else [_of(kept, each) for each in uploads]
+    for each in chosen:
+        client.call("DELETE", f"/v1/uploads/{each['sha256']}", dict)
+    if as_json:
+        output.document({"removed": chosen})
+        return
+    freed = sum(each["received_bytes"] for each in chosen)
+    output.note(f"{counted(len(chosen), 'upload')} removed, {in_mib(freed)}")
+
+
+def _of(kept: "list[KeptUpload]", said: str) -> "KeptUpload":
+    """The one whose digest begins so.
+
+    Raises:
+        NotFound: There is none, or several.
+    """
+    digest = said.removeprefix("sha256:")
+    there = [each for each in kept if each["sha256"].startswith(digest)]
+    if len(there) == 1:
+        return there[0]
+    trouble = (
+        f"{len(there)} of your uploads begin with {digest}" if there else f"no upload of yours is {digest}"
+    )
+    raise NotFound(trouble, remedy="see them: mesos-gpu uploads list -o wide")
