@@ -1,9 +1,11 @@
 """What dead owners left, ended and undone; and processes on GPUs that no task accounts for."""
 
 import logging
+import math
 import os
 import pwd
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +17,7 @@ from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
+from isolator.node import programs
 from isolator.shares import card
 from isolator.shares.mps import daemon as mps
 from mesos_gpu.errors import MesosGpuError
@@ -62,6 +65,7 @@ class Reaping:
         self._ledger = ledger
         self._begin = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._tidied = -math.inf
 
     def look(self) -> None:
         """Begin, and wait a moment for the end; while one is under way, none is begun, and none is waited for."""
@@ -83,6 +87,12 @@ class Reaping:
             reap(self._ledger)
         except (MesosGpuError, OSError) as error:
             logger.error("the ledger could not be looked after: %s", error)
+        if time.monotonic() - self._tidied >= programs.OFTEN_S:
+            self._tidied = time.monotonic()
+            try:
+                programs.tidy(self._ledger.directory, time.time())
+            except OSError as error:
+                logger.error("old programs could not be removed: %s", error)
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:

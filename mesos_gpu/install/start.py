@@ -4,6 +4,7 @@ What an agent starts, it starts for each task: so this says where the unpacked f
 first start on a host unpacks. Nothing is imported from the archive itself while a task runs.
 """
 
+import fcntl
 import os
 import sys
 
@@ -28,6 +29,22 @@ def fault(path: str) -> str:
     return ""
 
 
+def hold(path: str) -> bool:
+    """Hold a directory until this process ends, so that it is not removed as one of an old release
+    (isolator/node/programs.py), and note that it was used now; False: it has just been removed."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    if not os.path.isdir(path) or not os.path.samestat(os.fstat(handle), os.stat(path)):
+        os.close(handle)
+        return False
+    archive = os.open(sys.path[0], os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(archive, fcntl.LOCK_SH)
+    for each in (path, sys.path[0]):
+        if os.path.dirname(each) == os.path.dirname(path) and os.access(each, os.W_OK):
+            os.utime(each)
+    return True
+
+
 def main() -> int:
     """Go on in the unpacked files."""
     if sys.version_info < (3, 11):  # noqa: UP036 - whichever Python the host has runs this
@@ -40,13 +57,16 @@ def main() -> int:
         print(f"usage: python3 -IS {sys.argv[0]} executor|monitor|keeper", file=sys.stderr)
         return 2
     path = tree()
-    if not os.path.isdir(path):
-        from mesos_gpu_unpack import unpack
+    while True:
+        if not os.path.isdir(path):
+            from mesos_gpu_unpack import unpack
 
-        unpack(sys.path[0], path)
-    if why := fault(path):
-        print(f"mesos-gpu-executor runs nothing from there: {why}", file=sys.stderr)
-        return 1
+            unpack(sys.path[0], path)
+        if why := fault(path):
+            print(f"mesos-gpu-executor runs nothing from there: {why}", file=sys.stderr)
+            return 1
+        if hold(path):
+            break
     sys.path[0] = path
     from isolator.__main__ import main as run
 
