@@ -46,7 +46,7 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -
 
 
 #: Files and folders of tests, below this one, that keep one worker of xdist busy for longest.
-LONGEST = ("unit/simulate", "unit/test_run.py", "e2e/local/test_documents.py")
+LONGEST = ("unit/simulate", "unit/test_run.py", "e2e/local/test_documents.py", "e2e/local/test_pages.py")
 #: Folders whose tests compute; those of others start processes, and mostly wait for them.
 COMPUTING = ("contract", "property", "unit")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mesos_gpu.model.jobs.why import Stage
 
@@ -129,6 +130,19 @@ def test_each_document_is_in_the_contents() -> None:
     names = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/**/*.md")}
     named = {name for name in names if name in lines or f"{name.rpartition('/')[0]}/*" in lines}
     assert names - named == {"index"}
+
+
+def test_the_sweep_that_a_page_shows_is_the_example() -> None:
+    example = (ROOT / "docs/examples/sweep.yaml").read_text()
+    assert f"```yaml\n{example[example.index('- &one') :]}```" in (ROOT / "docs/sweeps.md").read_text()
+
+
+def test_each_alert_has_an_entry_that_says_how_urgent_it_is() -> None:
+    rules = yaml.safe_load((ROOT / "docs/examples/monitoring/alerts.yml").read_text())["groups"][0]["rules"]
+    text = (ROOT / "docs/alerts.md").read_text()
+    entries = re.findall(r"^### (\w+)\n(\w+)\. ", text, re.MULTILINE)
+    severities = {rule["alert"]: rule["labels"]["severity"] for rule in rules}
+    assert {name: urgency.lower() for name, urgency in entries} == severities
 
 
 LINK = re.compile(r"\]\(([^)\s#]+\.md)?(?:#([^)\s]+))?\)")

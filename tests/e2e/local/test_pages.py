@@ -28,7 +28,7 @@ def shared() -> Iterator[Reader]:
     parent.chmod(0o755)
     with reading(parent) as reader:
         started = reader.type("mesos-gpu up --detach --agents 4 --gpus 4")
-        assert started.returncode == 0, started.stderr
+        assert started.returncode == 0, started.stdout
         yield reader
     shutil.rmtree(parent)
 
@@ -40,7 +40,7 @@ def reader(shared: Reader) -> Iterator[Reader]:
     shared.type("mesos-gpu kill --all --yes")
     for name in shared.type("mesos-gpu app list -o name").stdout.split():
         shared.type(f"mesos-gpu app delete {name} --force")
-    (shared.home / "none.yaml").write_text("queues: {}\n")
+    (shared.work / "none.yaml").write_text("queues: {}\n")
     shared.type("mesos-gpu queue apply none.yaml")
 
 
