@@ -12,7 +12,11 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 from isolator.confinement import apart_sys
 
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 38, 24  # linux/prctl.h
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 4, 38, 24  # linux/prctl.h
 TIOCSCTTY = 0x540E  # asm-generic/ioctls.h; of all architectures that agents run on
 _LAST_CAP = 63
 _SIGKILL = 9
@@ -37,17 +41,17 @@ def _become(
     program: bytes,
     streams: tuple[int, ...],
     terminal: bool,
+    work: str,
 ) -> None:
     """Become the command, in order: cgroups while their files can be seen, then the task's view, rights last but
     exec."""
     os.umask(0o022)
+    does = __import__(work, fromlist=["main"]).main if work else None  # later it is out of sight
     if terminal:
         import fcntl  # noqa: F401 # later its file may be out of sight
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
-    for group in cgroups:
-        with open(f"{group}/cgroup.procs", "w") as file:
-            file.write("0")
+    _enter_cgroups(cgroups)
     libc = ctypes.CDLL(None, use_errno=True)
     for namespace in namespaces:
         _check(libc.setns(namespace, 0), "setns")
@@ -64,13 +68,39 @@ def _become(
         apart_sys.install(program)
     if forks:
         _check(libc.prctl(PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
-    for number in _IGNORED:
+    for number in _IGNORED if does is None else ():
         libc.signal(number, None)
     for inherited in (*namespaces, root, directory):
         os.set_inheritable(inherited, False)
+    if does is not None:
+        _check(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")  # no process of a task may look into it
+        _work(does, argv, streams, leads=not forks)
     if streams:
         _exec(argv, env, streams, leads=not forks, terminal=terminal)
     os.execve(argv[0], argv, env)
+
+
+def _enter_cgroups(cgroups: tuple[str, ...]) -> None:
+    for group in cgroups:
+        with open(f"{group}/cgroup.procs", "w") as file:
+            file.write("0")
+
+
+def _work(
+    does: "Callable[[tuple[str, ...]], int]", argv: tuple[str, ...], streams: tuple[int, ...], *, leads: bool
+) -> None:
+    """Do something in the task's place without a program of the task. Does not return."""
+    if not leads:
+        os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)  # where failures went is closed by that: it has begun
+    os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
+    try:
+        code = does(argv)
+    except Exception as error:  # noqa: BLE001 - its lines could be read from the task's files alone
+        os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+        code = 1
+    os._exit(code)
 
 
 def _exec(

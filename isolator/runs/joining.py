@@ -43,6 +43,7 @@ class _Order:
     program: bytes
     streams: tuple[int, ...] = ()  # its stdin, stdout and stderr; none: nothing, and both where failures go
     terminal: bool = False  # whether the first of them is its controlling terminal
+    work: str = ""  # a module whose `main` is called with the words, in place of a program; "": none
 
 
 class Place:
@@ -125,6 +126,18 @@ class Place:
         """
         given = {**self._order.env, **env}
         return self._start(argv=argv, env=given, streams=streams, terminal=terminal)
+
+    def work(
+        self, module: str, words: tuple[str, ...], streams: tuple[int, int, int]
+    ) -> subprocess.Popen[bytes]:
+        """Start `main(words)` of a module of ours there, as `run` does a program. It is imported before the task is
+        joined; afterwards nothing of ours can be, and nothing but the streams is open. The process has the task's
+        rights, and no process of the task may look into it.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        return self._start(argv=words, env={}, streams=streams, work=module)
 
     @property
     def owner(self) -> tuple[int, int]:

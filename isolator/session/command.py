@@ -8,12 +8,22 @@ import struct
 import subprocess
 import termios
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 from isolator.host import processes
 from isolator.runs.joining import Place
 from mesos_gpu.wire.channel.order import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is done in a task by a module of ours: `main(words)` of it, with pipes as of a command."""
+
+    module: str
+    words: tuple[str, ...] = ()
+
 
 MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves in a task is found
 DEATH_S: Final = 5.0
@@ -27,7 +37,7 @@ class CommandFailed(Exception):
 class Command:
     """A command that runs. `stdin`, `stdout` and `stderr` are files of this process; None: there is none."""
 
-    def __init__(self, place: Place, order: Order, channel: str) -> None:
+    def __init__(self, place: Place, order: Order | Work, channel: str) -> None:
         """Start it.
 
         Raises:
@@ -35,14 +45,16 @@ class Command:
             OSError: It cannot be started.
         """
         self._mark = f"{MARK}={channel}".encode()
-        self.terminal = order.tty
+        self.terminal = isinstance(order, Order) and order.tty
         self.stdin: int | None = None
         self.stdout = -1
         self.stderr: int | None = None
-        streams = self._terminal(place, order) if order.tty else self._pipes(order)
-        env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
+        if isinstance(order, Order) and order.tty:
+            streams = self._terminal(place, order)
+        else:
+            streams = self._pipes(stdin=isinstance(order, Work) or order.stdin)
         try:
-            self._process = place.run(order.argv, env, streams, terminal=order.tty)
+            self._process = _started(place, order, streams, channel)
         finally:
             for stream in set(streams):
                 os.close(stream)
@@ -60,14 +72,14 @@ class Command:
         self.resize(order.rows, order.columns)
         return theirs, theirs, theirs
 
-    def _pipes(self, order: Order) -> tuple[int, int, int]:
-        if order.stdin:
-            stdin, self.stdin = os.pipe()
+    def _pipes(self, *, stdin: bool) -> tuple[int, int, int]:
+        if stdin:
+            theirs, self.stdin = os.pipe()
         else:
-            stdin = os.open("/dev/null", os.O_RDONLY)
+            theirs = os.open("/dev/null", os.O_RDONLY)
         self.stdout, stdout = os.pipe()
         self.stderr, stderr = os.pipe()
-        return stdin, stdout, stderr
+        return theirs, stdout, stderr
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +118,15 @@ class Command:
         parents have ended belong to its first one."""
         below = processes.descendants(os.getpid())
         return [*below, *(pid for pid in _marked(self._mark) if pid not in below)]
+
+
+def _started(
+    place: Place, order: Order | Work, streams: tuple[int, int, int], channel: str
+) -> "subprocess.Popen[bytes]":
+    if isinstance(order, Work):
+        return place.work(order.module, order.words, streams)
+    env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
+    return place.run(order.argv, env, streams, terminal=order.tty)
 
 
 def _marked(mark: bytes) -> list[int]:

@@ -14,10 +14,12 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from isolator.host import processes
 from isolator.runs.joining import Place
 from isolator.session.carrying import Carrier
-from isolator.session.command import Command, CommandFailed
+from isolator.session.command import Command, CommandFailed, Work
 from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.wire.channel.forward import Forward
 from mesos_gpu.wire.channel.frames import MOST_FRAME, Frame, Kind, decode, encode
-from mesos_gpu.wire.channel.order import Order, decode_order
+from mesos_gpu.wire.channel.order import Order
+from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
 
 
 def main() -> None:
@@ -46,7 +48,7 @@ def _serve(line: WebSocket, call: dict[str, Any]) -> str:
     order = _order(line)
     try:
         place = Place(int(call["pid"]), call["task_id"])
-        command = Command(place, order, call["id"])
+        command = Command(place, _work_of(order), call["id"])
     except (OSError, CommandFailed) as error:
         why = str(error) if isinstance(error, CommandFailed) else f"the task cannot be joined: {error}"
         line.send(encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace"))))
@@ -56,11 +58,17 @@ def _serve(line: WebSocket, call: dict[str, Any]) -> str:
     return f"a command ended with {code}"
 
 
-def _order(line: WebSocket) -> Order:
+def _order(line: WebSocket) -> AnyOrder:
     frame = decode(line.receive())
     if frame.kind is not Kind.ORDER:
         raise ValueError(f"the scheduler sent {frame.kind.name} before what to run")
     return decode_order(frame.data)
+
+
+def _work_of(order: AnyOrder) -> Order | Work:
+    if isinstance(order, Forward):
+        return Work("isolator.session.inside.forward", tuple(map(str, order.ports)))
+    return order
 
 
 def _end_with_executor(alive: int) -> None:

@@ -115,7 +115,10 @@ def _of_files(uploads: Uploads) -> list[Route]:
 
 def channel_routes(opening: Opening) -> list[Route]:
     """Routes by which commands are run in tasks."""
-    return [route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open))]
+    return [
+        route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open)),
+        route("/v1/jobs/{id}/forward", POST=judged(JOB_EXEC, opening.forward)),
+    ]
 
 
 def _of_queues(queues: QueueDocuments, shares: QueueShares, whys: QueueWhys) -> list[Route]:

@@ -27,6 +27,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
     "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "uploads": ("mesos_gpu.cli.code.uploads", "The archives of code that the scheduler keeps of you."),
+    "port-forward": (
+        "mesos_gpu.cli.channel.ports:port_forward",
+        "Reach ports of a running job from this machine.",
+    ),
     "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),

@@ -10,7 +10,8 @@ import pytest
 from isolator.session.websocket import Lost
 from mesos_gpu.wire.channel.call import answer_to
 from mesos_gpu.wire.channel.frames import WINDOW, Frame, Kind, decode, encode
-from mesos_gpu.wire.channel.order import decode_order
+from mesos_gpu.wire.channel.order import Order
+from mesos_gpu.wire.channel.orders import decode_order
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Opened, Playing
 from tests.web.browser import NEEDED, Browser, Page
@@ -126,7 +127,9 @@ class Host:
         call = rig.called()
         opened = Opened(f"/v1/channels/{call.id}", "", call, "")
         self._line = rig.host(opened._replace(answer=answer_to(call, rig.secret)))
-        self.order = decode_order(decode(self._line.receive()).data)
+        order = decode_order(decode(self._line.receive()).data)
+        assert isinstance(order, Order)
+        self.order = order
 
     @staticmethod
     def _calls(rig: Playing) -> list[Any]:

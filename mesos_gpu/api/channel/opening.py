@@ -1,4 +1,4 @@
-"""POST /v1/jobs/{id}/exec: a channel into a running task, for who may run commands in it."""
+"""POST /v1/jobs/{id}/exec and /forward: a channel into a running task, for who may run commands in it."""
 
 import asyncio
 import hashlib
@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,8 +29,10 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.channel.call import Call
+from mesos_gpu.wire.channel.forward import forward_of
 from mesos_gpu.wire.channel.frames import Frame, Kind, encode
-from mesos_gpu.wire.channel.order import Order, encode_order, order_of
+from mesos_gpu.wire.channel.order import order_of
+from mesos_gpu.wire.channel.orders import AnyOrder, encode_order
 from mesos_gpu.wire.checking import Problem, object_of
 
 CLOSED: Final = "CLOSE /v1/channels/{id}"  # what the audit log calls the end of one
@@ -45,7 +47,14 @@ class Opening:
 
     async def open(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/exec: 201, and where to go with which proof."""
-        rank, order = _asked(await body_of(request))
+        return await self._open(request, order_of)
+
+    async def forward(self, request: Request) -> Response:
+        """POST /v1/jobs/{id}/forward: likewise."""
+        return await self._open(request, forward_of)
+
+    async def _open(self, request: Request, reader: "_Reader") -> Response:
+        rank, order = _asked(await body_of(request), reader)
         wanted, sight = request.path_params["id"], Sight.of(request)
 
         def find(view: View) -> tuple[Job, Task]:
@@ -67,7 +76,7 @@ class Opening:
         where = f"{CHANNELS}{channel.id}"
         return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
 
-    def _channel(self, request: Request, job: Job, order: Order, proof: str) -> Channel:
+    def _channel(self, request: Request, job: Job, order: AnyOrder, proof: str) -> Channel:
         rights: Callable[[], Rights] = request.scope["state"]["rights"]
         who, subject = self._settings.who, subject_of(job)
 
@@ -129,10 +138,13 @@ def pin_of(settings: ApiSettings) -> str:
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
 
 
-def _asked(body: bytes) -> tuple[int, Order]:
+_Reader: TypeAlias = Callable[[object], tuple[AnyOrder | None, list[Problem]]]
+
+
+def _asked(body: bytes, reader: _Reader) -> tuple[int, AnyOrder]:
     value: dict[str, Any] = object_of(body)
     rank = value.pop("rank", None) or 0
-    order, problems = order_of(value)
+    order, problems = reader(value)
     if type(rank) is not int or not 0 <= rank < 1 << 20:
         problems.append(Problem("/rank", f"must be a whole number from 0, got {rank!r}"))
     if order is None or problems:

@@ -18,22 +18,33 @@ from mesos_gpu.cli.client import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.channel.frames import LAST, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 
-_OUTPUTS: Final[Mapping[Kind, int]] = {Kind.STDOUT: 1, Kind.STDERR: 2}
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Session:
     """A channel, and this process' files. One thread hears, one tells, and the thread of `run` writes."""
 
-    def __init__(self, line: ClientConnection, *, stdin: int | None, tty: bool) -> None:
+    def __init__(
+        self,
+        line: ClientConnection,
+        *,
+        stdin: int | None,
+        tty: bool = False,
+        stdout: int = 1,
+        passes_signals: bool = True,
+    ) -> None:
         """Nothing is carried yet.
 
         Args:
             line: The channel.
             stdin: What to send; None: nothing.
             tty: Whether the command has a terminal, whose size is this one's.
+            stdout: Where its output goes.
+            passes_signals: Whether signals of this process go to the command.
         """
         self._line, self._stdin, self._tty = line, stdin, tty
+        self._outputs: Mapping[Kind, int] = {Kind.STDOUT: stdout, Kind.STDERR: 2}
+        self._passed = _PASSED if passes_signals else ()
         self._credit, self._lock = WINDOW, threading.Lock()
         self._heard: queue.SimpleQueue[Frame | MesosGpuError] = (
             queue.SimpleQueue()
@@ -68,7 +79,7 @@ class Session:
     def _write(self, frame: Frame) -> None:
         view = memoryview(frame.data)
         while view:
-            view = view[os.write(_OUTPUTS[frame.kind], view) :]
+            view = view[os.write(self._outputs[frame.kind], view) :]
         with contextlib.suppress(ConnectionClosed):  # the one who hears says so
             self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(frame.data),))))
 
@@ -81,7 +92,7 @@ class Session:
                     with self._lock:
                         self._credit += frame.numbers[0]
                     self._rouse()
-                elif frame.kind in LAST or frame.kind in _OUTPUTS:
+                elif frame.kind in LAST or frame.kind in self._outputs:
                     self._heard.put(frame)
         except ConnectionClosed:
             what = "the connection to the command was lost, and it is ended"
@@ -132,7 +143,7 @@ class Session:
             self._signals.append(number)
             self._rouse()
 
-        wanted = (*_PASSED, signal.SIGWINCH) if self._tty else _PASSED
+        wanted = (*self._passed, signal.SIGWINCH) if self._tty else self._passed
         before = {number: signal.signal(number, take) for number in wanted}
         try:
             yield

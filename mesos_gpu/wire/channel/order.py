@@ -1,13 +1,11 @@
-"""What a host is to run in a task, as JSON. Pure.
+"""A command that a host is to run in a task, as JSON. Pure.
 
 Only the standard library's json: the host side imports it.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
-from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.checking import Problem
 
 MOST_WORDS: Final = 1000
@@ -33,23 +31,6 @@ class Order:
     rows: int = 24
     columns: int = 80
     term: str = "xterm"
-
-
-def encode_order(order: Order) -> bytes:
-    """Write an order as JSON."""
-    return json.dumps(asdict(order), separators=(",", ":")).encode()
-
-
-def decode_order(data: bytes) -> Order:
-    """The inverse, on the host.
-
-    Raises:
-        ValueError: It is none.
-    """
-    order, problems = order_of(parsed(data))
-    if order is None:
-        raise ValueError("; ".join(f"{each.path}: {each.reason}" for each in problems))
-    return order
 
 
 def order_of(value: object) -> tuple[Order | None, list[Problem]]:

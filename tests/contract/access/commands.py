@@ -118,6 +118,7 @@ COMMANDS: Final = (
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
     Command("exec", "---x-x", lambda s: (s.job(), "--", "true")),
+    Command("port-forward", "---x-x", lambda s: (s.job(), "0:80")),
     Command("kill", "---xxx", lambda s: (s.job(),)),
     Command("wait", "-x-xxx", lambda s: (_ended(s),)),
     Command("resize", "---xxx", lambda s: (s.job(), "--gpu-compute", "50")),

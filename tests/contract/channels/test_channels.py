@@ -32,7 +32,8 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.wire.channel.call import Call, answer_to, decode_call
 from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
-from mesos_gpu.wire.channel.order import Order, decode_order
+from mesos_gpu.wire.channel.order import Order
+from mesos_gpu.wire.channel.orders import decode_order
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.certificates import Authority
 from tests.conftest import wait_until

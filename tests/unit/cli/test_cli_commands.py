@@ -20,6 +20,7 @@ ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
 WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout", "help"} | {
     "exec",  # what it prints is the command's own
+    "port-forward",  # it prints nothing but where it listens
     "add", "use", "remove",  # of contexts
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.wire.channel.call import Call, answer_to, decode_call, encode_call
+from mesos_gpu.wire.channel.forward import Forward, forward_of
 from mesos_gpu.wire.channel.frames import (
     FROM_CLIENT,
     FROM_HOST,
@@ -19,7 +20,8 @@ from mesos_gpu.wire.channel.frames import (
     decode,
     encode,
 )
-from mesos_gpu.wire.channel.order import Order, decode_order, encode_order, order_of
+from mesos_gpu.wire.channel.order import Order, order_of
+from mesos_gpu.wire.channel.orders import decode_order, encode_order
 
 EVERY_BYTE = bytes(range(256))
 SECRET = "5e" * 16
@@ -120,6 +122,29 @@ def test_the_answer_is_the_channels_own_and_not_the_seal() -> None:
 def test_an_order_comes_out_as_it_went_in() -> None:
     order = Order(("sh", "-c", "echo é"), stdin=True, tty=True, rows=50, columns=132, term="tmux-256color")
     assert decode_order(encode_order(order)) == order
+
+
+def test_ports_to_be_reached_come_out_as_they_went_in() -> None:
+    order = Forward((80, 65535))
+    assert decode_order(encode_order(order)) == order
+    assert decode_order(b'{"argv": ["true"]}') == Order(
+        ("true",)
+    )  # as a release sends it that knows nothing else
+
+
+@pytest.mark.parametrize(
+    "data", [b"[]", b"", b'{"kind": "x"}', b'{"kind": []}', b'{"kind": "forward", "ports": [0]}']
+)
+def test_what_is_no_order_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode_order(data)
+
+
+@pytest.mark.parametrize("ports", [None, [], [0], [65536], ["80"], [True], list(range(1, 34)), 80])
+def test_ports_that_are_none_are_told(ports: object) -> None:
+    order, problems = forward_of({"ports": ports, "more": 1})
+    assert order is None
+    assert [each.path for each in problems] == ["/more", "/ports"]
 
 
 def test_all_that_is_wrong_with_an_order_is_told_at_once() -> None:

@@ -1,0 +1,1 @@
+"""Connections over one stream of bytes, as it leads into a task."""

@@ -1,0 +1,191 @@
+"""Many connections over one stream of bytes each way (`wire.channel.mux`), by one thread that waits for nobody.
+
+Only Python's own library, nothing of which is imported late: this runs in tasks too.
+"""
+
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from mesos_gpu.adapters.tunnel.connection import Connection
+from mesos_gpu.wire.channel.mux import MOST_CONNECTIONS, WINDOW, Decoder, Mark, Record, encode
+
+_FULL: Final = 1 << 18  # bytes that wait to be written, above which no connection is read
+_SOME: Final = 1 << 16
+
+
+class Tunnel:
+    """An end of a tunnel: the one that listens, or the one that dials."""
+
+    def __init__(
+        self,
+        reads: int,
+        writes: int,
+        *,
+        dial: Callable[[int], socket.socket] | None = None,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Nothing is carried yet.
+
+        Args:
+            reads: A file, of a pipe or a socket, from which records come.
+            writes: To which they go.
+            dial: Connects to a port; OSError: it cannot be. None: the other end connects.
+            refused: Is told why a connection could not be made there.
+        """
+        self._reads, self._writes, self._dial, self._refused = reads, writes, dial, refused
+        self._decoder, self._out = Decoder(), bytearray()
+        self._connections: dict[int, Connection] = {}
+        self._next = 0
+        self._listeners: dict[socket.socket, int] = {}
+        self._selector = selectors.DefaultSelector()
+        for each in (reads, writes):
+            os.set_blocking(each, False)
+
+    def listen(self, listener: socket.socket, port: int) -> None:
+        """Carry what connects there to a port of the other end."""
+        listener.setblocking(False)
+        self._listeners[listener] = port
+
+    def run(self) -> None:
+        """Carry until the stream ends.
+
+        Raises:
+            ValueError: What comes is no record of such an end.
+            OSError: The stream cannot be read or written.
+        """
+        try:
+            while self._step():
+                pass
+        finally:
+            self._selector.close()
+            for each in self._connections.values():
+                each.close()
+
+    def _step(self) -> bool:
+        for each in self._connections.values():
+            each.flush()
+        self._send_credits()
+        self._register()
+        for key, events in self._selector.select():
+            if key.fileobj == self._reads:
+                data = _read(self._reads)
+                if data == b"":
+                    return False
+                for record in self._decoder.feed(data or b""):
+                    self._take(record)
+            elif key.fileobj == self._writes and events & selectors.EVENT_WRITE:
+                self._write()
+            elif key.fileobj in self._listeners:
+                self._accept(key.data)
+            elif isinstance(key.data, Connection) and events & selectors.EVENT_READ:
+                self._read_of(key.data)
+        return True
+
+    def _register(self) -> None:
+        """Wait for what can be used, and for nothing else."""
+        wanted: dict[int | socket.socket, tuple[int, object]] = {self._reads: (selectors.EVENT_READ, None)}
+        if self._out:
+            wanted[self._writes] = (wanted.get(self._writes, (0, None))[0] | selectors.EVENT_WRITE, None)
+        is_full = len(self._out) >= _FULL
+        if not is_full and len(self._connections) < MOST_CONNECTIONS:
+            wanted |= {each: (selectors.EVENT_READ, each) for each in self._listeners}
+        for each in self._connections.values():
+            events = (selectors.EVENT_READ if each.may_read and not is_full else 0) | (
+                selectors.EVENT_WRITE if each.waits_to_write else 0
+            )
+            if events:
+                wanted[each.socket] = (events, each)
+        known = {key.fileobj: key.events for key in self._selector.get_map().values()}
+        for file in known.keys() - wanted.keys():
+            self._selector.unregister(file)
+        for file, (events, data) in wanted.items():
+            if file not in known:
+                self._selector.register(file, events, data)
+            elif known[file] != events:
+                self._selector.modify(file, events, data)
+
+    def _put(self, record: Record) -> None:
+        self._out += encode(record)
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._out:
+                del self._out[: os.write(self._writes, self._out[:_SOME])]
+        except BlockingIOError:
+            return
+
+    def _accept(self, listener: object) -> None:
+        assert isinstance(listener, socket.socket)
+        try:
+            line, _ = listener.accept()
+        except OSError:  # it has gone again, or this process has too many files
+            return
+        self._next += 1
+        self._connections[self._next] = Connection(self._next, line)
+        self._put(Record(Mark.OPEN, self._next, number=self._listeners[listener]))
+
+    def _read_of(self, each: Connection) -> None:
+        record = each.read()
+        if record is not None:
+            self._put(record)
+        self._drop_if_over(each)
+
+    def _take(self, record: Record) -> None:
+        if record.mark is Mark.OPEN:
+            self._connect(record.id, record.number)
+            return
+        each = self._connections.get(record.id)
+        if each is None:
+            return  # it was over here before the other end knew
+        if record.mark is Mark.DATA:
+            each.hold(record.data)
+        elif record.mark is Mark.END:
+            each.end()
+        elif record.mark is Mark.CREDIT:
+            each.may_send = min(each.may_send + record.number, WINDOW)
+        else:
+            if record.data:
+                self._refused(record.data.decode(errors="replace"))
+            each.close()
+            del self._connections[record.id]
+            return
+        each.flush()
+        self._drop_if_over(each)
+
+    def _connect(self, id: int, port: int) -> None:
+        if self._dial is None or id in self._connections:
+            raise ValueError("the other end opens what it may not")
+        try:
+            if len(self._connections) >= MOST_CONNECTIONS:
+                raise OSError(0, f"there are {MOST_CONNECTIONS} connections already")
+            line = self._dial(port)
+        except OSError as error:
+            why = f"port {port}: {error.strerror or error}"
+            self._put(Record(Mark.CLOSED, id, why.encode(errors="replace")))
+            return
+        self._connections[id] = Connection(id, line)
+
+    def _send_credits(self) -> None:
+        for each in list(self._connections.values()):
+            if taken := each.taken():
+                self._put(Record(Mark.CREDIT, each.id, number=taken))
+            self._drop_if_over(each)
+
+    def _drop_if_over(self, each: Connection) -> None:
+        if each.is_broken:
+            self._put(Record(Mark.CLOSED, each.id))
+        if each.is_broken or each.is_over:
+            each.close()
+            self._connections.pop(each.id, None)
+
+
+def _read(file: int) -> bytes | None:
+    """Bytes; none at the end; None: there are none yet."""
+    try:
+        return os.read(file, _SOME)
+    except BlockingIOError:
+        return None

@@ -1,0 +1,113 @@
+"""`mesos-gpu port-forward`: ports of a running job, on this machine."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.types import ACTIVE_JOB
+
+if TYPE_CHECKING:
+    import socket
+
+LOOPBACK: Final = "127.0.0.1"
+_LAST_PORT: Final = 65535
+
+
+class Ports(click.ParamType[tuple[int, int]]):
+    """A port here, or any for 0, and one of the job."""
+
+    name = "ports"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Read PORT or LOCAL:PORT."""
+        if isinstance(value, tuple):
+            return value
+        local, colon, there = value.rpartition(":")
+        numbers = [int(each) if each.isascii() and each.isdigit() else -1 for each in (local or there, there)]
+        if (colon and not local) or not 0 <= numbers[0] <= _LAST_PORT or not 1 <= numbers[1] <= _LAST_PORT:
+            self.fail(f"{value!r} is no port from 1 to {_LAST_PORT}, or two as 8080:80", param, ctx)
+        return numbers[0], numbers[1]
+
+
+@click.command("port-forward")
+@click.argument("job_id", metavar="JOB", type=ACTIVE_JOB)
+@click.argument("ports", metavar="[LOCAL:]PORT...", nargs=-1, required=True, type=Ports())
+@click.option("--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0.")
+@click.option("--address", default=LOOPBACK, show_default=True, help="Of this machine, where to listen.")
+@api_command
+def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank: int, address: str) -> None:
+    """Reach ports of a running job from this machine.
+
+    What connects to LOCAL here reaches PORT at the job's own addresses, 127.0.0.1 first, as if it was made by a command
+    of the job: with its user, in its network, and nowhere that it may not reach. LOCAL is PORT if it is not given, 0
+    takes any that is free. It ends with the job, or with Ctrl-C.
+
+    \b
+      mesos-gpu port-forward train-1a2b3c4d 6006
+      mesos-gpu port-forward train-1a2b3c4d --rank 1 8080:80 9000
+    """
+    with contextlib.ExitStack() as held:
+        listeners = [(held.enter_context(listening(address, local)), port) for local, port in ports]
+        for listener, port in listeners:
+            output.note(f"{place_of(listener)} leads to port {port} of {job_id}")
+        code = forward(app, job_id, rank, listeners)
+    click.get_current_context().exit(code)
+
+
+def listening(address: str, port: int) -> "socket.socket":
+    """A socket that listens here.
+
+    Raises:
+        Conflict: It cannot.
+    """
+    import socket
+
+    from mesos_gpu.errors import Conflict
+
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        what = f"cannot listen on {address}:{port}: {error.strerror}"
+        raise Conflict(what, remedy="choose another one, as 0:PORT for any, or end what uses it") from error
+
+
+def place_of(listener: "socket.socket") -> str:
+    """Where it listens, as in a URL."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def forward(app: App, job_id: str, rank: int, listeners: "Sequence[tuple[socket.socket, int]]") -> int:
+    """Carry what connects to these, each to a port of the job, until the job ends; an exit code.
+
+    Raises:
+        Conflict, Unreachable, BadAnswer: As of `Session.run`.
+    """
+    from mesos_gpu.adapters.tunnel.tunnel import Tunnel
+    from mesos_gpu.api.spec.tasks.channel import Channel
+    from mesos_gpu.cli.channel.line import open_line
+    from mesos_gpu.cli.channel.session import Session
+
+    asked = {"ports": sorted({port for _, port in listeners}), "rank": rank}
+    channel = app.client().call("POST", f"/v1/jobs/{quote(job_id, safe='')}/forward", Channel, body=asked)
+    with contextlib.ExitStack() as held:
+        files = [*os.pipe(), *os.pipe()]
+        for each in files:
+            held.callback(os.close, each)
+        from_job, to_session, from_session, to_job = files[0], files[1], files[2], files[3]
+        tunnel = Tunnel(from_job, to_job, refused=output.note)
+        for listener, port in listeners:
+            tunnel.listen(listener, port)
+        line = open_line(app.reach(), channel)
+        threading.Thread(target=tunnel.run, name="tunnel", daemon=True).start()
+        return Session(line, stdin=from_session, stdout=to_session, passes_signals=False).run()
