@@ -22,6 +22,8 @@ LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
 DEFAULT_PORT: Final = 5051  # of agents
 _CUTS: Final = 3
+#: Answers of an agent that are put together: it gives 16 pages of memory at once (FilesProcess::_read in files.cpp).
+_MOST_PAGES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class LogReader:
             if piece is None:
                 path = f"{self._directory(task, framework_id)}/{stream}"
                 piece = self._read(task, path, offset, length)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Unavailable(
                 f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
             ) from error
@@ -143,7 +145,9 @@ class LogReader:
             offset = max(size + offset, 0)
         wanted = min(max(length, LONGEST_CHARACTER), MOST_LOG_BYTES)
         raw = b""
-        while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
+        for _ in range(_MOST_PAGES):
+            if len(raw) >= wanted:
+                break
             page = self._get(task, path, offset + len(raw), wanted - len(raw))
             if page is None:
                 return None

@@ -33,6 +33,7 @@ TIMES: Final = ".mesos-gpu-times"  # the file, in the sandbox
 MOST_TIMES: Final = 1 << 20  # bytes of it
 _LETTERS: Final = {"stdout": "o", "stderr": "e"}
 _MOST_DIGITS: Final = 18
+_LATEST_MS: Final = 253_370_764_800_000  # 9999-01-01: later moments nobody can show
 Times = Sequence[tuple[int, float]]  # sizes, rising, and when the stream had them, seconds since the epoch
 
 
@@ -49,7 +50,7 @@ def times_of(text: bytes, stream: str) -> list[tuple[int, float]]:
         size, _, at = rest.partition(b" ")
         if letter != _LETTERS[stream].encode() or not (_is_number(size) and _is_number(at)):
             continue
-        if not times or int(size) > times[-1][0]:
+        if int(at) <= _LATEST_MS and (not times or int(size) > times[-1][0]):
             times.append((int(size), int(at) / 1000))
     return times
 

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from mesos_gpu.access.rate import Limits
+from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.settings import ApiSettings
@@ -33,7 +34,7 @@ from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
 from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.mesos import report
-from tests.contract.fuzz.making import Asked, Maker
+from tests.contract.fuzz.making import ARCHIVES, Asked, Maker
 from tests.contract.fuzz.proving import proved, token_of
 from tests.contract.rig import knowing
 
@@ -81,7 +82,11 @@ class Judge:
         self._shown = frozenset(self.daemon.tokens)  # who revokes his own says no more afterwards
         for name in ("ann", "dora"):
             token_of(self.daemon, name)
-        self.app = create_app(self.daemon, ApiSettings("http://w", "1", who=who, limits=unlimited))
+        self.uploads = UploadStore(Path(self._directory.name) / "uploads", UploadLimits(1 << 12, 1 << 13))
+        settings = ApiSettings(
+            "http://w", "1", who=who, limits=unlimited, uploads=self.uploads, task_key=b"k" * 16
+        )
+        self.app = create_app(self.daemon, settings)
         self.daemon.put(ev.Registered("fw", "http://master"))
         self.daemon.put(ev.OffersArrived((offer("o1", "a1", gpus=2),)))
         monitor = self.daemon.read(lambda view: view.nodes[AgentId("a1")].monitor).result(ANSWER_S)
@@ -131,6 +136,9 @@ class Judge:
             headers = ((b"host", b"localhost"), (b"x-name", b"boss"), (b"content-type", b"application/json"))
             status = await self.ask(Asked(verb, path, headers, (json.dumps(body).encode(),)))
             assert status in (200, 201), (path, status)
+        digest, data = next(iter(ARCHIVES.items()))
+        for name in ("ann", "boss"):
+            self.uploads.put(name, digest, 0, len(data), data)
 
     async def _there(self) -> dict[str, list[str]]:
         jobs = await asyncio.wrap_future(self.daemon.read(lambda view: [*view.jobs][-20:]))
@@ -141,6 +149,7 @@ class Judge:
             "/v1/gpus": ["g0", "g1", "g", "a1.example:0"],
             "/v1/nodes": ["a1.example", "a1"],
             "/v1/services": ["web"],
+            "/v1/uploads": [*ARCHIVES],
             "/v1/tokens": [id for id in self.daemon.tokens if id not in self._shown],
             "/v1/access": ["0", "1"],
             "/static": ["app.js"],
@@ -167,8 +176,13 @@ class Judge:
             )
 
         said = await asyncio.wrap_future(self.daemon.read(seen))
+        archives = {
+            (name, each.digest, each.received)
+            for name in set(NAMES) - few
+            for each in self.uploads.of_owner(name)
+        }
         of_others = {id: token for id, token in self.daemon.tokens.items() if token.name not in few}
-        return said, Daemon.access.fget(self.daemon), of_others  # type: ignore[attr-defined]
+        return said, Daemon.access.fget(self.daemon), of_others, archives  # type: ignore[attr-defined]
 
     # --- one
 

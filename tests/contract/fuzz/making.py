@@ -1,5 +1,6 @@
 """Requests that nobody meant: over every route, with every verb, from what is right to what is not even JSON."""
 
+import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from mesos_gpu.api import openapi
 
 VERBS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get")
 JSON: Final = (b"content-type", b"application/json")
+OCTETS: Final = (b"content-type", b"application/octet-stream")
 FORM: Final = (b"content-type", b"application/x-www-form-urlencoded")
 TEXTS: Final = (
     "", " ", "a", "/", "..", "../../etc/passwd", "..\\x", "%2e%2e%2f", "%00", "\0", "\x1b[31mred\x1b[0m", "\r\nX: y",
@@ -73,6 +75,11 @@ PARTS: Final = (
     "kept.1234",
     "%2F",
 )
+UPLOADS: Final = "/v1/uploads/{sha256}"
+#: What is sent along with jobs, by its digest: a name that others know, too.
+ARCHIVES: Final = {
+    hashlib.sha256(data).hexdigest(): data for data in (b"code", b"more code" * 40, b"\0" * 5000)
+}
 APP: Final[Mapping[str, Any]] = {
     "id": "/kept", "cmd": "sleep 1", "cpus": 0.1, "mem": 32, "instances": 0, "env": {"A": "b"}, "labels": {"a": "b"},
     "constraints": [["hostname", "UNIQUE"]], "upgradeStrategy": {"minimumHealthCapacity": 1}, "backoffFactor": 1.2,
@@ -132,7 +139,7 @@ class Maker:
         return Asked(
             verb,
             self._path(route.path) + self._query(verb, route.path),
-            self._headers(name, chunks),
+            self._headers(name, chunks, OCTETS if route.path == UPLOADS else JSON),
             chunks,
             ends,
         )
@@ -170,12 +177,20 @@ class Maker:
         if verb in ("PATCH", "DELETE") or any(name == "after_version" for name, _ in fields):
             # Nobody waits for a minute.
             fields = [each for each in fields if each[0] != "timeout_s"] + [("timeout_s", "0.01")]
+        if template == UPLOADS and self.often(0.7):
+            sizes = [len(each) for each in ARCHIVES.values()]
+            fields = [
+                ("offset", str(self.chance.choice((0, 0, 0, 2, *sizes)))),
+                ("size", str(self.chance.choice(sizes))),
+            ]
         if not fields:
             return ""
         safe = self.chance.choice(["", "/:;'*()"])
         return "?" + "&".join(f"{quote(name, safe=safe)}={quote(value, safe=safe)}" for name, value in fields)
 
-    def _headers(self, name: str, chunks: tuple[bytes, ...]) -> tuple[tuple[bytes, bytes], ...]:
+    def _headers(
+        self, name: str, chunks: tuple[bytes, ...], kind: tuple[bytes, bytes]
+    ) -> tuple[tuple[bytes, bytes], ...]:
         host = (
             b"localhost"
             if self.often(0.97)
@@ -189,7 +204,7 @@ class Maker:
             headers.append(
                 (b"content-length", b"%d" % size) if self.often(0.7) else (b"transfer-encoding", b"chunked")
             )
-            headers += self.chance.choices(([JSON], [FORM], []), (0.94, 0.04, 0.02))[0]
+            headers += self.chance.choices(([kind], [FORM], []), (0.94, 0.04, 0.02))[0]
         more = (
             (b"accept", b"text/event-stream"), (b"accept", b"text/plain"), (b"accept", b"\xff"), (b"origin", b"null"),
             (b"origin", b"http://localhost"), (b"sec-fetch-site", b"cross-site"), (b"x-forwarded-for", b"1.2.3.4"),
@@ -215,6 +230,9 @@ class Maker:
     def _body(self, verb: str, template: str) -> bytes:
         if self.often(0.06):
             return self.chance.choice(RAW)
+        if template == UPLOADS:
+            data = self.chance.choice([*ARCHIVES.values()])
+            return data[self.chance.choice((0, 0, 0, 2)) : self.chance.choice((3, None, None, None))]
         value = deepcopy(self.chance.choice(self._right(verb, template)))
         if template == "/v1/jobs" and isinstance(value, dict) and self.often(0.7):
             value |= {"queue": self.chance.choice(("research", "other")), "user": "nobody"}
