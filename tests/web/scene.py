@@ -3,7 +3,6 @@
 import json
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -107,10 +106,11 @@ API: Final = {
     "upgradeStrategy": {"minimumHealthCapacity": 0.5, "maximumOverCapacity": 0},
 }  # fmt: skip
 BEGAN_S: Final = 7200.0  # ago
+HALF: Final = 2  # of the instances of API
 
 
 class Whole(Scene):
-    """The same with a tree of queues, jobs of several people, an upgrade that is half done, and what cards were used
+    """A `Scene` with a tree of queues, jobs of several people, an upgrade that is half done, and what cards were used
     for in the last two hours."""
 
     def __init__(self, **settings: Any) -> None:
@@ -118,7 +118,7 @@ class Whole(Scene):
         super().__init__(ago_s=BEGAN_S, **settings)
         queues = self.call("PUT", "/v1/queues", json={"version": 0, "queues": QUEUES})
         assert queues.ok, queues.text
-        self._offers = count()
+        self._offers, self._gone = count(), set[str]()
         assert self.call("POST", "/v2/apps", json=API).status_code == 201
         self._until("all of its instances run", lambda: len(self._running("/shop/api")) == 4)
         self._owned("bob", name="resnet-152", gpus=1, queue="research/vision", priority=5)
@@ -162,17 +162,20 @@ class Whole(Scene):
         wait_until(what, done)
 
     def _half_done(self) -> bool:
-        """Whether two instances of the new version run, and two of the old one."""
-        versions = Counter(task["version"] for task in self._running("/shop/api"))
-        return sorted(versions.values()) == [2, 2]
+        """Whether two instances of the new version run, beside two of the old one."""
+        tasks = self._running("/shop/api")
+        return len(tasks) == 4 and len({task["version"] for task in tasks}) == 2
 
     def _play(self) -> None:
-        """Start what is launched, end what is killed, and offer what is left."""
+        """Start what is launched, end two of what is killed, and offer what is left."""
         self.clock.time += 0.3
         tasks = [task for task in self.call("GET", "/v1/tasks").json()["tasks"] if task["job_id"]]
         killed = {what[0] for name, what in list(self.driver.calls) if name == "kill"}
         for task in tasks:
             if task["id"] in killed:
+                if len(self._gone | {task["id"]}) > HALF:
+                    continue  # or the upgrade went on
+                self._gone.add(task["id"])
                 self.status(task["id"], "TASK_KILLED", task["agent_id"])
             elif task["state"] != "running":
                 self.status(task["id"], "TASK_RUNNING", task["agent_id"])
