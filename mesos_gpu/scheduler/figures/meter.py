@@ -13,6 +13,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.model import saves
+from mesos_gpu.model.tasks.task import ENDED
 from mesos_gpu.ports import Store
 
 _STEP_S: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -94,8 +95,11 @@ class Meter(Collector):
             ["state"],
             registry=registry,
         )
+        # A series that begins at its first count has no increase then: an alert would not hear of it.
         for outcome in ("received", "used", "declined", "rescinded"):
             self.offers.labels(outcome)
+        for state in ENDED:
+            self.ends.labels(state.value)
 
     def collect(self) -> Iterable[Metric]:
         """All families, as the library has them."""
