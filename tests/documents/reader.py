@@ -28,10 +28,12 @@ class Reader:
     """Has a directory for `up`, and one in it to work in."""
 
     def __init__(self, home: Path) -> None:
-        """Has a copy of the examples, where a clone has them."""
+        """Has the examples and the data of simulations where a clone has them."""
         self.home = home
         self.work = home / "work"
         shutil.copytree(ROOT / "docs/examples", self.work / "docs/examples")
+        (self.work / "tests").mkdir()
+        (self.work / "tests/data").symlink_to(ROOT / "tests/data")
 
     def type(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run a line as a person types it; `up` has a port that is free, and what is asked is answered yes. Both of its

@@ -37,6 +37,16 @@ def test_marks_are_known_and_give_reasons(document: str) -> None:
             assert block.commands, f"{document}:{block.line}: no line begins with `$ `"
 
 
+@pytest.mark.parametrize("document", documents())
+def test_tests_that_reasons_name_are_there(document: str) -> None:
+    named = [
+        name
+        for block in blocks(document)
+        for name in re.findall(r"tests/[\w/]+(?:\.py)?", block.marks.get("not run", ""))
+    ]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 # --- commands in sentences and tables
 
 NAMED = re.compile(r"`mesos-gpu ([^`]+)`")
