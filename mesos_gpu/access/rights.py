@@ -89,6 +89,8 @@ TOKEN_SEE: Final = Right("token:see", Scope.TOKEN, "list tokens")
 TOKEN_CREATE: Final = Right("token:create", Scope.TOKEN, "make tokens")
 TOKEN_REVOKE: Final = Right("token:revoke", Scope.TOKEN, "end tokens")
 AUDIT_SEE: Final = Right("audit:see", _CLUSTER, "read the audit log")
+WEBHOOK_SEE: Final = Right("webhook:see", _CLUSTER, "see webhooks, and what could not be sent")
+WEBHOOK_WRITE: Final = Right("webhook:write", _CLUSTER, "make, change, try and remove webhooks")
 SECRET_USE: Final = Right("secret:use", Scope.NAME, "give secrets to jobs and apps")
 
 #: All of them, in the order in which they stand above.

@@ -27,7 +27,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
-from mesos_gpu.api.spec.cluster import cards
+from mesos_gpu.api.spec.cluster import cards, hooks
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -211,6 +211,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     **channel.OPERATIONS,
     **events.OPERATIONS,
+    **hooks.OPERATIONS,
     **past.OPERATIONS,
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
@@ -360,6 +361,7 @@ _ID: Final = {
     "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
+    "webhooks": "a webhook's name",
     "access": "the number of a version",
     "queue-versions": "the number of a version",
     "queue-shares": "a queue's path, with its slashes",

@@ -31,6 +31,8 @@ from mesos_gpu.access.rights import (
     TOKEN_CREATE,
     TOKEN_REVOKE,
     TOKEN_SEE,
+    WEBHOOK_SEE,
+    WEBHOOK_WRITE,
 )
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
@@ -55,6 +57,7 @@ from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.history import HistoryHandlers
+from mesos_gpu.api.v1.tenancy.hooks import HookHandlers
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
@@ -67,6 +70,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
         route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
+        *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
         *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
         route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler).list)),
@@ -98,6 +102,22 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
         route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+    ]
+
+
+def _of_hooks(hooks: HookHandlers) -> list[Route]:
+    return [
+        route("/v1/webhooks", GET=needs(WEBHOOK_SEE, hooks.list)),
+        route("/v1/webhook-versions", GET=needs(WEBHOOK_SEE, hooks.versions)),
+        route(
+            "/v1/webhooks/{name}",
+            GET=needs(WEBHOOK_SEE, hooks.show),
+            PUT=needs(WEBHOOK_WRITE, hooks.put),
+            DELETE=needs(WEBHOOK_WRITE, hooks.delete),
+        ),
+        route("/v1/webhooks/{name}/test", POST=needs(WEBHOOK_WRITE, hooks.test)),
+        route("/v1/webhooks/{name}/dead", GET=needs(WEBHOOK_SEE, hooks.dead)),
+        route("/v1/webhooks/{name}/retry", POST=needs(WEBHOOK_WRITE, hooks.retry)),
     ]
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.access.rate import Limits
+from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
@@ -42,5 +44,7 @@ class ApiSettings:
     own_url_is_told: bool = False  # by the operator: then another certificate may be seen there
     records: UseRecords | None = None  # of what jobs have used; None: none are kept
     uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
+    hooks: HookStore | None = None  # webhooks; None: there can be none
+    sender: Sender | None = None  # that sends to them
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of
     figures: HttpFigures = field(default_factory=HttpFigures)  # of requests

@@ -77,6 +77,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.records.events",
         "Tell what has happened of late; the newest last.",
     ),
+    "webhook": ("mesos_gpu.cli.records.webhook", "Webhooks: addresses that are told what happens."),
     "history": (
         "mesos_gpu.cli.records.history",
         "List jobs that have ended, also long ago; the newest first.",

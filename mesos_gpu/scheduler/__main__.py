@@ -40,6 +40,7 @@ from mesos_gpu.scheduler.access.restored import without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.delivery import archive
+from mesos_gpu.scheduler.happenings.deliver import Deliveries
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
@@ -148,10 +149,14 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
+    hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
+    deliveries = Deliveries(hooks, sender, daemon.happened)
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
         uploads=options.uploads.store(options.state),
+        hooks=hooks,
+        sender=sender,
         task_key=key,
         own_url=(options.uploads.executor_url or own_url).rstrip("/"),
         own_url_is_told=options.uploads.executor_url is not None,
@@ -170,6 +175,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         logger.info("callers on this host are known by %s", local.path)
     for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
         logger.warning("%s", warning)
+    deliveries.start()
     daemon.start()
     try:
         if first is not None:
@@ -179,6 +185,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     finally:
         server.stop()
         daemon.stop()
+        deliveries.stop()
+        hooks.close()
         trail.close()
     return 1 if died.is_set() or daemon.failure is not None else 0
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from mesos_gpu.model.jobs import fields as of
-from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, RECEIVER_FORM, Field, Kind, entry
 from mesos_gpu.wire.checking import Check, is_number, is_text, show
 
 Reader = Callable[[Check, Field], Any]  # the value of a field that is given; problems go to the check
@@ -92,6 +92,18 @@ def _models(check: Check, field: Field) -> tuple[str, ...]:
     return tuple(models)
 
 
+def _receivers(check: Check, field: Field) -> tuple[str, ...]:
+    got = check.given[field.key]
+    named = [got] if isinstance(got, str) else got
+    if not isinstance(named, list) or len(named) > MOST_RECEIVERS:
+        check.problem(field.key, f"must be a list of at most {MOST_RECEIVERS} receivers, got {show(got)}")
+        return ()
+    for index, each in enumerate(named):
+        if not isinstance(each, str) or not RECEIVER.fullmatch(each):
+            check.problem(f"{field.key}/{index}", f"must be {RECEIVER_FORM}, got {show(each)}")
+    return tuple(dict.fromkeys(each for each in named if isinstance(each, str)))
+
+
 def _strings(check: Check, field: Field) -> dict[str, str]:
     kind = field.kind
     assert isinstance(kind, of.Strings)
@@ -106,6 +118,7 @@ PLAIN_READERS: Final[Mapping[type[Kind], Reader]] = {
     of.OneOf: _one_of,
     of.SomeOf: _some_of,
     of.Models: _models,
+    of.Receivers: _receivers,
     of.Strings: _strings,
 }
 #: None: a value is JSON as it is.
@@ -116,5 +129,6 @@ PLAIN_WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.OneOf: lambda choice: choice.value,
     of.SomeOf: lambda choices: [choice.value for choice in choices],
     of.Models: list,
+    of.Receivers: list,
     of.Strings: dict,
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NotRequired, Required, TypedDict
 from mesos_gpu.api.spec.schema import Says, one_of, says
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
-from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MOST_SECRETS, SOURCE, SOURCE_FORM
 from mesos_gpu.wire.checking import MOST_ENTRIES
@@ -151,6 +151,7 @@ PLAIN_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Models: lambda _: (
         _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
     ),
+    of.Receivers: lambda _: Annotated[list[Annotated[str, like(RECEIVER)]], says(maxItems=MOST_RECEIVERS)],
     of.Strings: lambda kind: Annotated[
         dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MOST_ENTRIES)
     ],
@@ -179,6 +180,7 @@ PLAIN_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.OneOf: _one_of,
     of.SomeOf: _some_of,
     of.Models: lambda _: list[str],
+    of.Receivers: lambda _: list[str],
     of.Strings: lambda _: dict[str, str],
 }
 _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {

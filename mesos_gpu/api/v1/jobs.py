@@ -31,6 +31,7 @@ from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing, of_nodes
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
+from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -76,6 +77,8 @@ class Jobs:
             spec = self._decoded(body, await self._read(most_for_shares))
         sight = Sight.of(request)  # what he may when all of the body is there
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
+        if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
+            raise invalid(*unheard)
         await self.uploads.see(spec, sight.rights.caller.name)
         try:
             job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))

@@ -23,7 +23,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
         "--max-attempts", "--on-gpu-failure",
     ),
     "Where": ("--placement", "--constraint", "--app", "--near", "--away"),
-    "What it is called": ("--name", "--label"),
+    "What it is called, and who is told": ("--name", "--label", "--notify"),
 }  # fmt: skip
 
 

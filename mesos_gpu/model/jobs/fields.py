@@ -160,6 +160,10 @@ class Secrets(Kind):
     """Secrets by the names of environment variables; a value is never told."""
 
 
+class Receivers(Kind):
+    """Who is told what happens: webhooks by their names, or URLs."""
+
+
 class HealthChecks(Kind):
     """Checks that the executor makes."""
 
@@ -256,3 +260,18 @@ def entry(table: Mapping[type[Kind], T], kind: Kind) -> T:
         if each in table:
             return table[each]
     raise KeyError(f"no entry for fields of kind {type(kind).__name__}")
+
+
+#: Who is told how a job goes.
+MOST_RECEIVERS: Final = 8
+RECEIVER: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?|https?://[!-~]{1,992}")
+RECEIVER_FORM: Final = "the name of a webhook, or a URL that begins with https://"
+NOTIFY: Final[Any] = asks(
+    (),
+    Receivers(),
+    about="told when it ends or gets notice: webhooks by name, or URLs as the operator allows",
+    option=Option(
+        "--notify", "Webhook, or URL, that is told when it ends; may be repeated", metavar="NAME|URL"
+    ),
+    shown="notify",
+)

@@ -13,6 +13,7 @@ from mesos_gpu.model.jobs.fields import (
     ENV_KEY,
     LABEL_KEY,
     NAME,
+    NOTIFY,
     QUEUE,
     QUEUE_FORM,
     USER,
@@ -452,6 +453,7 @@ class JobSpec:
         about="an archive that its submitter has put into the scheduler's store, extracted into the sandbox",
         shown="upload",
     )
+    notify: tuple[str, ...] = NOTIFY
 
     @property
     def is_share(self) -> bool:
@@ -515,7 +517,7 @@ _ORDER: Final = (
     "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s",
     "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement", "priority",
     "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
-    "health_checks",
+    "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 

@@ -159,6 +159,7 @@ def of_job(kind: EventKind, job: Job) -> LogEvent:
         (job.spec.app or "") if job.app_version is not None else "",
         job.message,
         job.exit_code if job.state.ended else None,
+        notify=job.spec.notify,
     )
 
 

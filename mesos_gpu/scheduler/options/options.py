@@ -21,6 +21,7 @@ from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
 from mesos_gpu.scheduler.options.files.uploads import UPLOADS, UploadOptions
+from mesos_gpu.scheduler.options.files.webhooks import WEBHOOKS, WebhookOptions
 from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
 from mesos_gpu.scheduler.options.limits import CHECKS, LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
@@ -39,6 +40,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "audit": AUDIT,
     "secrets": SECRETS,
     "uploads": UPLOADS,
+    "webhooks": WEBHOOKS,
 }
 
 
@@ -102,6 +104,7 @@ class Options:
     audit: AuditOptions = field(default_factory=AuditOptions)
     secrets: SecretOptions = field(default_factory=SecretOptions)
     uploads: UploadOptions = field(default_factory=UploadOptions)
+    webhooks: WebhookOptions = field(default_factory=WebhookOptions)
 
 
 def engine_settings(options: Options) -> Settings:

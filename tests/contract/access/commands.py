@@ -7,7 +7,7 @@ from typing import Final
 
 import yaml
 
-from tests.contract.access.scene import APP, BINDINGS, CALLERS, Scene
+from tests.contract.access.scene import APP, BINDINGS, CALLERS, HOOKED, Scene
 
 Words = Sequence[str]
 
@@ -174,6 +174,14 @@ COMMANDS: Final = (
     Command("audit", "----xx"),
     Command("events", "-xxxxx"),
     Command("history", "-xxxxx"),
+    Command("webhook list", "----xx"),
+    Command("webhook versions", "----xx"),
+    Command("webhook show", "----xx", lambda s: (s.webhook(),)),
+    Command("webhook add", "----xx", lambda s: (s.new("hook"), HOOKED)),
+    Command("webhook remove", "----xx", lambda s: (s.webhook(),)),
+    Command("webhook test", "----xx", lambda s: (s.webhook(),)),
+    Command("webhook dead", "----xx", lambda s: (s.webhook(),)),
+    Command("webhook retry", "----xx", lambda s: (s.webhook(),)),
     Command("budget list", "-xxxxx"),
     Command("budget show", "-x-xxx", lambda s: (_budget(s),)),
     Command("budget grant", "----xx", lambda s: (_budget(s), "5")),

@@ -11,6 +11,9 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.adapters.hooks.receivers import receivers
+from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.engine import events as ev
@@ -48,6 +51,7 @@ APP: Final[Mapping[str, Any]] = {
     "portDefinitions": [],
 }
 AGENT: Final = "a1"
+HOOKED: Final = "http://127.0.0.1:9/hook"  # an address that webhooks may have, and where nobody answers
 
 
 class Noting:
@@ -76,7 +80,13 @@ class Scene(AccessRig):
         self.directory, self.caller, self.seen = directory, NOBODY, list[int]()
         self._count = count(1)
         self.trail = AuditLog(AuditSettings(directory / "audit", 8 << 20, 2, OnFull.REFUSE))
-        super().__init__(audit=self.trail, uploads=UploadStore(directory / "uploads"))
+        self.hooks = HookStore(directory / "hooks")
+        super().__init__(
+            audit=self.trail,
+            uploads=UploadStore(directory / "uploads"),
+            hooks=self.hooks,
+            sender=Sender(receivers(["127.0.0.1:9"])),
+        )
         self.bind(*BINDINGS)
         self._node()
 
@@ -182,6 +192,8 @@ class Scene(AccessRig):
             self.status(task, "TASK_KILLED")
         for job in self.call("boss", "GET", "/v1/jobs?state=active").json()["jobs"]:
             self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
+        for hook in self.hooks.latest.hooks:
+            self.hooks.remove(hook.name, "boss")
         for token in self.daemon.tokens:
             self.call("boss", "DELETE", f"/v1/tokens/{token}")
 
@@ -189,6 +201,12 @@ class Scene(AccessRig):
         """A service of one app."""
         name = self.new("svc")
         self.made("ann", "PUT", f"/v1/services/{name}", json={"apps": {self.app(): 1}})
+        return name
+
+    def webhook(self) -> str:
+        """A webhook, by its name."""
+        name = self.new("hook")
+        self.made("boss", "PUT", f"/v1/webhooks/{name}", json={"url": HOOKED})
         return name
 
     def token(self) -> str:
@@ -235,6 +253,7 @@ class Scene(AccessRig):
         """End all of it."""
         super().close()
         self.trail.close()
+        self.hooks.close()
 
 
 def _tasks(view: View) -> list[str]:

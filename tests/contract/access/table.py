@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mesos_gpu.cli.access.catalogue import catalogue
 from tests.contract.access.commands import COMMANDS, LOCAL
-from tests.contract.access.scene import APP, CALLERS, Scene
+from tests.contract.access.scene import APP, CALLERS, HOOKED, Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,10 @@ def _to(path: str, **more: Any) -> Callable[[Scene], Asked]:
 
 def _job(below: str = "", before: str = "/v1/jobs/", **more: Any) -> Callable[[Scene], Asked]:
     return lambda scene: Asked(f"{before}{scene.job()}{below}", more)
+
+
+def _hook(below: str = "", **more: Any) -> Callable[[Scene], Asked]:
+    return lambda scene: Asked(f"/v1/webhooks/{scene.webhook()}{below}", more)
 
 
 def _app(below: str = "", before: str = "/v2/apps", **more: Any) -> Callable[[Scene], Asked]:
@@ -181,6 +185,14 @@ V1: Final = (
     Row("/v1/jobs/{id}", "DELETE", "---xxx", _job()),
     Row("/v1/jobs/{id}/resize", "DELETE", "---xxx", _job("/resize")),
     Row("/v1/events", "GET", "-xxxxx", _to("/v1/events"), _OWN_SEEN),
+    Row("/v1/webhooks", "GET", "----xx", _to("/v1/webhooks")),
+    Row("/v1/webhook-versions", "GET", "----xx", _to("/v1/webhook-versions")),
+    Row("/v1/webhooks/{name}", "GET", "----xx", _hook()),
+    Row("/v1/webhooks/{name}", "PUT", "----xx", _hook(json={"url": HOOKED})),
+    Row("/v1/webhooks/{name}", "DELETE", "----xx", _hook()),
+    Row("/v1/webhooks/{name}/test", "POST", "----xx", _hook("/test", json={})),
+    Row("/v1/webhooks/{name}/dead", "GET", "----xx", _hook("/dead")),
+    Row("/v1/webhooks/{name}/retry", "POST", "----xx", _hook("/retry", json={})),
     Row("/v1/history", "GET", "-xxxxx", _to("/v1/history"), _OWN_SEEN),
     Row("/v1/jobs/{id}/checkpoint", "POST", "---x-x", _job("/checkpoint")),
     Row("/v1/jobs/{id}/files", "GET", "---x-x", _job("/files")),

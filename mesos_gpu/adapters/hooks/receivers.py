@@ -1,0 +1,171 @@
+"""Which addresses webhooks may be sent to: the operator lists them, as who makes a hook chooses its address.
+
+A request to a hook comes from the scheduler's own place in the network. It must be no way to what only the scheduler's
+host reaches.
+"""
+
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from mesos_gpu.access.patterns import fits
+from mesos_gpu.errors import NotAccepted
+from mesos_gpu.policy.apps.outward import Address, Network, innermost, kind_of
+
+LONGEST: Final = 1000  # characters of a URL
+_HTTPS: Final = 443
+_NAME: Final = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ENTRY: Final = re.compile(
+    r"(?P<host>\[[0-9a-fA-F:.]+\](?:/\d+)?|[^:]+|[0-9a-fA-F:]+(?:/\d+)?)(?::(?P<port>\d+|\*))?"
+)
+_ANY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that may be called: a name (`*.` in front: all below it) or a network, at a port or at any."""
+
+    name: str
+    network: Network | None
+    port: int
+
+    def has_port(self, port: int) -> bool:
+        """Whether it is for that port."""
+        return self.port in (_ANY, port)
+
+
+def entry(text: str) -> Entry:
+    """What a word of the operator's list means: NAME, *.NAME, ADDRESS or ADDRESS/BITS, then :PORT or :*.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    parts = _ENTRY.fullmatch(text.strip().lower())
+    if parts is None:
+        raise ValueError(f"{text!r} is neither HOST nor HOST:PORT nor NETWORK")
+    host, port = parts["host"].replace("[", "").replace("]", ""), parts["port"]
+    number = _ANY if port == "*" else int(port or _HTTPS)
+    if not (number == _ANY or 0 < number < 1 << 16):
+        raise ValueError(f"{text!r} has no port, which is 1 to 65535, or * for any")
+    try:
+        return Entry("", ip_network(host), number)
+    except ValueError:
+        if "/" in host or not _NAME.fullmatch(host):
+            raise ValueError(f"{text!r} is neither the name of a host nor a network") from None
+        return Entry(host, None, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Where a request goes: a host by its name, at these addresses alone."""
+
+    url: SplitResult
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receivers:
+    """The operator's list. Empty: nothing is called."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def wrong(self, url: str) -> str:
+        """Why no hook may have that URL; "": it may. Where a name leads is seen when it is called."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
+        except ValueError as error:
+            return f"is no URL: {error}"
+        if len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
+            return f"must be a URL of at most {LONGEST} characters of ASCII, without blanks"
+        if parts.scheme not in ("https", "http") or not host:
+            return "must begin with https://, and name a host"
+        if parts.username is not None or parts.password is not None or parts.fragment:
+            return "must have no user, no password and no fragment"
+        literal = _literal(host)
+        if literal is None and not _NAME.fullmatch(host):
+            return f"{host[:60]!r} is not the name of a host"
+        if parts.scheme == "http" and not (host == "localhost" or (literal and literal.is_loopback)):
+            return "must begin with https://: in the clear only this host's loopback is told"
+        return (
+            ""
+            if self._may(host, literal, port)
+            else f"{host}:{port} is none of the receivers that are allowed"
+        )
+
+    def _may(self, host: str, literal: Address | None, port: int) -> bool:
+        if literal is not None:
+            return self._in_network(literal, port)
+        return self._named(host, port) or any(each.network and each.has_port(port) for each in self.entries)
+
+    def _named(self, host: str, port: int) -> bool:
+        return any(each.name and each.has_port(port) and fits(each.name, host) for each in self.entries)
+
+    def _in_network(self, address: Address, port: int) -> bool:
+        real = innermost(address)
+        return any(
+            each.network is not None
+            and each.has_port(port)
+            and real.version == each.network.version
+            and real in each.network
+            for each in self.entries
+        )
+
+    def resolved(self, url: str) -> Receiver:
+        """Look a URL's host up, and keep the addresses that may be called: no other one is connected to.
+
+        Raises:
+            NotAccepted: The URL, or each of its addresses, is none that is allowed.
+            OSError: There is no such host.
+        """
+        if why := self.wrong(url):
+            raise _refused(why)
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        known = list(dict.fromkeys(str(each[4][0]) for each in answers))
+        reasons = {address: self._wrong_address(host, address, port, parts.scheme) for address in known}
+        allowed = tuple(address for address in known if not reasons[address])
+        if not allowed:
+            raise _refused("; ".join(reasons.values()))
+        return Receiver(parts, host, port, allowed)
+
+    def _wrong_address(self, host: str, address: str, port: int, scheme: str) -> str:
+        real = innermost(ip_address(address))
+        if scheme == "http" and not real.is_loopback:
+            return f"{host} is {address}, and in the clear only this host's loopback is told"
+        if self._in_network(real, port):
+            return ""
+        if not self._named(host, port):
+            return f"{host} is {address}, which is in no network that is allowed"
+        kind = kind_of(real)
+        return f"{host} is {address}, {kind}, which must be allowed by its number" if kind else ""
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _refused(why: str) -> NotAccepted:
+    return NotAccepted([("/url", why)], remedy=REMEDY)
+
+
+REMEDY: Final = "the operator lists receivers with --webhook-to of the scheduler"
+
+
+def receivers(words: Sequence[str]) -> Receivers:
+    """The list that the words make.
+
+    Raises:
+        ValueError: One of them is none.
+    """
+    return Receivers(tuple(entry(word) for word in words))

@@ -1,0 +1,290 @@
+"""Webhooks in a file of their own beside the state: what they are, what is to be sent, what could not be.
+
+The engine never waits for it. Secrets are in no journal and in no copy of the state.
+"""
+
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound, TooMuch
+from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion
+
+MOST_HOOKS: Final = 100
+MOST_VERSIONS: Final = 50
+MOST_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
+MOST_DEAD: Final = 1000  # of a target that are kept; the oldest go
+NONE: Final = HookVersion(0, 0.0, "", "")
+_OWN: Final = stat.S_IRUSR | stat.S_IWUSR
+_LIST: Final = "list them with: mesos-gpu webhook list"
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS versions (version INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (hook TEXT PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS deliveries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, target TEXT NOT NULL, event INTEGER NOT NULL, kind TEXT NOT NULL,
+    body BLOB NOT NULL, tries INTEGER NOT NULL, next_at REAL NOT NULL, error TEXT NOT NULL, dead_at REAL);
+CREATE INDEX IF NOT EXISTS deliveries_by_target ON deliveries (target, id);
+CREATE INDEX IF NOT EXISTS deliveries_of_event ON deliveries (event);
+"""
+_INSERT: Final = """INSERT INTO deliveries (target, event, kind, body, tries, next_at, error)
+VALUES (?, ?, ?, ?, 0, 0, '')"""
+_NEXT: Final = """SELECT * FROM deliveries WHERE id IN (
+SELECT MIN(id) FROM deliveries WHERE dead_at IS NULL GROUP BY target) AND next_at <= ? ORDER BY next_at, id"""
+_BURY: Final = """UPDATE deliveries SET dead_at = ?, error = 'too many wait for this receiver'
+WHERE id IN (SELECT id FROM deliveries WHERE target = ? AND dead_at IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
+_TRIM: Final = """DELETE FROM deliveries WHERE id IN (
+SELECT id FROM deliveries WHERE target = ? AND dead_at IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
+_COUNTS: Final = "SELECT target, COUNT(*), SUM(dead_at IS NOT NULL) FROM deliveries GROUP BY target"
+
+
+class HookStore:
+    """A file that only its owner may read. For all threads.
+
+    Raises:
+        Damaged: It cannot be read.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """Open or create it."""
+        self._path, self._clock, self._lock = path, clock, threading.RLock()
+        self.news = threading.Event()  # something is to be sent that was not
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN)
+        try:
+            os.fchmod(handle, _OWN)
+        finally:
+            os.close(handle)
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_TABLES)
+            self._latest = next(iter(self.versions()), NONE)
+        except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+            raise Damaged(
+                f"the webhooks in {path} cannot be read: {error}",
+                remedy="move the file away, and make the webhooks again",
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._clock()
+
+    # --- what they are
+
+    @property
+    def latest(self) -> HookVersion:
+        """The version that holds."""
+        return self._latest
+
+    def versions(self) -> list[HookVersion]:
+        """All that are kept, the latest first."""
+        decoder = msgspec.json.Decoder(HookVersion)
+        with self._lock:
+            rows = self._db.execute("SELECT body FROM versions ORDER BY version DESC").fetchall()
+        return [decoder.decode(body) for (body,) in rows]
+
+    def put(self, hook: Hook, secret: bytes, expected: int | None = None) -> tuple[HookVersion, bool]:
+        """Make a hook, or change it; the new version, and whether the secret is the hook's now: one that is there keeps
+        its own, unless its receiver becomes another.
+
+        Args:
+            hook: As it shall be.
+            secret: Of a new one.
+            expected: The version that was read; None: any.
+
+        Raises:
+            Conflict: Another version was read.
+            TooMuch: There are enough.
+            NoRoom: The disk is full.
+        """
+        with self._change(expected):
+            before = self._latest.hook(hook.name)
+            others = tuple(each for each in self._latest.hooks if each.name != hook.name)
+            if before is None and len(others) >= MOST_HOOKS:
+                raise TooMuch(
+                    f"there are {len(others)} webhooks, the most that are kept", remedy="remove some"
+                )
+            fresh = before is None or before.url != hook.url
+            if fresh:
+                self._db.execute("INSERT OR REPLACE INTO secrets VALUES (?, ?)", (hook.name, secret))
+            hooks = tuple(sorted((*others, hook), key=lambda each: each.name))
+            verb = "made" if before is None else "changed"
+            self._write(f"{hook.name} {verb}", hook.by, hooks)
+        return self._latest, fresh
+
+    def remove(self, name: str, by: str, expected: int | None = None) -> Hook:
+        """Forget a hook, its secret and all that was to be sent to it.
+
+        Raises:
+            NotFound: There is none.
+            Conflict, NoRoom: As of `put`.
+        """
+        with self._change(expected):
+            hook = self.hook(name)
+            self._db.execute("DELETE FROM secrets WHERE hook = ?", (name,))
+            self._db.execute("DELETE FROM deliveries WHERE target = ?", (name,))
+            self._write(
+                f"{name} removed", by, tuple(each for each in self._latest.hooks if each.name != name)
+            )
+        return hook
+
+    def hook(self, name: str) -> Hook:
+        """A hook by its name.
+
+        Raises:
+            NotFound: There is none.
+        """
+        hook = self._latest.hook(name)
+        if hook is None:
+            raise NotFound(f"there is no webhook {name[:80]}", remedy=_LIST)
+        return hook
+
+    def secret(self, name: str) -> bytes | None:
+        """What a hook's requests are signed with; None: there is no such hook."""
+        with self._lock:
+            row = self._db.execute("SELECT secret FROM secrets WHERE hook = ?", (name,)).fetchone()
+        return bytes(row[0]) if row else None
+
+    @contextmanager
+    def _change(self, expected: int | None) -> Iterator[None]:
+        with self._transaction():
+            version = self._latest.version
+            if expected not in (None, version):
+                raise Conflict(
+                    f"the webhooks are at version {version}, and version {expected} was read",
+                    remedy="read them again (mesos-gpu webhook list)",
+                )
+            yield
+        self._latest = next(iter(self.versions()), NONE)
+
+    def _write(self, what: str, by: str, hooks: tuple[Hook, ...]) -> None:
+        made = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
+        self._db.execute("INSERT INTO versions VALUES (?, ?)", (made.version, msgspec.json.encode(made)))
+        self._db.execute("DELETE FROM versions WHERE version <= ?", (made.version - MOST_VERSIONS,))
+
+    # --- what is to be sent
+
+    def seen(self) -> int:
+        """The number of the latest event that was looked at; 0: there is none."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM facts WHERE name = 'seen'").fetchone()
+        return int(row[0]) if row else 0
+
+    def take(self, deliveries: Sequence[tuple[str, int, str, bytes]], seen: int) -> None:
+        """Keep what is to be sent, as target, event, kind and body; and up to which event was looked at.
+
+        Raises:
+            NoRoom: The disk is full; the same may be given again.
+        """
+        with self._transaction():
+            self._db.executemany(_INSERT, deliveries)
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('seen', ?)", (seen,))
+            for target in dict.fromkeys(target for target, *_ in deliveries):
+                self._db.execute(_BURY, (self._clock(), target, MOST_WAITING))
+                self._db.execute(_TRIM, (target, MOST_DEAD))
+        if deliveries:
+            self.news.set()
+
+    def due(self, now: float) -> list[Delivery]:
+        """What is to be tried now: the oldest of each target that waits, if its time has come."""
+        with self._lock:
+            return [Delivery(*row) for row in self._db.execute(_NEXT, (now,))]
+
+    def next_at(self) -> float | None:
+        """When something is to be tried; None: nothing waits."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT MIN(next_at) FROM deliveries WHERE id IN ("
+                "SELECT MIN(id) FROM deliveries WHERE dead_at IS NULL GROUP BY target)"
+            ).fetchone()
+        return row[0] if row else None
+
+    def done(self, id: int) -> None:
+        """A delivery was taken.
+
+        Raises:
+            NoRoom: The disk is full: it is sent again.
+        """
+        with self._transaction():
+            self._db.execute("DELETE FROM deliveries WHERE id = ?", (id,))
+
+    def failed(self, each: Delivery, error: str, next_at: float | None) -> None:
+        """A delivery was not taken, and is tried again at a time; None: it is given up.
+
+        Raises:
+            NoRoom: The disk is full: it is sent again.
+        """
+        dead_at = self._clock() if next_at is None else None
+        with self._transaction():
+            self._db.execute(
+                "UPDATE deliveries SET tries = ?, next_at = ?, error = ?, dead_at = ? WHERE id = ?",
+                (each.tries + 1, next_at or 0.0, error, dead_at, each.id),
+            )
+            self._db.execute(_TRIM, (each.target, MOST_DEAD))
+
+    def dead(self, target: str | None = None) -> list[Delivery]:
+        """What was given up, of a target or of all, the latest last."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT * FROM deliveries WHERE dead_at IS NOT NULL AND (? IS NULL OR target = ?) ORDER BY id",
+                (target, target),
+            ).fetchall()
+        return [Delivery(*row) for row in rows]
+
+    def retry(self, target: str, ids: Sequence[int] = ()) -> int:
+        """Try again what was given up, from the first try on; how many there are.
+
+        Args:
+            target: Whose.
+            ids: Of them; none: all.
+        """
+        chosen = [each.id for each in self.dead(target) if not ids or each.id in ids]
+        with self._transaction():
+            self._db.executemany(
+                "UPDATE deliveries SET dead_at = NULL, tries = 0, next_at = 0 WHERE id = ?",
+                [(id,) for id in chosen],
+            )
+        self.news.set()
+        return len(chosen)
+
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """How many wait and how many were given up, by target."""
+        with self._lock:
+            rows = self._db.execute(_COUNTS).fetchall()
+        return {target: (whole - dead, dead) for target, whole, dead in rows}
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                self._undo()
+                raise NoRoom(
+                    f"the webhooks in {self._path} cannot be written: {error}",
+                    remedy="make room on that file system; events are kept meanwhile",
+                ) from error
+            except BaseException:
+                self._undo()
+                raise
+
+    def _undo(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")

@@ -1,0 +1,45 @@
+"""Events as webhooks get them: the envelope of Standard Webhooks. Pure."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mesos_gpu.model.tasks.event import LogEvent
+from mesos_gpu.model.tenancy import EVERYBODY
+from mesos_gpu.model.usage import MS
+
+TEST = "test"  # the type of what somebody sends to try a hook out
+
+
+def hook_body(event: LogEvent) -> bytes:
+    """An event as a request's body; what it is not about is not in it."""
+    data: dict[str, Any] = {
+        "number": event.number, "job_id": event.job_id, "user": event.user, "queue": event.queue, "app": event.app,
+        "node": event.node, "gpu": event.gpu, "state": event.state, "exit_code": event.exit_code,
+        "deployment": event.deployment, "apps": list(event.apps), "message": event.message,
+    }  # fmt: skip
+    if event.notice is not None:
+        notice = event.notice
+        data["notice"] = {"reason": notice.reason.value, "why": notice.why, "until": notice.until}
+    if event.budget is not None:
+        use = event.budget
+        data["budget"] = {
+            "queue": use.queue,
+            "user": None if use.user == EVERYBODY else use.user,
+            "percent": use.told_percent,
+            "period_ends": use.ends_ms / MS,
+        }
+    return _envelope(
+        event.kind.value, event.at, {key: each for key, each in data.items() if each not in ("", None, [])}
+    )
+
+
+def trial_body(hook: str, at: float) -> bytes:
+    """What a hook is sent to try it out."""
+    return _envelope(TEST, at, {"message": f"a test of webhook {hook}"})
+
+
+def _envelope(kind: str, at: float, data: dict[str, Any]) -> bytes:
+    moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode({"type": kind, "timestamp": moment, "data": data})

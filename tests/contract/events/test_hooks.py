@@ -1,0 +1,233 @@
+"""Webhooks: told in order until they take it, signed, after a restart too; a job's own; what is given up."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.adapters.hooks.receivers import receivers
+from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore
+from mesos_gpu.scheduler.happenings.deliver import MOST_TRIES, Deliveries
+from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import call
+from tests.contract.events.kept import Kept
+from tests.contract.events.receiver import Receiver
+
+
+class Hooked(Kept):
+    """A scheduler with webhooks, which may be sent to one receiver."""
+
+    def __init__(self, directory: Path, receiver: Receiver) -> None:
+        self.hooks = HookStore(directory / "state.sqlite.hooks")
+        self.sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]), timeout_s=5.0)
+        super().__init__(directory / "state.sqlite", hooks=self.hooks, sender=self.sender)
+
+    def start(self) -> None:
+        super().start()
+        self.deliveries = Deliveries(self.hooks, self.sender, self.daemon.happened, wait_s=lambda _: 0.02)
+        self.deliveries.start()
+
+    def stop(self) -> None:
+        super().stop()
+        self.deliveries.stop()
+
+    def hook(self, name: str, url: str, *kinds: str, **more: Any) -> bytes:
+        answer = self.call("PUT", f"/v1/webhooks/{name}", json={"url": url, "kinds": list(kinds), **more})
+        assert answer.status_code in (200, 201), answer.text
+        secret = answer.json()["secret"]
+        return base64.b64decode(secret.removeprefix("whsec_")) if secret else b""
+
+    def close(self) -> None:
+        super().close()
+        self.hooks.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def rig(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hooked]:
+    rig = Hooked(tmp_path / "state", receiver)
+    monkeypatch.setenv("MESOS_GPU_URL", rig.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    yield rig
+    rig.close()
+
+
+def told(receiver: Receiver, path: str) -> list[tuple[str, str]]:
+    """Kinds and jobs of what was taken, each once, in order."""
+    bodies = {each.headers["webhook-id"]: json.loads(each.body) for each in receiver.of(path)}
+    return [(body["type"], body["data"].get("job_id", "")) for body in bodies.values()]
+
+
+def test_each_hook_is_told_its_kinds_and_queues_in_order_and_can_prove_who_told(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    before = rig.submit(name="before")
+    secret = rig.hook("all", f"{receiver.url}/all?x=1", "submitted", "killed")
+    rig.hook("ml", f"{receiver.url}/ml", "submitted", queues=["ml"])
+    jobs = [rig.submit(name=f"n{number}", queue=("ml", "ml/vision", "ops")[number]) for number in range(3)]
+    rig.call("DELETE", f"/v1/jobs/{jobs[0]}")
+    expected = [*(("submitted", job) for job in jobs), ("killed", jobs[0])]
+    wait_until("all are told", lambda: told(receiver, "/all?x=1") == expected)
+    wait_until("those of the queue are told", lambda: len(told(receiver, "/ml")) == 2)
+    assert told(receiver, "/ml") == [("submitted", jobs[0]), ("submitted", jobs[1])]
+    first = receiver.of("/all?x=1")[0]
+    assert first.is_signed(secret)
+    assert not first.is_signed(b"another")
+    assert before not in json.dumps(told(receiver, "/all?x=1"))
+    body = json.loads(first.body)
+    assert (body["type"], body["data"]["queue"], body["data"]["number"] > 0) == ("submitted", "ml", True)
+    assert first.headers["content-type"] == "application/json"
+
+
+def test_what_is_not_taken_is_sent_again_in_order_with_the_same_id(rig: Hooked, receiver: Receiver) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    receiver.status = 503
+    jobs = [rig.submit(name="one"), rig.submit(name="two")]
+    wait_until("it was tried twice", lambda: len(receiver.of("/h")) >= 2)
+    first, again = receiver.of("/h")[:2]
+    assert (first.headers["webhook-id"], first.body) == (again.headers["webhook-id"], again.body)
+    assert told(receiver, "/h") == [("submitted", jobs[0])], "the next one waits"
+    receiver.status = 200
+    wait_until("both are taken", lambda: told(receiver, "/h") == [("submitted", job) for job in jobs])
+    wait_until("nothing waits", lambda: rig.hooks.counts() == {})
+
+
+def test_a_receiver_that_hangs_or_redirects_holds_up_nobody_else_and_never_the_engine(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    rig.hook("slow", f"{receiver.url}/slow", "submitted")
+    receiver.held.clear()
+    rig.submit(name="one")
+    wait_until("it is asked", lambda: receiver.of("/slow"))
+    job = rig.submit(name="two", notify=[f"{receiver.url}/mine"])
+    rig.call("DELETE", f"/v1/jobs/{job}")
+    assert rig.call("GET", f"/v1/jobs/{job}").json()["state"] == "killed"
+    wait_until("the other one is asked meanwhile", lambda: receiver.of("/mine"))
+    receiver.status, receiver.more = 302, {"Location": f"{receiver.url}/elsewhere"}
+    receiver.held.set()
+    wait_until("it was tried again", lambda: len(receiver.of("/slow")) > 1)
+    assert receiver.of("/elsewhere") == [], "no redirect is followed"
+    receiver.status, receiver.more = 200, {}
+
+
+def test_after_a_restart_the_rest_is_told_and_nothing_was_left_out(rig: Hooked, receiver: Receiver) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted", "killed")
+    receiver.status = 500
+    jobs = [rig.submit(name="one")]
+    wait_until("it was tried", lambda: receiver.of("/h"))
+    rig.deliveries.stop()
+    jobs.append(rig.submit(name="two"))  # an event that nobody takes over before the end
+    rig.stop()
+    receiver.status = 200
+    rig.start()
+    wait_until("all are told", lambda: told(receiver, "/h") == [("submitted", job) for job in jobs])
+
+
+def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    receiver.status = 410
+    job = rig.submit(name="one")
+    wait_until("it is given up", lambda: rig.hooks.dead("h"))
+    assert len(receiver.of("/h")) == MOST_TRIES
+    (letter,) = rig.call("GET", "/v1/webhooks/h/dead").json()["dead"]
+    assert (letter["kind"], letter["tries"], letter["error"]) == ("submitted", 12, "the answer was 410")
+    assert "410" in call("webhook", "dead", "h").stdout
+    assert rig.call("GET", "/v1/webhooks/h").json()["dead"] == 1
+    receiver.status, receiver.taken = 200, []
+    assert call("webhook", "retry", "h", str(letter["id"])).stdout == "1 are tried again\n"
+    wait_until("it is told at last", lambda: told(receiver, "/h") == [("submitted", job)])
+    wait_until("it is none any more", lambda: rig.hooks.dead() == [])
+
+
+def test_a_job_tells_whom_it_names_how_it_ends(rig: Hooked, receiver: Receiver) -> None:
+    secret = rig.hook("mine", f"{receiver.url}/mine")
+    rig.submit(name="other")
+    done = call("run", "--detach", "--notify", "mine", "--notify", f"{receiver.url}/url", "--", "true")
+    assert done.exit_code == 0, done.output
+    job = done.stdout.split()[0]
+    shown = rig.call("GET", f"/v1/jobs/{job}").json()
+    assert shown["notify"] == ["mine", f"{receiver.url}/url"]
+    rig.call("DELETE", f"/v1/jobs/{shown['id']}")
+    for path in ("/mine", "/url"):
+        wait_until("it is told", lambda: told(receiver, path) == [("killed", shown["id"])])  # noqa: B023
+    assert receiver.of("/mine")[0].is_signed(secret)
+    assert "webhook-signature" not in receiver.of("/url")[0].headers, "who named it has no secret of it"
+
+
+def test_who_is_not_there_or_not_allowed_is_refused_when_the_job_is_submitted(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    wrong = ["none", "https://example.com/x", "http://127.0.0.1:1/x", "ftp://x", "https://u:p@127.0.0.1/"]
+    answer = rig.call("POST", "/v1/jobs", json={"command": "true", "notify": wrong})
+    assert answer.status_code == 422
+    assert [each["path"] for each in answer.json()["error"]["problems"]] == ["/notify/3"]
+    answer = rig.call(
+        "POST", "/v1/jobs", json={"command": "true", "notify": [wrong[0], *wrong[1:3], wrong[4]]}
+    )
+    problems = answer.json()["error"]["problems"]
+    assert [each["path"] for each in problems] == [f"/notify/{index}" for index in range(4)]
+    assert "--webhook-to" in problems[1]["reason"]
+
+
+def test_a_hook_is_made_shown_changed_tried_and_removed_and_its_secret_is_told_once(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    made = call("webhook", "add", "ops", f"{receiver.url}/secret-path", "--event", "gpu", "--comment", "x")
+    assert made.exit_code == 0, made.output
+    secret = made.stdout.strip()
+    assert secret.startswith("whsec_")
+    for words in (("show", "ops"), ("list",), ("show", "ops", "--json"), ("list", "--json"), ("versions",)):
+        said = call("webhook", *words)
+        assert said.exit_code == 0, said.output
+        assert secret not in said.output
+        assert "secret-path" not in said.output, "the address may be a secret, too"
+    assert call("webhook", "test", "ops").exit_code == 0
+    assert json.loads(receiver.taken[-1].body)["type"] == "test"
+    receiver.status = 500
+    failed = call("webhook", "test", "ops")
+    assert (failed.exit_code, "the answer was 500" in failed.output) == (1, True)
+    same = call("webhook", "add", "ops", f"{receiver.url}/secret-path", "--event", "node")
+    assert (same.stdout, "keeps its secret" in same.stderr) == ("", True)
+    other = call("webhook", "add", "ops", f"{receiver.url}/elsewhere", "--event", "node")
+    assert other.stdout.strip() not in ("", secret), "who gets it now must not know what the other one knew"
+    versions = rig.call("GET", "/v1/webhook-versions").json()["versions"]
+    assert [(each["version"], each["what"]) for each in versions] == [
+        (3, "ops changed"),
+        (2, "ops changed"),
+        (1, "ops made"),
+    ]
+    stale = rig.call("PUT", "/v1/webhooks/ops", json={"url": receiver.url}, headers={"If-Match": '"2"'})
+    assert stale.status_code == 409
+    assert call("webhook", "remove", "ops").exit_code == 0
+    assert call("webhook", "show", "ops").exit_code == 66
+    assert rig.hooks.secret("ops") is None
+
+
+def test_all_that_is_wrong_with_a_hook_is_told_at_once(rig: Hooked) -> None:
+    body = {"url": "http://example.com/", "kinds": ["x"], "queues": [""], "comment": "a\nb", "more": 1}
+    answer = rig.call("PUT", "/v1/webhooks/h", json=body)
+    assert answer.status_code == 422
+    paths = {each["path"] for each in answer.json()["error"]["problems"]}
+    assert paths == {"/more", "/url", "/kinds/0", "/queues/0", "/comment"}
+    assert rig.call("PUT", "/v1/webhooks/Not_one", json={"url": "https://example.com"}).status_code == 422
+
+
+def test_of_too_many_that_wait_the_oldest_are_given_up(tmp_path: Path) -> None:
+    store = HookStore(tmp_path / "hooks")
+    store.take([("h", number, "failed", b"{}") for number in range(MOST_WAITING + 5)], MOST_WAITING + 5)
+    assert store.counts() == {"h": (MOST_WAITING, 5)}
+    assert [each.event for each in store.dead("h")] == [0, 1, 2, 3, 4]
+    assert [each.event for each in store.due(0.0)] == [5]
+    assert (tmp_path / "hooks").stat().st_mode & 0o077 == 0
+    store.close()

@@ -1,0 +1,191 @@
+"""Where webhooks may be sent: what the operator lists, at the addresses that were checked, and in bounded time."""
+
+import base64
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.adapters.hooks.receivers import receivers
+from mesos_gpu.adapters.hooks.send import Sender, signature, text_of
+from mesos_gpu.errors import NotAccepted
+from tests.certificates import Authority, context_of
+from tests.contract.events.receiver import Receiver
+
+NAMES = ["hooks.example.com", "*.example.org:8443"]
+NUMBERS = ["10.1.0.0/16:*", "127.0.0.1:9000", "[2001:db8::1]:443"]
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://hooks.example.com/a?b=c", ""),
+        ("https://a.example.org:8443/", ""),
+        ("https://hooks.example.com:8443/", "none of the receivers"),
+        ("https://example.org:8443/", "none of the receivers"),
+        ("https://2130706433/", "none of the receivers"),
+        ("http://hooks.example.com/", "must begin with https"),
+        ("https://user:word@hooks.example.com/", "no user"),
+        ("https://hooks.example.com/#a", "no fragment"),
+        ("https://hooks.example.com\\@10.2.0.1/", "no user"),
+        ("https://hooks.example.com:99999/", "is no URL"),
+        ("https://hooks.example.com/ x", "without blanks"),
+        ("https://bücher.example/", "of ASCII"),
+        ("ftp://hooks.example.com/", "must begin with https"),
+        ("https:///x", "must begin with https"),
+        ("https://hooks.example.com/" + "x" * 1000, "at most"),
+    ],
+)
+def test_a_url_has_a_name_that_the_operator_lists(url: str, why: str) -> None:
+    said = receivers(NAMES).wrong(url)
+    assert why in said if why else not said, said
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://10.1.2.3:5000/x", ""),
+        ("https://[2001:db8::1]/x", ""),
+        ("http://127.0.0.1:9000/x", ""),
+        ("http://127.0.0.1:5050/x", "none of the receivers"),
+        ("https://169.254.169.254/", "none of the receivers"),
+        ("https://10.2.0.1/", "none of the receivers"),
+        ("https://[::ffff:192.168.0.1]/", "none of the receivers"),
+        ("http://10.1.2.3:5000/x", "must begin with https"),
+        ("http://example.com:5000/x", "must begin with https"),
+    ],
+)
+def test_or_a_number(url: str, why: str) -> None:
+    said = receivers(NUMBERS).wrong(url)
+    assert why in said if why else not said, said
+
+
+@pytest.mark.parametrize(
+    "word", ["", "a b", "host:0", "host:70000", "host:x", "10.0.0.1/8", "https://x", "-x", "a/8"]
+)
+def test_a_word_that_is_no_receiver_is_refused_at_the_start(word: str) -> None:
+    with pytest.raises(ValueError, match=r"neither|no port|has host bits"):
+        receivers([word])
+
+
+@pytest.mark.parametrize(
+    ("listed", "address", "is_allowed"),
+    [
+        (["evil.example.com"], "93.184.216.34", True),
+        (["evil.example.com"], "10.0.0.7", True),  # a name that the operator vouches for may be inside
+        (["evil.example.com"], "127.0.0.1", False),
+        (["evil.example.com"], "169.254.169.254", False),
+        (["evil.example.com"], "::1", False),
+        (["evil.example.com"], "::ffff:127.0.0.1", False),
+        (["evil.example.com"], "64:ff9b::7f00:1", False),
+        (["evil.example.com"], "100.100.100.200", False),
+        (["evil.example.com"], "0.0.0.0", False),
+        (["evil.example.com", "127.0.0.1"], "127.0.0.1", True),
+        (["10.0.0.0/8"], "10.0.0.7", True),
+        (["10.0.0.0/8"], "11.0.0.7", False),
+    ],
+)
+def test_where_a_name_leads_is_judged_when_it_is_called(
+    monkeypatch: pytest.MonkeyPatch, listed: list[str], address: str, is_allowed: bool
+) -> None:
+    def looked_up(*_: Any, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    if is_allowed:
+        assert receivers(listed).resolved("https://evil.example.com/").addresses == (address,)
+        return
+    with pytest.raises(NotAccepted, match=r"allowed"):
+        receivers(listed).resolved("https://evil.example.com/")
+
+
+def test_a_name_that_changes_after_it_was_checked_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = socket.getaddrinfo, list[str]()
+
+    def looked_up(host: str, *more: Any, **rest: Any) -> list[Any]:
+        asked.append(host)
+        return real("127.0.0.1" if asked.count("localhost") == 1 else "127.0.0.2", *more, **rest)
+
+    with Receiver() as receiver:
+        monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+        sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]))
+        assert sender.send(f"http://localhost:{receiver.port}/x", "m", b"{}", None).error == ""
+    assert asked.count("localhost") == 1, "it is looked up once"
+    assert receiver.taken[0].headers["host"] == f"localhost:{receiver.port}"
+
+
+def test_proxies_of_the_environment_see_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Receiver() as receiver, Receiver() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]))
+        assert sender.send(f"{receiver.url}/x", "m", b"{}", None).status == 204
+        assert proxy.taken == []
+
+
+def test_a_certificate_is_that_of_the_name_that_was_asked_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    good, other = authority.server("good"), authority.server("other", "else.example.com")
+    trusting = ssl.create_default_context(cafile=str(authority.cert))
+    for made, error in ((good, ""), (other, "TLS: ")):
+        with Receiver(context_of(made)) as receiver:
+            sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]), trusting)
+            came = sender.send(f"https://localhost:{receiver.port}/x", "m", b"{}", b"key")
+            assert (came.error[:5], len(receiver.taken)) == (error, 0 if error else 1), came
+            stranger = Sender(receivers([f"127.0.0.1:{receiver.port}"]))
+            assert "TLS: " in stranger.send(f"https://localhost:{receiver.port}/x", "m", b"{}", None).error
+
+
+@contextmanager
+def speaking(words: bytes, every_s: float) -> Iterator[int]:
+    """Somebody who takes connections and answers byte by byte."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = threading.Event()
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for byte in words:
+                    try:
+                        connection.send(bytes([byte]))
+                    except OSError:
+                        return
+                    if ended.wait(every_s):
+                        return
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield server.getsockname()[1]
+        ended.set()
+        thread.join()
+
+
+def test_who_answers_byte_by_byte_is_left_at_the_deadline() -> None:
+    with speaking(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, 0.05) as port:
+        begin = time.monotonic()
+        came = Sender(receivers([f"127.0.0.1:{port}"]), timeout_s=1.0).send(
+            f"http://127.0.0.1:{port}/", "m", b"{}", None
+        )
+        assert came.error
+        assert time.monotonic() - begin < 20
+
+
+def test_what_does_not_answer_as_http_does_is_told_in_our_words() -> None:
+    with speaking(b"SSH-2.0-secret\r\n", 0.0) as port:
+        came = Sender(receivers([f"127.0.0.1:{port}"])).send(f"http://127.0.0.1:{port}/", "m", b"{}", None)
+    assert came.status is None
+    assert "secret" not in came.error
+
+
+def test_the_signature_is_that_of_standard_webhooks() -> None:
+    # The example that its libraries are tested with.
+    secret = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert text_of(bytes(24)) == "whsec_" + "A" * 32
