@@ -1,4 +1,4 @@
-"""`python -m isolator executor|monitor|keeper`: what an agent starts; `probe`, `nvml`: theirs. People: `mesos-gpu`."""
+"""`python -m isolator executor|monitor|keeper|doctor`: what an agent starts, and a check; `probe`, `nvml`: theirs."""
 
 import sys
 
@@ -18,6 +18,10 @@ def main() -> int:
         from isolator.shares.keeper import main as run_keeper
 
         return run_keeper()
+    if program == "doctor":
+        from isolator.node.fitness import main as run_doctor
+
+        return run_doctor()
     if program == "probe":
         from isolator.gpus.probing import main as run_probe
 
@@ -26,7 +30,7 @@ def main() -> int:
         from isolator.gpus.nvml_child import main as run_nvml
 
         return run_nvml()
-    print("usage: python -m isolator executor|monitor|keeper", file=sys.stderr)
+    print("usage: python -m isolator executor|monitor|keeper|doctor", file=sys.stderr)
     return 2
 
 

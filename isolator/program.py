@@ -24,3 +24,8 @@ def command(program: str, python: str = sys.executable, flags: str = "-I") -> tu
         "from isolator.__main__ import main; sys.exit(main())"
     )
     return (python, flags, "-c", code)
+
+
+def statement(code: str, *arguments: str) -> list[str]:
+    """The command line of a statement that imports from here, for what only a process of its own can try."""
+    return [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}", *arguments]

@@ -9,7 +9,6 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/
 import errno
 import os
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from isolator.devices import bpf, bpf_sys, cgroups, view
 from isolator.devices.cgroups import Cgroup
 from isolator.gpus.ledger import Trace
 from isolator.host.control_ports import SETTING, Denial
+from isolator.program import statement
 from mesos_gpu.errors import Unavailable
 
 #: Port, address or None for any, and whether listening there is let be, of something that is denied.
@@ -241,15 +241,17 @@ def trial(name: str, port: int) -> None:
     import subprocess  # it costs each executor what only the trial of a host need pay
 
     code = (
-        "import sys; from isolator.confinement.fence import _join_and_see; "
-        "_join_and_see(sys.argv[1], int(sys.argv[2]))"
+        "from isolator.confinement.fence import _join_and_see; _join_and_see(sys.argv[1], int(sys.argv[2]))"
     )
     try:
         fence.set_up()
         done = subprocess.run(
-            [sys.executable, "-c", code, str(fence.cgroup.path), str(port)],
-            capture_output=True, text=True, timeout=TRIAL_S, check=False,
-        )  # fmt: skip
+            statement(code, str(fence.cgroup.path), str(port)),
+            capture_output=True,
+            text=True,
+            timeout=TRIAL_S,
+            check=False,
+        )
         if done.returncode:
             raise PermissionError(errno.EPERM, (done.stderr.strip().splitlines() or ["?"])[-1])
     finally:

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from isolator.host.own_code import places, weak
 from isolator.node import mesos_access, reaper
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.private_files import CHECK, private_files
+from isolator.program import statement
 from isolator.runs.images import flags_of
 from isolator.secrets import exposure
 from isolator.shares.abilities import CAN, Abilities, words_of
@@ -287,10 +287,8 @@ def namespaces(host: Host) -> Iterator[Finding]:
     """Whether a mount namespace can be had; a child tries it."""
     if not host.real:
         return
-    code = "from isolator.devices.view import enter; enter()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=NAMESPACE_S, check=False
-    )
+    command = statement("from isolator.devices.view import enter; enter()")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=NAMESPACE_S, check=False)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["?"])[-1]
         remedy = "run as root; outside a container that forbids unshare"

@@ -1,7 +1,7 @@
 """What the doctor looks at, and what it says: a host below a root, and findings. Reads only."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -31,6 +31,15 @@ class Finding:
     level: Level
     text: str
     remedy: str = ""
+
+
+def lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """What a person reads of them."""
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        yield f"{finding.level.value:<4}  {finding.check:<{width}}  {finding.text}"
+        if finding.remedy:
+            yield f"{'':{width + 8}}To fix: {finding.remedy}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,12 @@ AUTHENTICATION: Final[Mapping[str, str]] = {
     "http_credentials": f"{SECRETS}/http-credentials.json",
     "acls": f"file://{SECRETS}/agent-acls.json",
 }
+#: Executors then prove which container they are in, by a token of the agent's.
+TOKENS: Final[Mapping[str, str]] = {
+    "http_authenticators": "basic,jwt",
+    "authenticate_http_executors": "true",
+    "jwt_secret_key": f"{SECRETS}/executors-key",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ class AgentHost:
         gpus: How many it has.
         cgroups: One of `CGROUPS`.
         authentication: Whether the agent asks everybody who they are.
+        tokens: Whether it gives executors tokens, for which its Mesos must have OpenSSL.
         binary: Of mesos-agent.
         ports: First and last that tasks may have: below those that the kernel hands out.
         environment: Of executors: MESOS_GPU_… as docs/guide.md lists them.
@@ -52,6 +59,7 @@ class AgentHost:
     gpus: int
     cgroups: str
     authentication: bool = True
+    tokens: bool = False
     binary: str = "/usr/sbin/mesos-agent"
     ports: tuple[int, int] = (31000, 32000)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +82,7 @@ def flags(host: AgentHost) -> dict[str, str]:
         "executor_registration_timeout": "2mins",  # the first start on a host fetches and unpacks
         "recover": "reconnect",
         **(AUTHENTICATION if host.authentication else {}),
+        **(TOKENS if host.authentication and host.tokens else {}),
     }
 
 
@@ -95,7 +104,7 @@ def files(host: AgentHost) -> list[HostFile]:
 STEPS: Final = (
     "systemd-tmpfiles --create",
     "systemctl daemon-reload && systemctl enable --now mesos-gpu-agent",
-    "mesos-gpu doctor",
+    "mesos-gpu doctor        # or: python3 -IS mesos-gpu-executor.pyz doctor",
 )
 _DIRECTORIES: Final = f"""\
 d /var/lib/mesos 0755 root root

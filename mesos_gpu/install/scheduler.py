@@ -5,15 +5,17 @@ from typing import Final
 from mesos_gpu.install.files import HostFile, rotation, variables
 
 USER: Final = "mesos-gpu"
+OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd makes words of it
 
 
-def files(master: str, program: str, archive: str | None) -> list[HostFile]:
+def files(master: str, program: str, archive: str | None, options: str = "") -> list[HostFile]:
     """What the host gets.
 
     Args:
         master: As `mesos-gpu scheduler --master`.
         program: Path of `mesos-gpu`.
         archive: As `--executor-archive`; None: agents have the package.
+        options: Further ones of `mesos-gpu scheduler`, between blanks.
 
     Raises:
         BadConfiguration: A value cannot stand in a file of variables.
@@ -23,6 +25,7 @@ def files(master: str, program: str, archive: str | None) -> list[HostFile]:
         "MESOS_GPU_STATE": "/var/lib/mesos-gpu-scheduler/state.sqlite",
         "MESOS_GPU_JOURNAL": "/var/lib/mesos-gpu-scheduler/journal",
         **({"MESOS_GPU_EXECUTOR_ARCHIVE": archive} if archive else {}),
+        OPTIONS: options,
     }
     return [
         HostFile("/usr/lib/systemd/system/mesos-gpu-scheduler.service", _UNIT.replace("PROGRAM", program)),
@@ -50,12 +53,13 @@ After=network-online.target
 Type=exec
 User={USER}
 EnvironmentFile=/etc/mesos-gpu/scheduler.env
-ExecStart=PROGRAM scheduler --user root --user-pool 60000-60999
+ExecStart=PROGRAM scheduler --user root --user-pool 60000-60999 ${OPTIONS}
 Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=2 78
 StateDirectory=mesos-gpu-scheduler
 StateDirectoryMode=0700
+RuntimeDirectory=mesos-gpu
 UMask=0077
 LimitNOFILE=65536
 NoNewPrivileges=yes

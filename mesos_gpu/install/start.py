@@ -9,7 +9,7 @@ import os
 import sys
 
 DIGEST = ""  # of all that is in the archive, hexadecimal; the builder writes it here
-PROGRAMS = ("executor", "keeper", "monitor", "nvml", "probe")
+PROGRAMS = ("doctor", "executor", "keeper", "monitor", "nvml", "probe")
 
 
 def tree(env: dict[str, str] | os._Environ[str] = os.environ) -> str:
@@ -54,7 +54,7 @@ def main() -> int:
         )
         return 1
     if len(sys.argv) != 2 or sys.argv[1] not in PROGRAMS:
-        print(f"usage: python3 -IS {sys.argv[0]} executor|monitor|keeper", file=sys.stderr)
+        print(f"usage: python3 -IS {sys.argv[0]} executor|monitor|keeper|doctor", file=sys.stderr)
         return 2
     path = tree()
     while True:

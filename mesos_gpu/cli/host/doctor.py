@@ -10,7 +10,7 @@ import click
 from isolator.agent.tls import AgentTls
 from isolator.gpus.ledger import directory
 from isolator.node import doctor as checks
-from isolator.node.findings import Finding, Level
+from isolator.node.findings import Finding, Level, lines
 from isolator.node.mesos_access import of_master
 from isolator.node.monitor import probe_from
 from isolator.node.private_files import CHECK, seen_by_others
@@ -62,11 +62,8 @@ def doctor(
             ]
         )
     else:
-        width = max(len(finding.check) for finding in findings)
-        for finding in findings:
-            output.line(f"{finding.level.value:<4}  {finding.check:<{width}}  {finding.text}")
-            if finding.remedy:
-                output.line(f"{'':{width + 8}}To fix: {finding.remedy}")
+        for line in lines(findings):
+            output.line(line)
     ctx.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
 
 

@@ -28,6 +28,12 @@ _SETTINGS: Final = click.option(
     is_flag=True,
     help="Only the file of settings: the Debian packages have the others.",
 )
+_TOKENS: Final = click.option(
+    "--executor-tokens",
+    "tokens",
+    is_flag=True,
+    help="Agents give executors tokens of their own: for a Mesos that was built with OpenSSL.",
+)
 
 
 class _Install(Table):
@@ -40,6 +46,10 @@ class _Install(Table):
         "scheduler": (
             "mesos_gpu.cli.host.install",
             "Print what the scheduler's host needs: service, settings, user.",
+        ),
+        "secrets": (
+            "mesos_gpu.cli.host.install",
+            "Write names, secrets and lists with which Mesos asks everybody who they are.",
         ),
     }
 
@@ -87,6 +97,7 @@ def executor(into: Path, as_json: bool) -> None:
     show_default=True,
     help="Whether the agent asks everybody for name and secret. Without, whoever reaches its port is root there.",
 )
+@_TOKENS
 @click.option("--binary", default="/usr/sbin/mesos-agent", show_default=True, help="The host's mesos-agent.")
 @click.option(
     "--set",
@@ -103,6 +114,7 @@ def agent(
     gpus: int,
     cgroups: str | None,
     authentication: bool,
+    tokens: bool,
     binary: str,
     settings: tuple[str, ...],
     settings_only: bool,
@@ -121,6 +133,7 @@ def agent(
         gpus,
         cgroups or ("v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1"),
         authentication,
+        tokens,
         binary,
         environment=dict(_setting(each) for each in settings),
     )
@@ -135,6 +148,11 @@ def agent(
     metavar="PATH|URI#sha256=HEX",
     help="As `mesos-gpu scheduler` takes it; default: agents have the package.",
 )
+@click.option(
+    "--options",
+    default="",
+    help="Further options of `mesos-gpu scheduler`, as one text: '--host 10.0.0.5 --auth token'.",
+)
 @_SETTINGS
 @_INTO
 @json_option
@@ -142,6 +160,7 @@ def scheduler(
     master: str,
     program: str,
     executor_archive: str | None,
+    options: str,
     settings_only: bool,
     into: Path | None,
     as_json: bool,
@@ -149,8 +168,31 @@ def scheduler(
     """Print what the scheduler's host needs: service, settings, user."""
     from mesos_gpu.install import scheduler as of_scheduler
 
-    files = of_scheduler.files(master, program, executor_archive)
+    files = of_scheduler.files(master, program, executor_archive, options)
     _hand_out(files, of_scheduler.STEPS, settings_only, into, as_json)
+
+
+@click.command()
+@click.argument("into", type=click.Path(path_type=Path, file_okay=False), metavar="DIRECTORY")
+@click.option("--role", default="*", show_default=True, help="Mesos role of the scheduler.")
+@_TOKENS
+@json_option
+def secrets(into: Path, role: str, tokens: bool, as_json: bool) -> None:
+    """Write names, secrets and lists with which Mesos asks everybody who they are.
+
+    The directory gets one for each kind of host. Mesos then refuses what no list names. Each call chooses new secrets.
+    """
+    from mesos_gpu.install import secrets as of_mesos
+    from mesos_gpu.install.files import written
+
+    into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    into.chmod(0o700)
+    paths = [str(path) for path in written(of_mesos.files(role, tokens=tokens), into)]
+    if as_json:
+        output.document({"files": paths, "places": of_mesos.PLACES})
+        return
+    for name, place in of_mesos.PLACES.items():
+        output.line(f"{into / name}/  {place}")
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from string import Template
 from typing import Self
 
 import pytest
@@ -131,7 +132,9 @@ class Packaged(SchedulerProcess):
         unit = (self._root / "usr/lib/systemd/system/mesos-gpu-scheduler.service").read_text()
         said = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
         settings = shlex.split((self._root / said["EnvironmentFile"].lstrip("/")).read_text())
-        words = [*settings, *said["ExecStart"].split(), "--port", str(self.port), *more]
+        variables = dict(each.split("=", 1) for each in settings)
+        start = Template(said["ExecStart"]).substitute(variables)
+        words = [*settings, *start.split(), "--port", str(self.port), *more]
         self.directory.mkdir(exist_ok=True)
         with private_log(self.log) as log:
             self._popen = subprocess.Popen(

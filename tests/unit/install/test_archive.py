@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus, write_inventory
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.install import archive
 from mesos_gpu.install.unpack import PREFIX, unpack
@@ -76,6 +77,24 @@ def test_it_begins_as_an_executor_and_unpacks_once(built: Path, tmp_path: Path) 
     assert list(tree.glob("isolator/__pycache__/program.*.pyc")), "compiled"
     assert BEGUN in start(built, tmp_path, "monitor").stderr
     assert [path.stat().st_ino for path in trees(tmp_path)] == [made]
+
+
+def test_it_says_whether_the_host_is_fit(built: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    write_inventory(inventory, simulated_gpus(1, "NVIDIA A100-SXM4-80GB", seed="fit"))
+    env = {
+        "MESOS_GPU_NODE_DIR": str(tmp_path / "node"),
+        "MESOS_GPU_INVENTORY": str(inventory),
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    command = [PYTHON, "-IS", str(built), "doctor"]
+    done = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode in (0, 1), done.stderr) == (True, "")
+    levels = {line[:4].strip() for line in done.stdout.splitlines() if not line.startswith(" ")}
+    assert levels <= {"OK", "WARN", "FAIL"}
+    assert {"isolation", "ports", "namespaces", "ledger"} <= set(done.stdout.split())
+    assert "No module named" not in done.stdout
+    assert ("FAIL" in levels) is (done.returncode == 1)
 
 
 def test_many_first_starts_at_once_make_one_directory(built: Path, tmp_path: Path) -> None:

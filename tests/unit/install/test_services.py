@@ -118,6 +118,48 @@ def test_what_dpkg_runs_is_a_script_that_ends_at_its_first_failure(script: Path)
     subprocess.run(["sh", "-n", script], check=True)
 
 
+@pytest.mark.parametrize("tokens", [False, True])
+def test_every_file_that_flags_name_is_written_for_its_owner_alone(tokens: bool, tmp_path: Path) -> None:
+    made = tmp_path / "secrets"
+    done = call("secrets", str(made), *(["--executor-tokens"] if tokens else []))
+    assert done.exit_code == 0, done.output
+    names = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    assert {stat.S_IMODE((made / name).stat().st_mode) for name in names} == {0o600}
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    wanted = re.findall(rf"{agent.SECRETS}/([\w.-]+)", json.dumps(agent.flags(host(tokens=tokens))))
+    of_master = re.findall(rf"{agent.SECRETS}/([\w.-]+)", (made / "master/master.env").read_text())
+    assert names - {"master/master.env", "scheduler/mesos-credentials.json", "operator/operator.json"} == {
+        *(f"agent/{name}" for name in wanted),
+        *(f"master/{name}" for name in of_master),
+    }
+    lists = json.loads((made / "agent/agent-acls.json").read_text())
+    assert lists["permissive"] is False
+    assert ("launch_nested_containers_as_user" in lists) is not tokens
+    words = {json.loads((made / name).read_text())["secret"] for name in names if json_of_one(name)}
+    assert len(words) == 4
+    assert not [word for word in words if word in done.output]
+    before = (made / "agent/executors.json").read_text()
+    assert call("secrets", str(made)).exit_code == 78, "what is in use is not replaced"
+    assert (made / "agent/executors.json").read_text() == before
+
+
+def json_of_one(name: str) -> bool:
+    """Whether it is the proof of one name."""
+    return Path(name).name in (
+        "agent-of-master.json",
+        "executors.json",
+        "mesos-credentials.json",
+        "operator.json",
+    )
+
+
+def test_options_of_the_scheduler_are_words_of_its_service() -> None:
+    done = call("scheduler", "--master", "m:5050", "--options", "--host 10.0.0.5 --auth token")
+    assert "\nMESOS_GPU_SCHEDULER_OPTIONS='--host 10.0.0.5 --auth token'\n" in done.output
+    (command,) = [line for line in done.output.splitlines() if line.startswith("ExecStart=")]
+    assert command.endswith(" $MESOS_GPU_SCHEDULER_OPTIONS")
+
+
 @pytest.mark.parametrize("setting", ["PATH=/evil", "MESOS_GPU_X", "MESOS_GPU_ X=1", "=1"])
 def test_only_settings_of_ours_are_set(setting: str) -> None:
     done = call("agent", "--master", "m:5050", "--gpus", "1", "--set", setting)

@@ -1,1 +1,0 @@
-"""Files of jobs: listed, printed, brought here and taken there."""

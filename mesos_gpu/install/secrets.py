@@ -1,0 +1,59 @@
+"""Names, secrets and access control lists of a real cluster's Mesos: a directory of files for each kind of host."""
+
+import json
+from typing import Any, Final
+
+from mesos_gpu.install import agent, mesos_access
+from mesos_gpu.install.files import HostFile, variables
+
+#: Of the scheduler: its user's, and not below a directory that root alone may pass.
+OF_SCHEDULER: Final = "/etc/mesos-gpu/mesos-credentials.json"
+#: By directory, where its files go, and whose they are there.
+PLACES: Final = {
+    "master": f"{agent.SECRETS}/ on each master, root:root 0600; master.env says its flags",
+    "agent": f"{agent.SECRETS}/ on each agent, root:root 0600",
+    "scheduler": f"{OF_SCHEDULER} on the scheduler's host, mesos-gpu:mesos-gpu 0600",
+    "operator": "yours: for Mesos' own pages, doctor and teardown",
+}
+
+
+def files(role: str, *, tokens: bool) -> list[HostFile]:
+    """All files, by their path below a directory that only their owner may pass.
+
+    Args:
+        role: That the scheduler registers with.
+        tokens: Whether agents give executors tokens of their own, for which their Mesos must have OpenSSL.
+    """
+    own = mesos_access.credentials()
+    secrets = agent.SECRETS
+    of_master = {
+        **mesos_access.HTTP,
+        "authenticate_frameworks": "true",
+        "authenticate_agents": "true",
+        "authenticate_http_frameworks": "true",
+        "http_framework_authenticators": "basic",
+        "credentials": f"{secrets}/master-credentials.json",
+        "acls": f"file://{secrets}/master-acls.json",
+    }
+    return [
+        _document("master/master-credentials.json", mesos_access.known_to_master(own)),
+        _document("master/master-acls.json", mesos_access.acls_of_master("root", role)),
+        _file(
+            "master/master.env", variables({f"MESOS_{name.upper()}": of_master[name] for name in of_master})
+        ),
+        _document("agent/agent-of-master.json", own[mesos_access.AGENT]),
+        _document("agent/http-credentials.json", mesos_access.known_to_agents(own)),
+        _document("agent/agent-acls.json", mesos_access.acls_of_agents("root", tokens=tokens)),
+        _document("agent/executors.json", own[mesos_access.EXECUTOR]),
+        *([_file("agent/executors-key", mesos_access.key_of_tokens())] if tokens else []),
+        _document("scheduler/mesos-credentials.json", own[mesos_access.FRAMEWORK]),
+        _document("operator/operator.json", own[mesos_access.OPERATOR]),
+    ]
+
+
+def _document(path: str, content: dict[str, Any]) -> HostFile:
+    return _file(path, json.dumps(content, indent=1) + "\n")
+
+
+def _file(path: str, text: str) -> HostFile:
+    return HostFile(f"/{path}", text, 0o600)
