@@ -3,11 +3,10 @@
 What is not known has no value: a mean is of what is known, and of nothing there is none.
 """
 
-import math
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse, Work, busy_pct
@@ -20,23 +19,42 @@ COARSE_SLOTS: Final = 288
 RECENT_S: Final = 60.0  # what counts as now
 MOST_SERIES: Final = 20_000  # of cards, and as many of tasks; of more none are kept
 KEPT_S: Final = COARSE_S * COARSE_SLOTS
-_UNKNOWN: Final = float("nan")
 K = TypeVar("K", GpuId, TaskId)
 Values = tuple[float | None, float | None, float | None]  # percent at work, MiB used, watts
 
 
+class _Kind(NamedTuple):
+    """How a column is kept: in whole numbers of `1 / parts`; the largest of the type stands for unknown."""
+
+    type: str  # as of `array`
+    parts: int
+    unknown: int
+
+
+_KINDS: Final = (  # of `Values`: three series of a day are 3 KB
+    _Kind("H", 100, 0xFFFF),  # percent
+    _Kind("I", 1, 0xFFFFFFFF),
+    _Kind("H", 10, 0xFFFF),
+)
+_NONE: Final = array("d", [0.0] * (2 * len(_KINDS)))
+
+
 @dataclass(slots=True)
 class Ring:
-    """Means over spans of time, the latest of them. `slots` of `step_s` seconds each."""
+    """Means over spans of time, the latest of them. `slots` of `step_s` seconds each.
+
+    What a column has is as long as what was heard of, and nothing where none of it was ever known: most tasks are
+    short, and have no power of their own.
+    """
 
     step_s: float
     slots: int
     last: int = -1  # number of the latest slot, from the epoch on
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0])  # of values in that slot
-    columns: "tuple[array[float], ...]" = ()
-
-    def __post_init__(self) -> None:
-        self.columns = tuple(array("f", [_UNKNOWN]) * self.slots for _ in self.counts)
+    kept: int = 0  # slots, the latest one among them
+    means: "array[float]" = field(
+        default_factory=lambda: array("d", _NONE)
+    )  # of that one: how many, and their mean
+    columns: "list[array[int] | None]" = field(default_factory=lambda: [None] * len(_KINDS))
 
     def note(self, now: float, values: Values) -> None:
         """Add values of a moment, in seconds since the epoch; of one before the latest slot nothing is kept."""
@@ -44,37 +62,48 @@ class Ring:
         if slot < self.last:
             return
         if slot > self.last:
-            self._clear(slot)
+            self._go_on(slot)
         for n, value in enumerate(values):
             if value is not None:
-                column, at = self.columns[n], slot % self.slots
-                mean = 0.0 if self.counts[n] == 0 else column[at]
-                self.counts[n] += 1
-                column[at] = mean + (value - mean) / self.counts[n]
+                count, old = self.means[2 * n] + 1, self.means[2 * n + 1]
+                mean = old + (value - old) / count
+                self.means[2 * n], self.means[2 * n + 1] = count, mean
+                self._column(n)[-1] = min(round(mean * _KINDS[n].parts), _KINDS[n].unknown - 1)
 
-    def _clear(self, slot: int) -> None:
-        for n in range(max(self.last + 1, slot - self.slots + 1), slot + 1):
-            for column in self.columns:
-                column[n % self.slots] = _UNKNOWN
-        self.last, self.counts = slot, [0, 0, 0]
+    def _column(self, n: int) -> "array[int]":
+        kind, column = _KINDS[n], self.columns[n]
+        if column is None:
+            column = self.columns[n] = array(kind.type, [kind.unknown]) * self.kept
+        return column
+
+    def _go_on(self, slot: int) -> None:
+        """Begin a slot; between it and the latest one nothing is known."""
+        more = 1 if self.last < 0 else min(slot - self.last, self.slots)
+        over = max(self.kept + more - self.slots, 0)
+        for kind, column in zip(_KINDS, self.columns, strict=True):
+            if column is not None:
+                column.extend([kind.unknown] * more)
+                del column[:over]
+        self.kept += more - over
+        self.last = slot
+        self.means[:] = _NONE
 
     def read(self, now: float) -> tuple[list[float | None], ...]:
         """All means up to a moment, oldest first: of each column as many as there are slots."""
         slot = int(now // self.step_s)
-        return tuple(
-            [self._mean(column, n) for n in range(slot - self.slots + 1, slot + 1)] for column in self.columns
-        )
+        numbers = range(slot - self.slots + 1, slot + 1)
+        return tuple([self._mean(column, number) for number in numbers] for column in range(len(_KINDS)))
 
-    def _mean(self, column: "array[float]", slot: int) -> float | None:
-        if not self.last - self.slots < slot <= self.last:
+    def _mean(self, n: int, slot: int) -> float | None:
+        kind, column, at = _KINDS[n], self.columns[n], slot - self.last + self.kept - 1
+        if column is None or not 0 <= at < self.kept or column[at] == kind.unknown:
             return None
-        value = column[slot % self.slots]
-        return None if math.isnan(value) else value
+        return column[at] / kind.parts
 
     def recent(self, now: float, span_s: float) -> float | None:
         """The mean of the first column over the latest seconds; None: nothing is known of them."""
         slot = int(now // self.step_s)
-        means = [self._mean(self.columns[0], slot - n) for n in range(int(span_s // self.step_s) + 1)]
+        means = [self._mean(0, slot - n) for n in range(int(span_s // self.step_s) + 1)]
         known = [mean for mean in means if mean is not None]
         return sum(known) / len(known) if known else None
 

@@ -63,7 +63,7 @@ def test_each_card_has_what_its_host_says_and_null_where_it_says_nothing(rig: Ri
     assert {name: value for name, value in one.items() if value is not None} == {**known, "at": 1010.0}
     assert {name: value for name, value in other.items() if value is not None} == {"at": 1010.0}
     past = shown(rig, "/v1/gpus/g0/use")["fine"]
-    assert (past["busy_pct"][-1], past["memory_mib"][-1], past["power_w"][-1]) == (25.0, 512.0, 70.12)
+    assert (past["busy_pct"][-1], past["memory_mib"][-1], past["power_w"][-1]) == (25.0, 512.0, 70.1)
 
 
 def test_a_job_has_what_its_tasks_use_and_for_how_long_they_did_nothing(rig: Rig) -> None:

@@ -71,7 +71,21 @@ def test_a_ring_is_the_means_of_a_list(notes: list[tuple[int, int | None]]) -> N
         values = [value for at, value in in_order if at // step == slot and value is not None]
         expected = sum(values) / len(values) if values else None
         assert (got is None) == (expected is None)
-        assert got is None or expected is None or math.isclose(got, expected, abs_tol=1e-3)
+        assert got is None or expected is None or math.isclose(got, expected, abs_tol=0.0051)
+
+
+def test_a_ring_is_as_long_as_what_was_heard_of_and_no_longer_than_it_may_be() -> None:
+    ring = Ring(10.0, 90)
+    for at in range(0, 300, 10):
+        ring.note(float(at), (12.345, 81_559.4, None))
+    assert [None if column is None else len(column) for column in ring.columns] == [30, 30, None]
+    assert [each[-1] for each in ring.read(290.0)] == [12.34, 81559.0, None]
+    for at in range(300, 20_000, 50):
+        ring.note(float(at), (None, None, 9999.0))
+    assert [None if column is None else len(column) for column in ring.columns] == [90, 90, 90]
+    assert ring.read(19_950.0)[2][-6:] == [6553.4, None, None, None, None, 6553.4], "more is not told"
+    ring.note(10e6, (1.0, None, None))
+    assert ring.read(10e6) == ([None] * 89 + [1.0], [None] * 90, [None] * 90)
 
 
 def test_a_card_is_at_work_by_what_was_counted_between_two_reports() -> None:
