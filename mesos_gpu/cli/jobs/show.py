@@ -42,12 +42,13 @@ def facts(job: "Job") -> list[tuple[str, object]]:
 
 
 def past(use: "UseOverTime") -> list[tuple[str, object]]:
-    """A line for each span of time over which it is known how busy its GPUs were."""
-    series = (("last 15 min", use["fine"]), ("last 24 h", use["coarse"]))
+    """A line of the last quarter of an hour, and one of the last day, if more of that is known."""
+    fine_s = use["fine"]["step_s"] * len(use["fine"]["busy_pct"])
+    series = (("last 15 min", use["fine"], 0.0), ("last 24 h", use["coarse"], fine_s))
     return [
         (f"use, {label}", f"{spark(each['busy_pct'], most=100, width=_CHART)} {_mean(each['busy_pct'])}")
-        for label, each in series
-        if any(value is not None for value in each["busy_pct"])
+        for label, each, least_s in series
+        if each["step_s"] * sum(value is not None for value in each["busy_pct"]) > least_s
     ]
 
 
@@ -108,7 +109,7 @@ def _use(use: "JobUse") -> str:
     """How it uses its GPUs now, as far as their hosts can say."""
     busy, mib, processes, idle_s = use["busy_pct"], use["memory_mib"], use["processes"], use["idle_s"]
     facts = [
-        "how busy is not known" if busy is None else f"{busy:g} % busy",
+        "how busy is not known" if busy is None else f"{round(busy, 1):g} % busy",
         "" if mib is None else f"{mib} MiB",
         "" if processes is None else "1 process" if processes == 1 else f"{processes} processes",
         "" if idle_s is None else f"idle for {output.span(idle_s)}",

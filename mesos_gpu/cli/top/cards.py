@@ -59,7 +59,8 @@ def uses(gpus: "Sequence[Gpu]") -> list[Use]:
 
 def _row(use: Use, number: int) -> Row:
     memory, compute = bar(use.memory, use.memory_of), bar(use.compute, use.compute_of)
-    cells = (*use[:6], memory, use.compute, use.compute_of, compute, *use[8:13])
+    percent = None if use.compute is None else round(use.compute, 1)
+    cells = (*use[:6], memory, percent, use.compute_of, compute, *use[8:13])
     amounts = {
         "memory": use.memory,
         "compute": use.compute,

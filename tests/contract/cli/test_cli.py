@@ -199,6 +199,9 @@ def test_show_draws_how_busy_the_gpus_of_a_job_were(rest: FakeRest) -> None:
     (line,) = [line for line in shown.splitlines() if line.startswith("use, last")]
     assert line.split("  ")[-1].strip() == f"{'·' * 44}▄ 50 % in the mean"
     assert line.startswith("use, last 15 min  ")
+    coarse["busy_pct"] = [None] * 284 + [100] * 4
+    drawn = [line for line in call("show", job).stdout.splitlines() if line.startswith("use, last")]
+    assert drawn[1].endswith("·█ 100 % in the mean"), "longer than what the first line has"
 
 
 def test_why_reads_well(rest: FakeRest) -> None:
