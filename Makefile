@@ -70,6 +70,7 @@ docs: setup ## Write what is drawn from code: references of the command line and
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 	@$(BIN)/python -m tests.contract.access.table > docs/reference/rights.md
 	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
+	@$(BIN)/python -m scripts.rooms docs/architecture.md
 
 docs-site: setup ## Make the site of docs/ in build/site, with the pictures of `make screenshots`, if any; needs graphviz
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/doctrees docs build/site

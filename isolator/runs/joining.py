@@ -140,6 +140,12 @@ class Place:
         return self._start(argv=words, env={}, streams=streams, work=module)
 
     @property
+    def sandbox(self) -> str:
+        """The task's directory, as it sees it."""
+        env = self._order.env
+        return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or "."
+
+    @property
     def owner(self) -> tuple[int, int]:
         """The uid and the gid of the task."""
         return self._order.user[:2]

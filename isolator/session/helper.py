@@ -16,6 +16,7 @@ from isolator.runs.joining import Place
 from isolator.session.carrying import Carrier
 from isolator.session.command import Command, CommandFailed, Work
 from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.wire.channel.file import FileOrder
 from mesos_gpu.wire.channel.forward import Forward
 from mesos_gpu.wire.channel.frames import MOST_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
@@ -48,7 +49,7 @@ def _serve(line: WebSocket, call: dict[str, Any]) -> str:
     order = _order(line)
     try:
         place = Place(int(call["pid"]), call["task_id"])
-        command = Command(place, _work_of(order), call["id"])
+        command = Command(place, _work_of(order, place), call["id"])
     except (OSError, CommandFailed) as error:
         why = str(error) if isinstance(error, CommandFailed) else f"the task cannot be joined: {error}"
         line.send(encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace"))))
@@ -65,7 +66,10 @@ def _order(line: WebSocket) -> AnyOrder:
     return decode_order(frame.data)
 
 
-def _work_of(order: AnyOrder) -> Order | Work:
+def _work_of(order: AnyOrder, place: Place) -> Order | Work:
+    if isinstance(order, FileOrder):
+        words = (place.sandbox, order.what, order.path, order.name)
+        return Work("isolator.session.inside.files", words)
     if isinstance(order, Forward):
         return Work("isolator.session.inside.forward", tuple(map(str, order.ports)))
     return order

@@ -55,7 +55,7 @@ JOB_CHECKPOINT: Final = Right("job:checkpoint", _JOB, "tell of running jobs that
 JOB_CONTROL: Final = Right(
     "job:control", _JOB, "run jobs that reach the control plane, where the operator lets them"
 )
-JOB_EXEC: Final = Right("job:exec", _JOB, "run commands in running jobs, as they run")
+JOB_EXEC: Final = Right("job:exec", _JOB, "run commands in jobs, as they run, and copy their files")
 APP_SEE: Final = Right("app:see", _APP, "see apps: their names, owners, states, resources")
 APP_READ: Final = Right("app:read", _APP, "see what apps run: commands, images, volumes, labels, messages")
 APP_ENV: Final = Right("app:env", _APP, "see the values of apps' environments")
@@ -63,7 +63,7 @@ APP_OUTPUT: Final = Right("app:output", _APP, "read what apps print")
 APP_WRITE: Final = Right(
     "app:write", _APP, "create, change, scale, restart and delete apps, and end their tasks"
 )
-APP_EXEC: Final = Right("app:exec", _APP, "run commands in running apps, as they run")
+APP_EXEC: Final = Right("app:exec", _APP, "run commands in apps, as they run, and copy their files")
 APP_CONTROL: Final = Right(
     "app:control", _APP, "run apps that reach the control plane, where the operator lets them"
 )

@@ -20,6 +20,7 @@ from mesos_gpu.api.metrics.http import Timed
 from mesos_gpu.api.routes import channel_routes, v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.errors import MesosGpuError
 
@@ -30,7 +31,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     app = Starlette(
         routes=[
             *v1_routes(scheduler, settings, jobs),
-            *channel_routes(Opening(scheduler, settings, channels)),
+            *channel_routes(Opening(scheduler, settings, channels), KeptFiles(scheduler, jobs.log_reader)),
             *login_routes(settings.who),
             *routes(scheduler, events, settings),
         ],

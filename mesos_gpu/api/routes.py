@@ -44,6 +44,7 @@ from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.cards import CardHandlers
+from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
@@ -133,10 +134,15 @@ def _of_files(uploads: Uploads) -> list[Route]:
     ]
 
 
-def channel_routes(opening: Opening) -> list[Route]:
-    """Routes by which commands are run in tasks."""
+def channel_routes(opening: Opening, kept: KeptFiles) -> list[Route]:
+    """Routes into tasks: by which commands are run there, and files read and written."""
     return [
         route("/v1/jobs/{id}/exec", POST=judged(JOB_EXEC, opening.open)),
+        route(
+            "/v1/jobs/{id}/files",
+            GET=judged(JOB_EXEC, kept.read),
+            POST=judged(JOB_EXEC, opening.files),
+        ),
         route("/v1/jobs/{id}/forward", POST=judged(JOB_EXEC, opening.forward)),
     ]
 

@@ -31,6 +31,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.channel.ports:port_forward",
         "Reach ports of a running job from this machine.",
     ),
+    "cp": ("mesos_gpu.cli.files.commands", "Copy files and directories from a job and to it."),
+    "ls": (
+        "mesos_gpu.cli.files.commands",
+        "List the files of a job: what is in its sandbox, or at a path.",
+    ),
+    "cat": ("mesos_gpu.cli.files.commands", "Print files of a job."),
     "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),

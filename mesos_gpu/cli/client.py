@@ -11,7 +11,7 @@ import msgspec
 import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
-from mesos_gpu.adapters.tls.trust import ENDED, Trust, client_context
+from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.spec.events import Events
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList, QueueWhy
@@ -38,6 +38,7 @@ from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
 from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
+from mesos_gpu.cli.reach.why import closed, reason_of, refused
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.jobs.job import JobState
 
@@ -66,6 +67,7 @@ _EXIT_CODES: Final = {
 }  # fmt: skip
 _LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_TOKEN or MESOS_GPU_TOKEN_FILE"
 
+_PIECE: Final = 1 << 17  # bytes of an answer that is read as it comes
 NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
 
@@ -360,6 +362,21 @@ class Client:
         """PUT bytes that are no JSON. Never repeated."""
         return self._once("PUT", path, kind, query=query, body=data)
 
+    def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+        """GET bytes of any number, as they come.
+
+        Raises:
+            Unreachable: The scheduler does not answer, or goes on no more.
+        """
+        try:
+            with self._asked("GET", path, query, self._read_timeout_s, {"stream": True}) as response:
+                if not response.ok:
+                    raise self._failure(response)
+                yield from response.iter_content(_PIECE)
+        except requests.RequestException as err:
+            what = f"the scheduler at {self.url} ended the answer before it was whole ({reason_of(err)})"
+            raise Unreachable(what, remedy="try again") from err
+
     def resize(
         self,
         job_id: str,
@@ -430,30 +447,10 @@ class Client:
         wait_s: float = 0.0,
         body: object = None,
     ) -> _T:
-        timeout = (_CONNECT_S, self._read_timeout_s + wait_s)
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
-        try:
-            response = _unhurried(
-                lambda: self._session.request(
-                    verb, self._base + path, params=query, timeout=timeout, allow_redirects=False, **sent
-                )
-            )
-        except requests.RequestException as err:
-            distrust = of_tls(self.reach, causes(err)) if self.reach.is_tls else None
-            if distrust is not None:
-                raise distrust from err
-            what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
-            lost = not isinstance(err, requests.ConnectTimeout) and not _refused(err)
-            if lost and verb == "POST" and path == "/v1/jobs":
-                raise Unreachable(
-                    what, remedy="see with `mesos-gpu ps --all` whether it has the job"
-                ) from err
-            if lost and verb != "GET" and path.startswith("/v2/"):
-                raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
-            closed = self.reach.is_tls and _closed(err)
-            raise Unreachable(what, remedy=CLOSED_REMEDY if closed else REMEDY) from err
+        response = self._asked(verb, path, query, self._read_timeout_s + wait_s, sent)
         if not response.ok:
             raise self._failure(response)
         empty = b"null" if kind is type(None) else b""
@@ -463,6 +460,33 @@ class Client:
             return msgspec.json.decode(response.content or empty, type=kind)
         except msgspec.DecodeError as err:
             raise self._not_ours(str(err)) from err
+
+    def _asked(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        timeout_s: float,
+        sent: Mapping[str, Any],
+    ) -> requests.Response:
+        """What is answered, whatever it says."""
+        try:
+            told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
+            return _unhurried(lambda: self._session.request(verb, self._base + path, **told))
+        except requests.RequestException as err:
+            distrust = of_tls(self.reach, causes(err)) if self.reach.is_tls else None
+            if distrust is not None:
+                raise distrust from err
+            what = f"the scheduler at {self.url} does not answer ({reason_of(err)})"
+            lost = not isinstance(err, requests.ConnectTimeout) and not refused(err)
+            if lost and verb == "POST" and path == "/v1/jobs":
+                raise Unreachable(
+                    what, remedy="see with `mesos-gpu ps --all` whether it has the job"
+                ) from err
+            if lost and verb != "GET" and path.startswith("/v2/"):
+                raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
+            ended = self.reach.is_tls and closed(err)
+            raise Unreachable(what, remedy=CLOSED_REMEDY if ended else REMEDY) from err
 
     def _failure(self, response: requests.Response) -> MesosGpuError:
         try:
@@ -564,24 +588,6 @@ def _unhurried(ask: Callable[[], requests.Response]) -> requests.Response:
 
 def _path(*parts: str) -> str:
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
-
-
-def _refused(err: BaseException) -> bool:
-    return any(isinstance(cause, ConnectionRefusedError) for cause in causes(err))
-
-
-def _closed(err: BaseException) -> bool:
-    """Whether a connection was made, and ended by the other side."""
-    return not _refused(err) and any(isinstance(cause, (ConnectionError, *ENDED)) for cause in causes(err))
-
-
-def _reason(err: requests.RequestException) -> str:
-    if isinstance(err, requests.Timeout):
-        return "no answer in time"
-    for cause in causes(err):
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.lower()
-    return "the connection broke"
 
 
 def ended(job: Job) -> bool:

@@ -8,6 +8,18 @@ import click
 from click.exceptions import NoSuchCommand
 
 
+class Lines(click.Group):
+    """A group whose --help has the whole first sentence of each command; click cuts it after 45 characters or so."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(1000)) for name, each in commands.items() if each]
+            )
+
+
 class Table(click.Group):
     """A group after a table: a command's name to its module and its one line in --help.
 

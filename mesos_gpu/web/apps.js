@@ -1,7 +1,7 @@
 // Services: the list, and one of them with its deployments.
 
 import { get, mayApp, send } from "./api.js";
-import { ago, badge, facts, h, link, section, span, table, to } from "./dom.js";
+import { ago, badge, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { searchBox, sortedBy, sorting } from "./jobs.js";
 
@@ -60,7 +60,7 @@ export const one = {
       deployments.length ? section("Deployments", deployments.map((each) => progress(each, app, may))) : null,
       section("About", facts([
         ["Runs", runs(app)], ["Instances", `${app.instances} wanted, ${app.tasksStaged ?? 0} starting, ${app.tasksRunning} running${checked(app) ? `, ${app.tasksHealthy} healthy, ${app.tasksUnhealthy} not` : ""}`],
-        ["Each asks for", `${gpusOf(app)} GPUs, ${app.cpus} CPUs, ${app.mem} MiB`], ["User", app.user], ["Queue", app.gpu?.queue ? link(to.queue(app.gpu.queue), app.gpu.queue) : null],
+        ["Each asks for", `${many(gpusOf(app), "GPU")}, ${many(app.cpus, "CPU")}, ${mib(app.mem)}`], ["User", app.user], ["Queue", app.gpu?.queue ? link(to.queue(app.gpu.queue), app.gpu.queue) : null],
         ["Changed", `${ago(Date.parse(app.version) / 1000)} ago`],
         ["Last failure", failure ? `${ago(Date.parse(failure.timestamp) / 1000)} ago on ${failure.host}: ${failure.message}` : null],
       ])),
@@ -76,14 +76,28 @@ function buttons(path, app) {
     app.instances ? action("Stop", { title: `Stop ${app.id}?`, text: "It is scaled to no instance; its definition stays.", danger: true, act: () => send("PUT", path, { instances: 0 }), done: "The deployment has begun." }) : null);
 }
 
+const ACTIONS = { StartApplication: "start", ScaleApplication: "scale", RestartApplication: "replace the instances of", StopApplication: "stop" };
+
 function progress(each, app, may) {
   const path = `/v2/deployments/${encodeURIComponent(each.id)}`, waits = each.waiting[app.id];
   return h("div", { class: "deployment", key: each.id },
-    h("p", {}, h("progress", { max: each.totalSteps, value: each.currentStep - 1, "aria-label": `Steps of the deployment` }), ` step ${each.currentStep} of ${each.totalSteps}: `,
-      each.currentActions.map((now) => `${now.action} ${now.app}`).join(", "), waits ? `; ${waits}` : ""),
+    h("p", {}, each.totalSteps > 1 ? h("progress", { max: each.totalSteps, value: each.currentStep - 1, "aria-label": `Steps of the deployment` }) : null, ` step ${each.currentStep} of ${each.totalSteps}: `,
+      each.currentActions.map((now) => `${ACTIONS[now.action] ?? now.action} ${now.app}`).join(", "), waits ? `; ${waits}` : ""),
+    renewed(app),
     may ? h("p", { class: "buttons" },
       action("Roll back", { title: "Roll this deployment back?", text: "Another deployment returns to what was before it.", act: () => send("DELETE", path), done: "It is rolled back." }),
       action("Stop here", { title: "Stop this deployment where it is?", text: "What it has done stays; nothing more is done.", danger: true, act: () => send("DELETE", `${path}?force=true`), done: "It is stopped." })) : null);
+}
+
+function isEarlier(task, app) {
+  return task.version !== app.version && task.version !== app.versionInfo?.lastConfigChangeAt;
+}
+
+function renewed(app) { // how far an upgrade has come
+  const tasks = app.tasks ?? [], earlier = tasks.filter((task) => isEarlier(task, app)).length;
+  if (!earlier) return null;
+  const fresh = tasks.filter((task) => !isEarlier(task, app) && task.state === "TASK_RUNNING").length;
+  return h("p", {}, h("progress", { max: app.instances || 1, value: fresh, "aria-label": "Instances of the new version" }), ` ${fresh} of ${app.instances} instances run the new version, ${earlier} an earlier one`);
 }
 
 function instances(app) {
@@ -92,7 +106,7 @@ function instances(app) {
     return Object.assign([
       link(to.job(task.id), task.id), badge(task.state === "TASK_RUNNING" ? "running" : "pending", task.state.replace("TASK_", "").toLowerCase()), link(to.node(task.host), task.host),
       alive.length ? badge(alive.every(Boolean) ? "running" : "failed", alive.every(Boolean) ? "healthy" : "not healthy") : "", (task.ports ?? []).join(" "), task.startedAt ? ago(Date.parse(task.startedAt) / 1000) : "",
-      task.version === app.version || task.version === app.versionInfo?.lastConfigChangeAt ? "" : "an earlier version",
+      isEarlier(task, app) ? "an earlier version" : "",
     ], { key: task.id });
   });
   return section("Instances", table([["Instance", "cut"], ["State"], ["Host"], ["Health"], ["Ports"], ["Runs for", "n"], ["Version"]], rows, { caption: "Instances", empty: "None." }));

@@ -1,7 +1,7 @@
 // Charts of how cards are used.
 
 import { getKnown } from "./api.js";
-import { h, mib, s, section, span } from "./dom.js";
+import { h, mib, s, section } from "./dom.js";
 
 const ANEW_MS = 10000; // the finest span of what is kept
 const SPANS = { fine: "15 min", coarse: "24 h" };
@@ -39,7 +39,7 @@ function chart(name, series, values, most, words) {
   const known = values.filter((value) => value !== null);
   if (!known.length) return null;
   const mean = known.reduce((sum, value) => sum + value, 0) / known.length, top = Math.max(...known), now = values.at(-1) ?? values.at(-2);
-  const high = Math.max(most ?? 0, top) || 1, back = span(series.step_s * values.length);
+  const high = Math.max(most ?? 0, top) || 1, back = SPANS[shown];
   const says = `${now === null ? "now not known" : `now ${words(now)}`}, mean ${words(mean)}, most ${words(top)}`;
   const at = (event) => {
     const box = event.currentTarget.getBoundingClientRect();

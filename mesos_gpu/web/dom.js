@@ -75,6 +75,11 @@ export function ago(moment) {
   return span(Date.now() / 1000 - moment);
 }
 
+/** So many of something: "1 launch", "2 launches". */
+export function many(number, one, more = `${one}s`) {
+  return `${number} ${number === 1 ? one : more}`;
+}
+
 /** An amount of memory in MiB, in words. */
 export function mib(amount) {
   return amount < 1024 ? `${Math.round(amount)} MiB` : `${Math.round(amount / 102.4) / 10} GiB`;

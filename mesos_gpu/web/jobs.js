@@ -2,7 +2,7 @@
 
 import { get, getKnown, mayJob, send } from "./api.js";
 import { past, use } from "./charts.js";
-import { ago, badge, clock, facts, h, link, mib, section, span, table, to } from "./dom.js";
+import { ago, badge, clock, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
 import { logs } from "./logs.js";
 import { shell } from "./shell.js";
@@ -85,10 +85,14 @@ export function jobTable(jobs, query, turn) {
     badge(job.state, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     job.owner ?? "", link(to.queue(job.queue), job.queue), job.tasks > 1 ? `${job.tasks}×${gpusOf(job) / job.tasks}` : gpusOf(job),
     job.hostnames.join(" "), span(now - job.submitted_at), job.started_at === null ? "" : span((job.ended_at ?? now) - job.started_at),
-    h("div", { class: "lines", title: job.message }, job.message), buttons(job, true),
+    plain(job) ? "" : h("div", { class: "lines", title: job.message }, job.message), buttons(job, true),
   ], { key: job.id }));
   return h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Host"], ["Age", "n"], ["Ran", "n"], ["Message", "message"], ["Actions", "actions"]],
     rows, { caption: "Jobs", empty: "No jobs.", ...sorting(KEYS, query, turn) }));
+}
+
+function plain(job) { // what it says follows from its state
+  return job.message === job.state || (job.state === "pending" && job.message === "queued");
 }
 
 function buttons(job, short) {
@@ -128,7 +132,7 @@ export const one = {
     const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
-      job.message && !why && job.message !== job.state ? h("p", { class: "message", key: "message" }, job.message) : null,
+      job.message && !why && !plain(job) ? h("p", { class: "message", key: "message" }, job.message) : null,
       why ? whyOf(why) : null, about(job),
       job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,
       tasks.length && reads ? logs(job, tasks) : null,
@@ -146,12 +150,12 @@ function about(job) {
     ["Id", job.id], ["Owner", job.owner], ["Runs as", job.runs_as], ["Queue", queue], ["App", job.app ? link(to.app(job.app), job.app) : null],
     ["Exit code", job.exit_code], ["Healthy", job.healthy === null ? null : job.healthy ? "yes" : "no"],
     ["Command", job.hidden ? "hidden" : job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["Image", job.image],
-    ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${gpusOf(job) / job.tasks} GPUs, ${job.cpus} CPUs, ${job.mem_mib} MiB${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
+    ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${many(gpusOf(job) / job.tasks, "GPU")}, ${many(job.cpus, "CPU")}, ${mib(job.mem_mib)}${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
     ["Hosts", job.hostnames.length ? h("span", {}, job.hostnames.map((name) => [link(to.node(name), name), " "])) : null],
     ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
     ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
-    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts", `${job.attempts} of ${job.max_attempts}; ${job.launches} launches, ${job.infrastructure_failures} failures of the cluster`],
+    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts", `${job.attempts} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${many(job.infrastructure_failures, "failure")} of the cluster` : ""}`],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (until ${clock(job.notice.until)})` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
@@ -164,11 +168,11 @@ function usesOf(use) { // of its cards, as their hosts saw it last
 }
 
 function whyOf(why) {
-  const estimate = why.estimate ? (why.estimate.at ? `It may start in ${span(why.estimate.at - Date.now() / 1000)}: ` : "When it starts is not known: ") + why.estimate.basis : null;
+  const estimate = why.estimate ? (why.estimate.at ? `It may start in ${span(why.estimate.at - Date.now() / 1000)}` : "When it starts is not known") + (why.summary.includes(why.estimate.basis) ? "." : `: ${why.estimate.basis}`) : null;
   const place = why.queue_position === null ? null : `Place in the queue: ${why.queue_position + 1}.`;
   const nodes = why.nodes.slice(0, 50).map((node) => h("li", { key: node.agent_id }, link(to.node(node.hostname), node.hostname), `: ${node.reasons.join("; ") || "it would fit here"}`));
   return section("Why it waits", h("p", { class: "why" }, why.summary), h("p", {}, [place, estimate].filter(Boolean).join(" ")),
-    why.can_ever_run === false ? h("p", { class: "bad" }, "It can never run on the nodes that there are.") : null,
+    why.can_ever_run === false ? h("p", { class: "bad" }, "As things stand it can never run.") : null,
     h("details", {}, h("summary", {}, `What each of ${why.agents} nodes lacks`), h("ul", {}, why.funnel.map((stage) => h("li", {}, `${stage.reason}: ${stage.removed} out, ${stage.left} left${stage.example ? ` (${stage.example})` : ""}`))), h("ul", {}, nodes)));
 }
 

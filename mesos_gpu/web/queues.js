@@ -14,9 +14,11 @@ export const list = {
   },
   view({ queue, shares }, { query, turn }) {
     const wanted = (query.get("q") ?? "").toLowerCase();
-    const tree = sortedBy(shares.filter((each) => each.path.toLowerCase().includes(wanted)), KEYS, query).slice(0, 500);
+    const ordered = [...shares].sort((a, b) => (key(a) < key(b) ? -1 : 1));
+    const tree = sortedBy(ordered.filter((each) => each.path.toLowerCase().includes(wanted)), KEYS, query).slice(0, 500);
+    const isTree = !wanted && !query.get("sort");
     const rows = tree.map((each) => Object.assign([
-      link(to.queue(each.path), each.path), each.pool, bar(each.held_gpus, each.limit_gpus ?? Math.max(each.guarantee_gpus, each.held_gpus)), each.guarantee_gpus, each.limit_gpus ?? "none", each.due_gpus, each.lent_gpus || "", each.pending_gpus || "",
+      named(each.path, isTree), each.pool, bar(each.held_gpus, each.limit_gpus ?? Math.max(each.guarantee_gpus, each.held_gpus)), each.guarantee_gpus, each.limit_gpus ?? "none", each.due_gpus, each.lent_gpus || "", each.pending_gpus || "",
     ], { key: `${each.path} ${each.pool}` }));
     const plain = queue.queues.filter((each) => !shares.some((share) => share.path === each.name)).map((each) => Object.assign([
       link(to.queue(each.name), each.name), each.used_gpus, each.limit_gpus ?? "none", each.waiting,
@@ -28,6 +30,15 @@ export const list = {
       section("The line", line(queue.jobs))];
   },
 };
+
+function named(path, isTree) { // below the queue that it is part of
+  const depth = isTree ? path.split("/").length - 1 : 0;
+  return h("span", { class: depth ? "below" : "", vars: depth ? { "--depth": depth } : null }, link(to.queue(path), isTree ? path.split("/").at(-1) : path, { title: path }));
+}
+
+function key({ path, pool }) { // what is below a queue comes right after it
+  return `${path.replaceAll("/", "\0")}\0\0${pool}`;
+}
 
 function bar(value, most) {
   return h("span", {}, `${value} `, h("meter", { min: 0, max: most || 1, value, "aria-label": `${value} of ${most}` }));

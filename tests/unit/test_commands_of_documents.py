@@ -11,7 +11,7 @@ from mesos_gpu.cli import main
 from mesos_gpu.cli.reference import root_context
 from tests.documents.blocks import COMMANDS, ROOT, Block, Command, blocks, documents, printed
 
-MARKS = {"not run", "file", "exit", "life cycle", "drawn"}
+MARKS = {"not run", "file", "exit", "life cycle", "imports"}
 FEWEST = 15  # letters of a reason
 #: What a line of a terminal begins with.
 TYPED = re.compile(r"^(\$ |(sudo )?(mesos-gpu|curl|make|pip|systemctl) )", re.MULTILINE)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from mesos_gpu.model.jobs.why import Stage
+from scripts import rooms
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("docs/reference/cli.md",)
@@ -130,6 +131,18 @@ def test_each_document_is_in_the_contents() -> None:
     names = {path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in ROOT.glob("docs/**/*.md")}
     named = {name for name in names if name in lines or f"{name.rpartition('/')[0]}/*" in lines}
     assert names - named == {"index"}
+
+
+def test_the_graphs_of_imports_are_those_of_the_code() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    assert rooms.rendered(text) == text, "run: make docs"
+    assert rooms.rendered(text.replace("    cli --> local\n", "")) == text
+
+
+def test_arrows_that_follow_from_others_are_left_out() -> None:
+    assert rooms.reduced({"a": {"b", "c", "d"}, "b": {"c"}, "c": set(), "d": set()}) == {
+        "a": {"b", "d"}, "b": {"c"}, "c": set(), "d": set()
+    }  # fmt: skip
 
 
 def test_the_sweep_that_a_page_shows_is_the_example() -> None:

@@ -5,12 +5,12 @@ what fails goes to its stdout. All that it needs is imported before it gets ther
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
 
 from mesos_gpu.adapters.trees.receiving import Receiving
 from mesos_gpu.adapters.trees.sending import Sending, listed
 from mesos_gpu.wire.channel import tree
+from mesos_gpu.wire.channel.file import GET, PUT
 from mesos_gpu.wire.channel.tree import Decoder, Done, Mark, Said
 
 STDIN, STDOUT = 0, 1
@@ -21,20 +21,21 @@ def main(words: tuple[str, ...]) -> int:
     """Do what the words say.
 
     Args:
-        words: The task's directory, from which paths are meant; what to do: "list", "get" or "put"; a path; of "put"
-            the name of what comes.
+        words: The task's directory, from which paths are meant; and what `FileOrder` says.
 
     Returns:
         The exit code: 0, `FAULTY` or `BROKEN`.
     """
-    directory, what, path, *more = words
+    directory, what, path, name = words
     try:
         os.chdir(directory)
     except OSError as error:
         _write(tree.said(Mark.FAULT, Said((), f"the task's directory cannot be entered: {error.strerror}")))
         _write(tree.done(Done(0, 0, 1)))
         return FAULTY
-    return _DOES[what](path or ".", *more)
+    if what == PUT:
+        return _put(path or ".", name)
+    return _get(path or ".") if what == GET else _list(path or ".")
 
 
 def _list(path: str) -> int:
@@ -64,9 +65,6 @@ def _put(path: str, name: str) -> int:
         return BROKEN
     _write(tree.done(Done(receiving.files, receiving.bytes, receiving.faults)))
     return FAULTY if receiving.faults else 0
-
-
-_DOES: Final[Mapping[str, Callable[..., int]]] = {"list": _list, "get": _get, "put": _put}
 
 
 def _written(records: Iterator[bytes]) -> None:

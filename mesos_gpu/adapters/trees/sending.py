@@ -7,7 +7,7 @@ it had; of one that gets shorter nothing is kept.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mesos_gpu.wire.channel import tree
@@ -22,9 +22,9 @@ _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"
 class Sending:
     """What is at a path, with all that is below it."""
 
-    def __init__(self, path: str) -> None:
-        """Nothing is read yet."""
-        self._path = path
+    def __init__(self, path: str, tell: Callable[[Mark, Said], None] = lambda _mark, _said: None) -> None:
+        """Nothing is read yet. `tell`: is told what is not sent, as who receives is."""
+        self._path, self._tell = path, tell
         self.files = self.bytes = self.faults = 0
 
     def records(self) -> Iterator[bytes]:
@@ -48,7 +48,12 @@ class Sending:
 
     def _fault(self, path: tuple[str, ...], error: OSError) -> bytes:
         self.faults += 1
-        return tree.said(Mark.FAULT, Said(path, error.strerror or str(error)))
+        return self._said(Mark.FAULT, path, error.strerror or str(error))
+
+    def _said(self, mark: Mark, path: tuple[str, ...], why: str) -> bytes:
+        said = Said(path, why)
+        self._tell(mark, said)
+        return tree.said(mark, said)
 
     def _directory(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
         """All of a directory, which is closed then."""
@@ -67,10 +72,10 @@ class Sending:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
             kind = _KINDS.get(stat.S_IFMT(status.st_mode))
             if kind is None:
-                yield tree.said(Mark.LEFT, Said(path, "it is neither a file nor a directory"))
+                yield self._said(Mark.LEFT, path, "it is neither a file nor a directory")
                 return
             if kind == "link":
-                yield _link(path, status, os.readlink(name, dir_fd=above))
+                yield self._link(path, status, os.readlink(name, dir_fd=above))
                 return
             if len(path) >= tree.MOST_DEPTH:
                 raise OSError(0, f"it is in more than {tree.MOST_DEPTH} directories")
@@ -79,6 +84,11 @@ class Sending:
             yield self._fault(path, error)
             return
         yield from self._file(fd, path) if kind == "file" else self._directory(fd, path)
+
+    def _link(self, path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
+        if tree.leads_out(path, target):
+            return self._said(Mark.LEFT, path, f"it is a link to {target}, elsewhere")
+        return tree.entry(entry_of(path, status, target))
 
     def _file(self, fd: int, path: tuple[str, ...]) -> Iterator[bytes]:
         """A file, which is closed then."""
@@ -141,9 +151,3 @@ def entry_of(
         target,
         *((status.st_uid, status.st_gid) if owned else ()),
     )
-
-
-def _link(path: tuple[str, ...], status: os.stat_result, target: str) -> bytes:
-    if tree.leads_out(path, target):
-        return tree.said(Mark.LEFT, Said(path, f"it is a link to {target}, elsewhere"))
-    return tree.entry(entry_of(path, status, target))

@@ -29,6 +29,7 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.channel.call import Call
+from mesos_gpu.wire.channel.file import file_order_of
 from mesos_gpu.wire.channel.forward import forward_of
 from mesos_gpu.wire.channel.frames import Frame, Kind, encode
 from mesos_gpu.wire.channel.order import order_of
@@ -52,6 +53,10 @@ class Opening:
     async def forward(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/forward: likewise."""
         return await self._open(request, forward_of)
+
+    async def files(self, request: Request) -> Response:
+        """POST /v1/jobs/{id}/files: likewise."""
+        return await self._open(request, file_order_of)
 
     async def _open(self, request: Request, reader: "_Reader") -> Response:
         rank, order = _asked(await body_of(request), reader)

@@ -51,7 +51,7 @@ class Jobs:
         self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
-        self._logs = LogReader(settings.agent_authorization, settings.agent_tls)
+        self.log_reader = LogReader(settings.agent_authorization, settings.agent_tls)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class Jobs:
         finally:
             unlisten()
             self.changes.close()
-            self._logs.close()
+            self.log_reader.close()
 
     async def _read(self, fn: Callable[[View], T]) -> T:
         return await result_of(self._scheduler.read(fn))
@@ -168,15 +168,15 @@ class Jobs:
         task, framework_id = await self._about(request, launched)
         times = None
         if asked.TIMES.of(request) or asked.SINCE.name in request.query_params:
-            times = await run_in_threadpool(self._logs.times, task, framework_id, stream)
+            times = await run_in_threadpool(self.log_reader.times, task, framework_id, stream)
         if asked.SINCE.name in request.query_params:
             offset = max(offset, _since(task, times, asked.SINCE.of(request)))
         where = task, framework_id, stream, offset, length
         if encoding == BASE64:
-            begin, raw, _, cut = await run_in_threadpool(self._logs.read_bytes, *where)
+            begin, raw, _, cut = await run_in_threadpool(self.log_reader.read_bytes, *where)
             chunk = Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw))
         else:
-            chunk = await run_in_threadpool(self._logs.read, *where)
+            chunk = await run_in_threadpool(self.log_reader.read, *where)
         answer: shapes.Logs = {
             "data": chunk.data,
             "offset": chunk.offset,

@@ -3,6 +3,7 @@
 import codecs
 import json
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -104,7 +105,7 @@ class LogReader:
             sandbox = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
             piece = self._read(task, f"{sandbox}/{stream}", offset, length)
             if piece is None:
-                path = f"{self._directory(task, framework_id)}/{stream}"
+                path = f"{self.directory(task, framework_id)}/{stream}"
                 piece = self._read(task, path, offset, length)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Unavailable(
@@ -164,21 +165,26 @@ class LogReader:
 
     def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
         query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}
-        response = self._fetch(task, "/files/read", query)
+        response = self.fetch(task, "/files/read", query)
         if response.status_code == 404:
             return None
-        return dict(self._json(task, response))
+        return dict(self.value_of(task, response))
 
-    def _directory(self, task: Task, framework_id: str) -> str:
+    def directory(self, task: Task, framework_id: str) -> str:
         """The real path of the sandbox, for an agent that has forgotten the virtual one."""
-        state = self._json(task, self._fetch(task, "/state", {}))
+        state = self.value_of(task, self.fetch(task, "/state", {}))
         for framework in [*state.get("frameworks", []), *state.get("completed_frameworks", [])]:
             for executor in [*framework.get("executors", []), *framework.get("completed_executors", [])]:
                 if framework["id"] == framework_id and executor["id"] == task.executor_id:
                     return str(executor["directory"])
         return "/gone"
 
-    def _json(self, task: Task, response: requests.Response) -> Any:
+    def value_of(self, task: Task, response: requests.Response) -> Any:
+        """The JSON of an answer; its strings have a character for each byte.
+
+        Raises:
+            Unavailable: It is none, but a refusal.
+        """
         if response.status_code in (401, 403):
             raise Unavailable(
                 f"the agent {task.hostname} does not let the scheduler read: {response.status_code}",
@@ -192,13 +198,22 @@ class LogReader:
             )
         return json.loads(response.content.decode("latin-1"))
 
-    def _fetch(self, task: Task, path: str, query: dict[str, str | int]) -> requests.Response:
+    def fetch(
+        self, task: Task, path: str, query: Mapping[str, str | int | bytes], *, stream: bool = False
+    ) -> requests.Response:
+        """What a task's agent answers. `stream`: its body comes as it is read, and must be closed.
+
+        Raises:
+            Unavailable: It does not answer.
+        """
+        headers = {"Accept-Encoding": "identity"} if stream else None
+        url = self._base(task) + path
         try:
-            return self._session.get(self._base(task) + path, params=query, timeout=TIMEOUT_S)
+            return self._session.get(url, params=query, timeout=TIMEOUT_S, stream=stream, headers=headers)
         except requests.exceptions.SSLError as error:
             if _is_of_another_name(error) and task.agent_url not in self._named:
                 self._named.add(task.agent_url)
-                return self._fetch(task, path, query)
+                return self.fetch(task, path, query, stream=stream)
             raise Unavailable(
                 f"the agent {task.hostname} at {self._base(task)} is not believed: {_reason(error)}",
                 remedy="see the scheduler's --mesos-tls and --mesos-cacert, and the names in the agent's certificate",

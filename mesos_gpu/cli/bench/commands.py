@@ -22,6 +22,7 @@ from mesos_gpu.cli.bench.reports import reports
 from mesos_gpu.cli.bench.shim import shim
 from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
+from mesos_gpu.cli.table import Lines
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -31,7 +32,7 @@ MOST_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
 LONGEST_LAUNCH_S = 30.0
 
 
-@click.group()
+@click.group(cls=Lines)
 def bench() -> None:
     """Measure the platform on this machine."""
 

@@ -33,12 +33,12 @@ _ORDER: Final = (
 
 
 def facts(job: "Job") -> list[tuple[str, object]]:
-    """Labels and what is told beside them."""
+    """Labels and what is told beside them: of all that it asked for and came to; what there is not is left out."""
     lines = {**_progress(job), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
     new = [label for label in lines if label not in _ORDER]
     place = _ORDER.index(_NEW)
     order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])
-    return [(label, lines[label]) for label in order if label in lines]
+    return [(label, lines[label]) for label in order if lines.get(label) not in (None, "")]
 
 
 def past(use: "UseOverTime") -> list[tuple[str, object]]:

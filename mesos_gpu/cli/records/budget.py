@@ -8,6 +8,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.table import Lines
 from mesos_gpu.errors import NotFound
 from mesos_gpu.scheduler.options.parse import NumberRange
 
@@ -21,7 +22,7 @@ _HOURS: Final = NumberRange(0, 1e9, min_open=True)
 _user_option = click.option("--user", metavar="NAME", help="The budget of this user in it, not that of all.")
 
 
-@click.group()
+@click.group(cls=Lines)
 def budget() -> None:
     """Budgets: GPU hours of a period, by what each GPU costs."""
 

@@ -12,6 +12,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.table import Lines
 from mesos_gpu.cli.types import PAST
 from mesos_gpu.policy.accounts.sums import GROUPS, jain_percent
 
@@ -48,7 +49,7 @@ class Form:
             raise click.UsageError("only one of --json, --csv and --plot can be printed")
 
 
-@click.group()
+@click.group(cls=Lines)
 def report() -> None:
     """Reports of what was used, who waited, and who was served.
 

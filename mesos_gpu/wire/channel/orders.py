@@ -9,15 +9,17 @@ from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 from mesos_gpu.wire.body import parsed
+from mesos_gpu.wire.channel.file import FileOrder, file_order_of
 from mesos_gpu.wire.channel.forward import Forward, forward_of
 from mesos_gpu.wire.channel.order import Order, order_of
 from mesos_gpu.wire.checking import Problem
 
-AnyOrder: TypeAlias = Order | Forward
+AnyOrder: TypeAlias = Order | FileOrder | Forward
 _COMMAND: Final = "command"
-_KINDS: Final[Mapping[str, type]] = {_COMMAND: Order, "forward": Forward}
+_KINDS: Final[Mapping[str, type]] = {_COMMAND: Order, "file": FileOrder, "forward": Forward}
 _READERS: Final[Mapping[type, Callable[[object], tuple[Any, list[Problem]]]]] = {
     Order: order_of,
+    FileOrder: file_order_of,
     Forward: forward_of,
 }
 

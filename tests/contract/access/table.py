@@ -195,6 +195,8 @@ V1: Final = (
     Row("/v1/webhooks/{name}/retry", "POST", "----xx", _hook("/retry", json={})),
     Row("/v1/history", "GET", "-xxxxx", _to("/v1/history"), _OWN_SEEN),
     Row("/v1/jobs/{id}/checkpoint", "POST", "---x-x", _job("/checkpoint")),
+    Row("/v1/jobs/{id}/files", "GET", "---x-x", _job("/files")),
+    Row("/v1/jobs/{id}/files", "POST", "---x-x", _job("/files", json={"what": "list"})),
     Row("/v1/jobs/{id}/exec", "POST", "---x-x", _job("/exec", json={"argv": ["true"]})),
     Row("/v1/jobs/{id}/forward", "POST", "---x-x", _job("/forward", json={"ports": [80]})),
     Row("/v1/jobs/{id}/tasks", "GET", "-x-xxx", _job("/tasks")),

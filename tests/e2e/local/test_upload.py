@@ -1,11 +1,14 @@
 """`mesos-gpu run --upload` on real Mesos: the directory comes along, is the task's user's, and is sent once."""
 
+import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mesos_gpu.cli.client import Client
@@ -39,10 +42,18 @@ def code(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def mesos_gpu(stack: Stack, cwd: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def mesos_gpu(
+    stack: Stack, cwd: Path, *words: str, timeout_s: float = 120
+) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, *words]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -95,3 +106,34 @@ def test_without_it_both_ways_are_named(stack: Stack, code: Path) -> None:
     assert done.returncode == 127
     for way in ("--upload", "--volume"):
         assert way in done.stderr
+
+
+@pytest.mark.long
+def test_the_largest_that_is_taken_arrives_as_it_was(
+    stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """511 MiB that do not get smaller, sent, kept, fetched and extracted; what is one MiB more is refused."""
+    sums, data = hashlib.sha256(), os.urandom(1 << 20)
+    with (tmp_path / "data").open("wb") as file:
+        for i in range(511):
+            piece = hashlib.sha256(b"%d" % i).digest() + data[32:]
+            sums.update(piece)
+            file.write(piece)
+    process = psutil.Process(stack.scheduler.pid)
+    before, began = process.memory_info().rss, time.monotonic()
+    done = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "sha256sum", "data", timeout_s=600)
+    took_s, grown = time.monotonic() - began, process.memory_info().rss - before
+    assert (done.returncode, done.stdout) == (0, f"{sums.hexdigest()}  data\n"), done.stderr
+    began = time.monotonic()
+    again = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true", timeout_s=600)
+    assert "the scheduler has it already" in again.stderr
+    with capsys.disabled():
+        print(
+            f"\n511 MiB: {took_s:.1f} s from --upload to its digest there, {time.monotonic() - began:.1f} s again; "
+            f"the scheduler has {grown / 2**20:.0f} MiB more"
+        )
+    assert grown < 100 << 20, "an archive is not in the scheduler's memory"
+    (tmp_path / "more").write_bytes(os.urandom(2 << 20))
+    refused = mesos_gpu(stack, tmp_path, "run", "--upload", *SMALL, "--", "true", timeout_s=600)
+    assert refused.returncode == 65, refused.stderr
+    assert "more than 512.0 MiB" in refused.stderr

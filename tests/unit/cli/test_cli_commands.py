@@ -21,6 +21,7 @@ ROOT = Path(mesos_gpu.__file__).parents[1]
 WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout", "help"} | {
     "exec",  # what it prints is the command's own
     "port-forward",  # it prints nothing but where it listens
+    "cp", "cat",  # a file's bytes
     "add", "use", "remove",  # of contexts
 }  # fmt: skip
 

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Final, TypedDict
 
-from mesos_gpu.api.spec.operation import Operation
+from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import says
+from mesos_gpu.wire.channel.file import GET, LIST, MOST_PATH, PUT
 from mesos_gpu.wire.channel.forward import MOST_PORTS
 from mesos_gpu.wire.channel.order import MOST_SIDE, MOST_TEXT, MOST_WORDS
+from mesos_gpu.wire.channel.tree import MOST_NAME
 
 _Side = Annotated[int, says(minimum=0, maximum=MOST_SIDE)]
 _Port = Annotated[int, says(minimum=1, maximum=65535)]
@@ -39,6 +41,19 @@ class ForwardRequest(_Ports, total=False):
     rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
 
 
+class _FileOrder(TypedDict):
+    what: Annotated[str, says(enum=[LIST, GET, PUT])]
+
+
+class FilesRequest(_FileOrder, total=False):
+    """Files of a running task: what is at a `path` of its view, from its sandbox, is listed, or comes, or what is sent
+    goes there under its `name`. Records go over the channel as mesos_gpu/wire/channel/tree.py has them."""
+
+    rank: Annotated[int, says(minimum=0, maximum=(1 << 20) - 1, default=0)] | None
+    path: Annotated[str, says(pattern="^[^\\x00]*$", maxLength=MOST_PATH)] | None
+    name: Annotated[str, says(pattern="^[^/\\x00]*$", maxLength=MOST_NAME)] | None
+
+
 class Channel(TypedDict):
     """Where to go by WebSocket, and the proof to show there, once: `Authorization: Bearer PROOF`."""
 
@@ -55,6 +70,27 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         (409, 429),
         body=ExecRequest,
         example={"argv": ["nvidia-smi", "-L"], "rank": 0},
+    ),
+    ("GET", "/v1/jobs/{id}/files"): Operation(
+        "kept_files_of_job",
+        "What a job that has ended left in its sandbox, as records of mesos_gpu/wire/channel/tree.py",
+        {200: "application/octet-stream"},
+        (409, 429, 503),
+        (
+            in_query(
+                "what", {"type": "string", "enum": [LIST, GET], "default": LIST}, "a list, or all of it"
+            ),
+            in_query("path", {"type": "string"}, "in the sandbox"),
+            in_query("rank", {"type": "integer", "minimum": 0, "maximum": (1 << 20) - 1}, "of several tasks"),
+        ),
+    ),
+    ("POST", "/v1/jobs/{id}/files"): Operation(
+        "files_of_job",
+        "Open a channel to files of a running job",
+        {201: Channel},
+        (409, 429),
+        body=FilesRequest,
+        example={"what": "get", "path": "model.pt"},
     ),
     ("POST", "/v1/jobs/{id}/forward"): Operation(
         "forward_to_job",

@@ -1,0 +1,85 @@
+"""GET /v1/jobs/{id}/files: what a job that has ended left in its sandbox."""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
+from typing import Final
+
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from mesos_gpu.access.rights import JOB_EXEC
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.http.requests import Number, job_of, result_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.v1.files.sandbox import Sandbox, path_of
+from mesos_gpu.api.v1.logs import LogReader
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.wire.channel.file import GET, LIST
+from mesos_gpu.wire.checking import Problem
+
+MOST_AT_ONCE: Final = 16
+RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
+MEDIA: Final = "application/octet-stream"
+
+
+class KeptFiles:
+    """The route's function."""
+
+    def __init__(self, scheduler: SchedulerApi, agent: LogReader) -> None:
+        """`agent`: reads from agents."""
+        self._scheduler, self._agent, self._open = scheduler, agent, 0
+
+    async def read(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}/files: records, as over a channel while it runs."""
+        what, path = request.query_params.get("what", LIST), path_of(request.query_params.get("path", ""))
+        if what not in (LIST, GET):
+            raise invalid(Problem("/what", f"must be {LIST} or {GET}, got {what!r}"))
+        wanted, rank, sight = request.path_params["id"], int(RANK.of(request)), Sight.of(request)
+
+        def find(view: View) -> tuple[Job, Task, str]:
+            job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
+            return job, _ended(view, job, wanted, rank), view.framework_id or ""
+
+        job, task, framework_id = await result_of(self._scheduler.read(find))
+        note.about("job", job.id)
+        if self._open >= MOST_AT_ONCE:
+            what = f"there are {self._open} copies out of sandboxes at once"
+            raise Refusal(429, "copies", what, remedy="try again later")
+        sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root")
+        records = sandbox.listed(path) if what == LIST else sandbox.sent(path)
+        first = await run_in_threadpool(next, records)
+        return StreamingResponse(self._sent(first, records), media_type=MEDIA)
+
+    async def _sent(self, first: bytes, records: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """All of them, each read when the one before is sent."""
+        self._open += 1
+        try:
+            async for record in iterate_in_threadpool(chain([first], records)):
+                yield record
+        finally:
+            self._open -= 1
+
+
+def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
+    """The task that is named, or that of a rank of the latest launch.
+
+    Raises:
+        Refusal: There is none, or it has not ended: only then nothing but this reads there.
+    """
+    named = [task for task in view.tasks_of(job.id) if task.id == wanted]
+    tasks = named or list(view.round_of(job)) or list(view.tasks_of(job.id))[-1:]
+    if not tasks:
+        what = f"job {job.id} has not been launched yet"
+        raise Refusal(409, "not-started", what, remedy=f"see: mesos-gpu why {job.id}")
+    if not named and rank >= len(tasks):
+        what = f"job {job.id} has {len(tasks)} tasks, of ranks from 0, and none of rank {rank}"
+        raise invalid(Problem("/rank", what))
+    task = tasks[0 if named else rank]
+    if not task.ended:
+        what = f"job {job.id} is {task.state.value}: its sandbox is read so when it has ended"
+        raise Refusal(409, "not-ended", what, remedy=f"copy from it by: mesos-gpu cp {job.id}:PATH .")
+    return task

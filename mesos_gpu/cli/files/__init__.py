@@ -1,0 +1,1 @@
+"""Files of jobs: listed, printed, brought here and taken there."""

@@ -1,0 +1,247 @@
+"""`mesos-gpu cp`, `ls` and `cat`: files of jobs."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import quote
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.files.place import STREAM, Place, PlaceType
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.files.stream import Channelled, Source
+
+Row = Mapping[str, Any]  # an entry, as --json has it
+_KINDS: Final = {"dir": "d", "file": "-", "link": "l", "other": "?"}
+_rank = click.option(
+    "--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0."
+)
+
+FILES: Final[Listing[Row, Row]] = Listing(
+    columns=(
+        Col("MODE", lambda row: _mode(row)),
+        Col("UID", lambda row: row["uid"]),
+        Col("GID", lambda row: row["gid"], wide=True),
+        Col("SIZE", lambda row: row["size"]),
+        aged("CHANGED", lambda row: row["changed_at"]),
+        Col("NAME", lambda row: _shown(row)),
+    ),
+    id=lambda row: str(row["name"]),
+    rows=lambda row: (row,),
+    filters={},
+    fit=Fit(leave=("UID", "MODE", "CHANGED")),
+)
+
+
+def _mode(row: Row) -> str:
+    bits = "".join(letter if row["mode"] >> (8 - at) & 1 else "-" for at, letter in enumerate("rwx" * 3))
+    return _KINDS[row["kind"]] + bits
+
+
+def _shown(row: Row) -> str:
+    end = {"dir": "/", "link": f" -> {row['target']}"}
+    return f"{row['name']}{end.get(row['kind'], '')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The way to files of a task."""
+
+    app: App
+    rank: int
+
+    @contextlib.contextmanager
+    def reading(self, place: Place, what: str) -> "Iterator[Source]":
+        """Where records of a place come from: a channel while the task runs, what is kept of it when it has ended.
+
+        Raises:
+            Refused: There is neither, or it may not be read.
+        """
+        from mesos_gpu.cli.client import Refused
+
+        with contextlib.ExitStack() as held:
+            source: Source
+            try:
+                source = held.enter_context(self.channel(place, what=what))
+            except Refused as running:
+                if running.code != "not-running":
+                    raise
+                try:
+                    source = self._kept(place, what)
+                except Refused as kept:
+                    raise (running if kept.code == "not-ended" else kept) from None
+            yield source
+
+    def _kept(self, place: Place, what: str) -> "Source":
+        from mesos_gpu.cli.files.stream import Answered
+
+        query = {"what": what, "path": place.path, "rank": self.rank}
+        pieces = self.app.client().stream(f"/v1/jobs/{quote(place.job, safe='')}/files", query)
+        return Answered(chain([next(pieces, b"")], pieces))  # by the first it is known whether there is any
+
+    @contextlib.contextmanager
+    def channel(self, place: Place, **order: str) -> "Iterator[Channelled]":
+        """A channel into a task that runs.
+
+        Raises:
+            Refused: It does not, or may not be reached.
+        """
+        from mesos_gpu.api.spec.tasks.channel import Channel
+        from mesos_gpu.cli.channel.line import open_line
+        from mesos_gpu.cli.files.stream import Channelled
+
+        body = {"path": place.path, "rank": self.rank, **order}
+        path = f"/v1/jobs/{quote(place.job, safe='')}/files"
+        channel = self.app.client().call("POST", path, Channel, body=body)
+        with open_line(self.app.reach(), channel) as line:
+            yield Channelled(line)
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE", type=PlaceType(here=True))
+@click.argument("target", metavar="TARGET", type=PlaceType(here=True))
+@_rank
+@api_command
+def cp(app: App, source: Place, target: Place, rank: int) -> None:
+    """Copy files and directories from a job and to it.
+
+    One of SOURCE and TARGET is JOB:PATH, the other of this machine; - is stdin or stdout. A PATH without a slash in
+    front is from the job's sandbox. What a directory would take comes into it under its own name. All is read and
+    written as the job's user, in the job's view, while it runs; when it has ended, its sandbox alone can be read.
+
+    A file has its name when it is whole and on the disk. Modes and times come, too; links that lead out of what is
+    copied, devices and the like are left out, and named. JOB may be the ID of a launch.
+
+    \b
+      mesos-gpu cp train-1a2b3c4d:checkpoint.pt .
+      mesos-gpu cp train-1a2b3c4d:runs/ runs
+      mesos-gpu cp --rank 1 data train-1a2b3c4d:
+      tar c . | mesos-gpu cp - train-1a2b3c4d:code.tar
+    """
+    if source.is_here == target.is_here:
+        raise click.UsageError(
+            "one of SOURCE and TARGET is to be JOB:PATH; a path with a colon begins with ./"
+        )
+    files = _Files(app, rank)
+    with _ended_by_sigterm():
+        if target.is_here:
+            _from_job(files, source, target.path)
+        else:
+            from mesos_gpu.cli.files.copying import bring
+
+            name = "" if source.path == STREAM else source.name
+            with files.channel(target, what="put", name=name) as channel:
+                bring(channel, source.path, target)
+
+
+def _from_job(files: _Files, source: Place, to: str) -> None:
+    from mesos_gpu.cli.files.copying import fetch, pour
+
+    with files.reading(source, "get") as channel:
+        if to == STREAM:
+            pour(channel, source, _write)
+        else:
+            fetch(channel, source, to)
+
+
+@click.command()
+@click.argument("places", metavar="JOB:PATH...", type=PlaceType(here=False), nargs=-1, required=True)
+@_rank
+@api_command
+def cat(app: App, places: tuple[Place, ...], rank: int) -> None:
+    """Print files of a job.
+
+    \b
+      mesos-gpu cat train-1a2b3c4d:params.json
+    """
+    from mesos_gpu.cli.files.copying import pour
+
+    for place in places:
+        with _Files(app, rank).reading(place, "get") as channel:
+            pour(channel, place, _write)
+
+
+@click.command()
+@click.argument("place", metavar="JOB[:PATH]", type=PlaceType(here=False))
+@_rank
+@list_options(FILES)
+@api_command
+def ls(app: App, place: Place, rank: int, asked: "Asked[Row, Row]") -> None:
+    """List the files of a job: what is in its sandbox, or at a path.
+
+    A PATH without a slash in front is from the sandbox. All is looked at as the job's user, in the job's view.
+
+    \b
+      mesos-gpu ls train-1a2b3c4d
+      mesos-gpu ls train-1a2b3c4d:/tmp --sort -size
+    """
+    show(asked, lambda: Seen(_listed(_Files(app, rank), place), "There is nothing in it."))
+
+
+def _listed(files: _Files, place: Place) -> list[Row]:
+    from mesos_gpu.cli.files.copying import Unread
+    from mesos_gpu.wire.channel.tree import Entry, Mark, Said
+
+    rows: list[Row] = []
+    root: Entry | None = None
+    with files.reading(place, "list") as channel:
+        for record in channel.records():
+            if isinstance(record.what, Said) and record.mark is Mark.FAULT:
+                raise Unread(f"{place} cannot be read: {record.what.why}", remedy=f"mesos-gpu ls {place.job}")
+            if isinstance(record.what, Entry) and record.what.path:
+                rows.append(_row(record.what, record.what.path[-1]))
+            elif isinstance(record.what, Entry):
+                root = record.what
+    if root is not None and root.kind != "dir":
+        return [_row(root, place.path)]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _row(entry: Any, name: str) -> Row:
+    return {
+        "name": _text(name),
+        "kind": entry.kind,
+        "mode": entry.mode,
+        "size": entry.size,
+        "changed_at": entry.mtime_ns / 1e9,
+        "target": _text(entry.target) or None,
+        "uid": entry.uid if entry.uid >= 0 else None,
+        "gid": entry.gid if entry.gid >= 0 else None,
+    }
+
+
+def _text(name: str) -> str:
+    """Names may be no UTF-8, which is what JSON is."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _write(data: bytes) -> None:
+    output.raw(data, to_stderr=False)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """What is not whole is removed then, too."""
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,121 @@
+"""Records of files, from a job and to it: over a channel while it runs, from its agent when it has ended."""
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+
+from mesos_gpu.cli.client import BadAnswer, Unreachable
+from mesos_gpu.errors import Conflict
+from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.tree import Decoder, Record
+
+_ENDED: Final = "see whether its job runs: mesos-gpu show JOB"
+_MOST_SAID: Final = 2000
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    def records(self) -> Iterator[Record]:
+        """All of them, to the last."""
+
+
+class Answered:
+    """Records of an answer of the scheduler."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        """`pieces` of it, as they come."""
+        self._pieces, self._decoder = pieces, Decoder()
+
+    def records(self) -> Iterator[Record]:
+        """What comes, to the end of it.
+
+        Raises:
+            Unreachable: It broke off.
+            BadAnswer: What comes is no stream of records.
+        """
+        try:
+            for piece in self._pieces:
+                yield from self._decoder.take(piece)
+        except ValueError as error:
+            what = f"what comes from the sandbox cannot be read: {error}"
+            raise BadAnswer(what, remedy="use the client of the scheduler's release") from error
+        if not self._decoder.is_whole:
+            raise Unreachable("the answer ended before it was whole", remedy="try again")
+
+
+class Channelled:
+    """Records over a channel. One thread: who sends hears when it must."""
+
+    def __init__(self, line: ClientConnection) -> None:
+        """Nothing has come."""
+        self._line, self._decoder, self._heard = line, Decoder(), deque[Record]()
+        self._credit, self._said, self._code = WINDOW, b"", -1
+
+    def records(self) -> Iterator[Record]:
+        """What comes, to the end of it.
+
+        Raises:
+            Conflict: What was to be done could not be begun, or broke off.
+            Unreachable: The connection was lost.
+            BadAnswer: What comes is no stream of records.
+        """
+        while True:
+            while self._heard:
+                yield self._heard.popleft()
+            if self._code >= 0:
+                break
+            self._hear()
+        if not self._decoder.is_whole:
+            said = self._said.decode(errors="replace").strip()
+            raise Conflict(f"it was broken off in the task{f': {said}' if said else ''}", remedy=_ENDED)
+
+    def send(self, piece: bytes) -> None:
+        """Send bytes of a stream, at the pace of who takes them.
+
+        Raises:
+            Conflict, Unreachable, BadAnswer: As of `records`; it is over before it was sent.
+        """
+        view = memoryview(piece)
+        while view:
+            while self._credit <= 0 and self._code < 0:
+                self._hear()
+            if self._code >= 0:
+                return
+            size = min(len(view), MOST_DATA, self._credit)
+            with contextlib.suppress(ConnectionClosed):  # the one who hears says so
+                self._line.send(encode(Frame(Kind.STDIN, bytes(view[:size]))))
+            self._credit -= size
+            view = view[size:]
+
+    def heard(self) -> Iterator[Record]:
+        """What has come already, as far as it was looked at."""
+        while self._heard:
+            yield self._heard.popleft()
+
+    def _hear(self) -> None:
+        try:
+            message = self._line.recv()
+            frame = decode(message if isinstance(message, bytes) else b"")
+            if frame.kind is Kind.STDOUT:
+                self._heard.extend(self._decoder.take(frame.data))
+        except ConnectionClosed as error:
+            raise Unreachable("the connection to the task was lost", remedy=_ENDED) from error
+        except ValueError as error:
+            what = f"what comes from the task cannot be read: {error}"
+            raise BadAnswer(what, remedy="use the client of the scheduler's release") from error
+        if frame.kind is Kind.CREDIT:
+            self._credit += frame.numbers[0]
+        elif frame.kind is Kind.EXIT:
+            self._code = frame.numbers[0]
+        elif frame.kind is Kind.FAILED:
+            raise Conflict(frame.data.decode(errors="replace"), remedy=_ENDED)
+        elif frame.kind in (Kind.STDOUT, Kind.STDERR):
+            if frame.kind is Kind.STDERR:
+                self._said = (self._said + frame.data)[:_MOST_SAID]
+            with contextlib.suppress(ConnectionClosed):
+                self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(frame.data),))))
