@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
+from mesos_gpu.adapters.files.places import Lines, placed
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.spec.events import Events
@@ -92,10 +93,11 @@ class Refused(MesosGpuError):
         super().__init__(what, remedy=remedy)
         self.exit_code, self.http_status = _EXIT_CODES.get(status, 1), status
         self.code, self.problems = code, tuple(problems)
+        self.line_of: Lines = lambda _: None  # of the file that was sent, by paths of problems
 
     def __str__(self) -> str:
         reasons = [p["reason"] for p in self.problems]
-        places = [f"{p['path'] or '/'}: {p['reason']}" for p in self.problems]
+        places = [placed(self.line_of, p["path"], p["reason"]) for p in self.problems]
         if reasons == [self.what]:
             lines = places  # nothing is said twice
         elif reasons and "; ".join(reasons) == self.what:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mesos_gpu.adapters.files.places import lines_of
+from mesos_gpu.adapters.files.places import lines_of, placed
 from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.cli.jobfiles.dialect import as_interface
 from mesos_gpu.model.jobs.job import JobSpec
@@ -34,16 +34,11 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
         problems += [Problem((prefix + each.path).rstrip("/"), each.reason) for each in wrong]
     if problems:
         line_of = lines_of(text)
-        lines = "\n".join(f"  {_placed(line_of(each.path), each)}" for each in problems)
+        lines = "\n".join(f"  {placed(line_of, each.path, each.reason)}" for each in problems)
         raise BadFile(
             f"{name} was not submitted:\n{lines}", remedy="correct the file; docs/reference/rest.md"
         )
     return requests
-
-
-def _placed(line: int | None, problem: Problem) -> str:
-    where = "" if line is None else f"line {line}, "
-    return f"{where}{problem.path or '/'}: {problem.reason}"
 
 
 def _checked(job: Any) -> tuple[Mapping[str, Any], list[Problem]]:

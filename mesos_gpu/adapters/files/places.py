@@ -3,8 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+Lines = Callable[[str], int | None]
 
-def lines_of(text: str) -> Callable[[str], int | None]:
+
+def placed(line_of: Lines, pointer: str, reason: str) -> str:
+    """A problem with its line, if there is one: `line 3, /mem: must be …`."""
+    line = line_of(pointer)
+    return f"{'' if line is None else f'line {line}, '}{pointer or '/'}: {reason}"
+
+
+def lines_of(text: str) -> Lines:
     """A function that says on which line, from 1, of a JSON or YAML text stands what a JSON pointer names; where the
     text lacks it, what it would be in. None: the text cannot be read as YAML, which most JSON is too."""
     import yaml

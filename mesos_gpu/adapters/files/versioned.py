@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from mesos_gpu.adapters.files.places import lines_of, placed
 from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.tenancy import QueueDocument
@@ -52,7 +53,8 @@ class Form(Generic[D]):
         made = self.decode(value)
         if not isinstance(made, list):
             return Read(made, None if value.get("version") is None else made.version)
-        lines = "\n".join(f"  {problem.path or '/'}: {problem.reason}" for problem in made)
+        line_of = lines_of(text)
+        lines = "\n".join(f"  {placed(line_of, problem.path, problem.reason)}" for problem in made)
         raise BadFile(
             f"{name} says nothing that could be in force:\n{lines}", remedy=f"correct the file; {self.page}"
         )

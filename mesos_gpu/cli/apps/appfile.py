@@ -1,14 +1,18 @@
 """Files of apps: what they hold, and the request that makes it so."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
 
+from mesos_gpu.adapters.files.places import Lines, lines_of
 from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Refused
 from mesos_gpu.wire.marathon.assign import unknown_fields
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 
@@ -20,8 +24,15 @@ PRINTED: Final = frozenset(
 )  # fmt: skip
 
 
+_INDEX: Final = re.compile(r"\((\d+)\)")  # of a list, in paths of Marathon's interface
+
+
 class BadAppFile(BadFile):
     """The file does not hold apps; nothing was sent."""
+
+
+def _no_line(_pointer: str) -> int | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,16 @@ class Wanted:
     apps: Sequence[Json] = ()
     group: Json | None = None
     single: bool = False  # one app, not in a list
+    line_of: Lines = _no_line  # of the file, by JSON pointers to what it says
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What the scheduler refuses of it is told with the file's lines."""
+        try:
+            yield
+        except Refused as error:
+            error.line_of = lambda path: self.line_of(_INDEX.sub(r"/\1", path))
+            raise
 
     @property
     def put(self) -> tuple[str, object]:
@@ -65,7 +86,10 @@ def read_file(file: str) -> Wanted:
     """
     name = "stdin" if file == "-" else file
     with click.open_file(file, "rb") as stream:
-        apps = wanted(parse(stream.read().decode("utf-8", "replace"), name), name)
+        text = stream.read().decode("utf-8", "replace")
+    value, line_of = parse(text, name), lines_of(text)
+    before = _before(value)
+    apps = replace(wanted(value, name), line_of=lambda pointer: line_of(before + pointer))
     for app in (*apps.apps, *_apps_of(apps.group)):
         if unknown := unknown_fields(app):
             output.note(
@@ -74,16 +98,23 @@ def read_file(file: str) -> Wanted:
     return apps
 
 
+def _before(value: Any) -> str:
+    """The pointer to what answers of the scheduler, which can be sent back, have around their apps."""
+    if not isinstance(value, dict):
+        return ""
+    if set(value) == {"app"}:
+        return "/app"
+    return "/apps" if "id" not in value and isinstance(value.get("apps"), list) else ""
+
+
 def wanted(value: Any, name: str) -> Wanted:
     """Read apps, or a group, from a value that was parsed.
 
     Raises:
         BadAppFile: It holds no apps.
     """
-    if isinstance(value, dict) and set(value) == {"app"}:  # an answer of GET /v2/apps/{id}
-        value = value["app"]
-    if isinstance(value, dict) and "id" not in value and isinstance(value.get("apps"), list):
-        value = value["apps"]  # of GET /v2/apps
+    if before := _before(value):  # an answer of GET /v2/apps/{id}, or of GET /v2/apps
+        value = value[before[1:]]
     if isinstance(value, dict) and ("apps" in value or "groups" in value):
         return Wanted(group=_group(_with_id(value, "", name)))
     each = value if isinstance(value, list) else [value]

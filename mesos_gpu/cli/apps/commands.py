@@ -61,16 +61,17 @@ def create(app: App, manner: Manner, file: str) -> None:
 
     wanted = read_file(file)
     marathon = app.marathon()
-    if wanted.group is not None:
-        answer: Any = marathon.change("POST", "/v2/groups", wanted.group, force=manner.force)
-        change = answer
-    elif wanted.single:
-        answer = marathon.create(wanted.apps[0], force=manner.force)
-        change = {"deploymentId": answer["deployments"][0]["id"]} if answer["deployments"] else None
-    else:
-        _refuse_known(marathon, wanted)
-        path, body = wanted.put
-        change = answer = marathon.change("PUT", path, body, force=manner.force)
+    with wanted.told():
+        if wanted.group is not None:
+            answer: Any = marathon.change("POST", "/v2/groups", wanted.group, force=manner.force)
+            change = answer
+        elif wanted.single:
+            answer = marathon.create(wanted.apps[0], force=manner.force)
+            change = {"deploymentId": answer["deployments"][0]["id"]} if answer["deployments"] else None
+        else:
+            _refuse_known(marathon, wanted)
+            path, body = wanted.put
+            change = answer = marathon.change("PUT", path, body, force=manner.force)
     _told(manner, marathon, wanted.names, change, answer)
 
 
@@ -160,11 +161,12 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
     flags = {"partialUpdate": False} if replace and wanted.group is None else {}
     if wanted.group is not None and not marathon.has_group(wanted.group_id):
         raise _missing([wanted.group_id])
-    if wanted.group is None:
-        preview: Preview = marathon.preview("PUT", path, body, **flags)
-        if new := [each["id"] for each in preview["changes"] if each["before"] is None]:
-            raise _missing(new)
-    change = marathon.change("PUT", path, body, force=manner.force, **flags)
+    with wanted.told():
+        if wanted.group is None:
+            preview: Preview = marathon.preview("PUT", path, body, **flags)
+            if new := [each["id"] for each in preview["changes"] if each["before"] is None]:
+                raise _missing(new)
+        change = marathon.change("PUT", path, body, force=manner.force, **flags)
     _told(manner, marathon, wanted.names, change, change)
 
 

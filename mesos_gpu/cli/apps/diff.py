@@ -38,7 +38,8 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
         wanted = read_file(file)
         path, body = wanted.put
         flags = {"partialUpdate": False} if replace and wanted.group is None else {}
-        preview = app.marathon().preview("PUT", path, body, **flags)
+        with wanted.told():
+            preview = app.marathon().preview("PUT", path, body, **flags)
     except MesosGpuError as err:
         output.error(err)
         ctx.exit(_TROUBLE)

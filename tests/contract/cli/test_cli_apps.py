@@ -196,8 +196,8 @@ def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Pla
 def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     wrong = [{"id": "a", "cmd": "sleep 1", "cpus": "x"}, {"id": "b", "cmd": "sleep 1", "mem": -1}]
     error = bad(65, "app", "create", "-", stdin=wrong)
-    assert "  (0)/cpus: must be a number\n" in error
-    assert "  (1)/mem: is less than 0\n" in error
+    assert "  line 1, (0)/cpus: must be a number\n" in error
+    assert "  line 1, (1)/mem: is less than 0\n" in error
     assert bad(2, "diff", "-", stdin=wrong) == error, "diff has the exit code of diff(1)"
     for value, words in (
         (None, "stdin holds no app, but nothing"),
@@ -213,6 +213,23 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     got = call("diff", "-", stdin={"id": "/a", **APP, "instancess": 3})
     assert got.exit_code == 1
     assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
+
+
+def test_what_is_refused_of_a_file_is_told_with_its_line(rig: Played, tmp_path: Path) -> None:
+    good("app", "create", "-", stdin={"id": "/there", **APP})
+    file = tmp_path / "apps.yaml"
+    app = "cmd: sleep 1\n{0}mem: -5\n{0}healthChecks:\n{0}- protocol: HTTQ\n"
+    update, create = ("app", "update"), ("app", "create")
+    for words, text, lines in (
+        (update, "id: /there\n" + app.format(""), {3: "/mem", 5: "/healthChecks(0)/protocol"}),
+        (update, '{"app":\n {"id": "/there",\n\t"mem": -1}}', {3: "/mem"}),
+        (create, "- id: /a\n  cmd: x\n\n- id: /b\n  " + app.format("  "), {6: "(1)/mem", 8: "(1)/health"}),
+        (create, "id: /grp\napps:\n- id: b\n  " + app.format("  "), {5: "/apps(0)/mem", 7: "/apps(0)/he"}),
+        (("diff",), "# of one\nid: /there\nmem: -1\n", {3: "/mem"}),
+    ):
+        file.write_text(text)
+        said = bad(2 if words == ("diff",) else 65, *words, str(file))
+        assert all(f"  line {line}, {path}" in said for line, path in lines.items()), said
 
 
 def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.files.versioned import QUEUES
 from mesos_gpu.model.jobs.fields import Flag, Kind, Models, Number, OneOf, Strings, Text, Whole, entry
 from mesos_gpu.model.tenancy import (
@@ -231,6 +232,13 @@ def test_examples_of_pages_are_documents(page: Path) -> None:
     assert examples
     for text in examples:
         assert QUEUES.read(text, page.name).document.queues
+
+
+def test_problems_of_a_file_are_told_with_their_lines() -> None:
+    with pytest.raises(BadFile) as caught:
+        QUEUES.read("# ours\nqueues:\n  a: {weight: 2}\n  b:\n    weight: -1\n    extra: 1\n", "queues.yaml")
+    assert "  line 5, /queues/b/weight: must be" in str(caught.value)
+    assert "  line 6, /queues/b/extra: unknown field" in str(caught.value)
 
 
 def test_the_example_of_the_page_is_one() -> None:
