@@ -24,6 +24,10 @@ from mesos_gpu.model.tenancy import EVERYBODY
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.wire.export.prometheus import Column, Metric
 
+# Their words: an enumeration looks each one up anew, and there are many cards.
+_OK: Final = Health.OK.value
+_HEALTHS: Final = tuple(health.value for health in Health)
+_BROKEN: Final = tuple(health.value for health in Health if health.broken)
 MOST_QUEUES: Final = 500  # of which each has samples of its own
 OTHERS: Final = "*"  # the leaves that have none, together
 
@@ -132,7 +136,7 @@ def _health(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
     for status in gpus.ordered:
         gpu, health = status.gpu, status.health
         card = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname)
-        yield (*card, Health.OK.value), int(health is Health.OK)
+        yield (*card, _OK), int(health is Health.OK)
         if health is not Health.OK:
             yield (*card, health.value), 1
 
@@ -141,9 +145,9 @@ def _transitions(gpus: Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
     """What has happened, and that a card never broke: of 10,000 cards each zero is a line that says little."""
     for status in gpus.ordered:
         totals = status.card.totals if status.card else {}
-        for health in Health:
-            if (total := totals.get(health.value, 0)) or health.broken:
-                yield (status.gpu.id, health.value), total
+        for health in _HEALTHS if totals else _BROKEN:
+            if (total := totals.get(health, 0)) or health in _BROKEN:
+                yield (status.gpu.id, health), total
 
 
 def _by_state(jobs: Mapping[JobState, int]) -> Values:

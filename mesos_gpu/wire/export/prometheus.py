@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -78,7 +79,9 @@ def render(metrics: Iterable[Metric]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _numbers(name: str, texts: Iterable[str], numbers: Iterable[float | None]) -> list[str]:
+def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -> list[str]:
+    if {*map(type, numbers)} <= {int}:  # most are: meters of cards
+        return [f"{name}{text} {number}" for text, number in zip(texts, numbers, strict=True)]
     return [
         f"{name}{text} {number if type(number) is int else _number(number)}"
         for text, number in zip(texts, numbers, strict=True)
@@ -100,7 +103,13 @@ class _Escaped(dict[str, str]):
 
 
 def _labels(names: tuple[str, ...], values: tuple[str, ...], escaped: _Escaped) -> str:
-    inner = ",".join([f'{name}="{escaped[value]}"' for name, value in zip(names, values, strict=True)])
+    return _form(names) % tuple([escaped[value] for value in values])
+
+
+@cache
+def _form(names: tuple[str, ...]) -> str:
+    """How labels of these names are written."""
+    inner = ",".join([f'{name}="%s"' for name in names])
     return f"{{{inner}}}" if inner else ""
 
 
