@@ -1,13 +1,18 @@
 """kill -9 of every part, each under load: the same jobs finish, each once, and every GPU is free at the end."""
 
+import json
 import os
 import random
+import re
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,6 +21,8 @@ from isolator.gpus.ledger import Ledger
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
+from tests.contract.cli.cli_rig import read_until, started
+from tests.contract.events.receiver import Receiver, told
 
 JOBS = 16  # twice what there are GPUs
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -119,6 +126,51 @@ def is_empty(ledger: Ledger) -> bool:
 
 def monitors(client: Client) -> int:
     return sum(node["state"] == "up" for node in client.nodes())
+
+
+def test_what_happens_is_told_each_once_though_the_scheduler_is_killed_while_it_tells(
+    stack: Stack, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", stack.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    with Receiver() as receiver, ExitStack() as ended:
+        allowed = "--webhook-to", f"127.0.0.1:{receiver.port}"
+        stack.scheduler.kill()
+        stack.scheduler.start(*allowed).wait()
+        follower = ended.enter_context(started("events", "-f", "--json", stderr=subprocess.DEVNULL))
+        assert follower.stdout is not None
+        kinds = ["submitted", "started", "finished"]
+        hook = {"url": f"{receiver.url}/hook", "kinds": kinds}
+        client.call("PUT", "/v1/webhooks/told", dict[str, Any], body=hook)
+        receiver.status = 503
+        request = {"name": "told", "command": "sleep 1", "gpus": 1, "cpus": 0.1, "mem_mib": 32}
+        notified = {**request, "notify": [f"{receiver.url}/notify"]}
+        ids = [client.submit(notified)["id"] for _ in range(3)]
+        wait_until("it is told of them", lambda: receiver.of("/hook"))
+        lines = read_until(follower.stdout.fileno(), ids[0].encode())
+        stack.scheduler.kill()
+        receiver.status = 200
+        stack.scheduler.start(*allowed).wait()
+        wait_until("all have finished", lambda: set(states(client, ids).values()) == {"finished"}, 90)
+
+        every = {(kind, job) for kind in kinds for job in ids}
+        wait_until("all is told", lambda: {*told(receiver, "/hook")} == every, 60)
+        wait_until("and to whom they name", lambda: len(told(receiver, "/notify")) == len(ids), 60)
+        bodies = {json.loads(taken.body)["data"]["number"]: taken.body for taken in receiver.of("/hook")}
+        assert len(bodies) == len(every), "each has one number, however often it was tried"
+        assert list(bodies) == sorted(bodies), "they came in their order"
+        assert sorted(told(receiver, "/notify")) == sorted(("finished", job) for job in ids)
+
+        lines += read_until(follower.stdout.fileno(), f'"number": {max(bodies)}'.encode())
+        told_too = [int(number) for number in re.findall(rb'"number": (\d+), [^\n]*"job_id": "told-', lines)]
+        assert told_too == sorted(set(told_too)), "who follows is told each once"
+        assert {*bodies} <= {*told_too}
+    past = client.call("GET", "/v1/history", dict[str, Any], {"named": "told"})["jobs"]
+    assert {job["id"] for job in past} == {*ids}
+    assert all(job["gpu_hours"] * 3600 >= 1 and job["gpu_models"] for job in past)
+    stack.scheduler.kill()
+    stack.scheduler.start().wait()
+    everything_is_free(stack, client)
 
 
 def test_a_killed_owner_leaves_nothing_after_the_next_start(open_directory: Path) -> None:

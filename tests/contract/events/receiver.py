@@ -1,5 +1,6 @@
 """Somebody who takes webhooks: a real HTTP server that answers as a test says."""
 
+import json
 import ssl
 import threading
 from dataclasses import dataclass
@@ -80,3 +81,9 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
         """A client that does not believe the certificate goes."""
+
+
+def told(receiver: Receiver, path: str) -> list[tuple[str, str]]:
+    """Kinds and jobs of what came at a path, each once, in order."""
+    bodies = {each.headers["webhook-id"]: json.loads(each.body) for each in receiver.of(path)}
+    return [(body["type"], body["data"].get("job_id", "")) for body in bodies.values()]

@@ -15,7 +15,7 @@ from mesos_gpu.scheduler.happenings.deliver import MOST_TRIES, Deliveries
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
-from tests.contract.events.receiver import Receiver
+from tests.contract.events.receiver import Receiver, told
 
 
 class Hooked(Kept):
@@ -59,12 +59,6 @@ def rig(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
     yield rig
     rig.close()
-
-
-def told(receiver: Receiver, path: str) -> list[tuple[str, str]]:
-    """Kinds and jobs of what was taken, each once, in order."""
-    bodies = {each.headers["webhook-id"]: json.loads(each.body) for each in receiver.of(path)}
-    return [(body["type"], body["data"].get("job_id", "")) for body in bodies.values()]
 
 
 def test_each_hook_is_told_its_kinds_and_queues_in_order_and_can_prove_who_told(
