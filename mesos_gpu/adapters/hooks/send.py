@@ -65,6 +65,14 @@ class Sender:
         """`context`: whose certificates are believed; None: those of this host. `clock`: seconds since the epoch."""
         self.receivers, self._clock, self._timeout_s = receivers, clock, timeout_s
         self._context = context or ssl.create_default_context()
+        self._live: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def interrupt(self) -> None:
+        """Break what is being sent: each fails at once."""
+        with self._lock:
+            for sock in self._live:
+                _break(sock)
 
     def send(self, url: str, id: str, body: bytes, secret: bytes | None) -> Answer:
         """POST a body, and say what came of it; it takes no longer than the time-out.
@@ -99,7 +107,7 @@ class Sender:
         try:
             with (
                 contextlib.closing(self._connected(receiver, deadline)) as connection,
-                _ended_at(connection, deadline),
+                self._ended_at(connection.sock, deadline),
             ):
                 path = receiver.url.path or "/"
                 query = f"?{receiver.url.query}" if receiver.url.query else ""
@@ -114,6 +122,22 @@ class Sender:
         if time.monotonic() >= deadline:  # what came may be half of it
             return Answer(f"no answer within {self._timeout_s:g} s")
         return Answer("" if status in _GOOD else f"the answer was {status}", status)
+
+    @contextlib.contextmanager
+    def _ended_at(self, sock: socket.socket, deadline: float) -> Iterator[None]:
+        """Break a connection at a deadline, also of a receiver that answers byte by byte."""
+        timer = threading.Timer(max(deadline - time.monotonic(), 0.0), _break, [sock])
+        timer.daemon = True
+        timer.start()
+        with self._lock:
+            self._live.add(sock)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._live.discard(sock)
+            timer.cancel()
+            timer.join()
 
     def _connected(self, receiver: Receiver, deadline: float) -> http.client.HTTPConnection:
         """A connection to the first of its addresses that takes one."""
@@ -140,23 +164,9 @@ class Sender:
         raise failure or TimeoutError("timed out")
 
 
-@contextlib.contextmanager
-def _ended_at(connection: http.client.HTTPConnection, deadline: float) -> Iterator[None]:
-    """Break a connection at a deadline, also of a receiver that answers byte by byte."""
-    sock = connection.sock
-
-    def end() -> None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(max(deadline - time.monotonic(), 0.0), end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
+def _break(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is broken already
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _words(error: Exception) -> str:

@@ -42,6 +42,7 @@ _OPERATORS: Final = ", ".join(Operator.__members__)
 
 _Text = Annotated[str, like(_TEXT)]
 _Command = Annotated[str, like(_COMMAND, description="for /bin/sh -c")]
+_Receiver = Annotated[str, like(RECEIVER)]
 _Model = Annotated[str, like(_COMMAND)]
 _Uri = Annotated[str, like(_WORD)]
 _Mount = Annotated[str, like(MOUNT_SHAPE, description=MOUNT_FORM)]
@@ -151,7 +152,7 @@ PLAIN_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Models: lambda _: (
         _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
     ),
-    of.Receivers: lambda _: Annotated[list[Annotated[str, like(RECEIVER)]], says(maxItems=MOST_RECEIVERS)],
+    of.Receivers: lambda _: _Receiver | Annotated[list[_Receiver], says(maxItems=MOST_RECEIVERS)],
     of.Strings: lambda kind: Annotated[
         dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MOST_ENTRIES)
     ],

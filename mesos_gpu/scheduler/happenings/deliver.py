@@ -60,6 +60,7 @@ class Deliveries:
         for thread in (self._thread, self._listener):
             if thread.is_alive():
                 thread.join()
+        self._sender.interrupt()
         self._pool.shutdown(cancel_futures=True)
 
     def _listen(self) -> None:

@@ -27,10 +27,14 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
+from mesos_gpu.adapters.hooks.receivers import receivers
+from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api import openapi
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck as Check
+from mesos_gpu.model.tasks.hook import Hook
 from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.checking import object_of
 from mesos_gpu.wire.job_fields import ARTIFACT_KNOWN, CHECK_KNOWN, KNOWN
@@ -56,7 +60,13 @@ OPERATIONS: Final = sorted(openapi.OPERATIONS)
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    rig = Rig(uploads=UploadStore(tmp_path_factory.mktemp("uploads")))
+    hooks = HookStore(tmp_path_factory.mktemp("hooks") / "hooks")
+    hooks.put(Hook("there", "https://hooks.example.com/"), b"secret")
+    rig = Rig(
+        uploads=UploadStore(tmp_path_factory.mktemp("uploads")),
+        hooks=hooks,
+        sender=Sender(receivers(["127.0.0.1"])),  # a test of the hook gets nowhere, at once
+    )
     rig.node(gpus=(gpu("g0"), gpu("g1")))
     rig.submit(name="one", gpus=1)
     rig.submit(name="two", gpus=2)
@@ -70,6 +80,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         assert rig.call(verb, path, json=body).ok
     yield rig
     rig.close()
+    hooks.close()
 
 
 def strict() -> dict[str, Any]:
@@ -212,6 +223,8 @@ def there(rig: Rig, path: str) -> list[str]:
         return ["a1.example", "a1"]
     if path.startswith("/v1/services"):
         return ["web"]
+    if path.startswith("/v1/webhooks"):
+        return ["there"]
     if path.startswith("/v1/queues"):
         return ["research", "research/vision", "default"]
     if path.startswith(("/v1/access", "/v1/queue-versions")):

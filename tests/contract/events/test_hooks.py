@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ class Hooked(Kept):
 
     def __init__(self, directory: Path, receiver: Receiver) -> None:
         self.hooks = HookStore(directory / "state.sqlite.hooks")
-        self.sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]), timeout_s=5.0)
+        self.sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]), timeout_s=30.0)
         super().__init__(directory / "state.sqlite", hooks=self.hooks, sender=self.sender)
 
     def start(self) -> None:
@@ -124,6 +125,23 @@ def test_after_a_restart_the_rest_is_told_and_nothing_was_left_out(rig: Hooked, 
     receiver.status = 200
     rig.start()
     wait_until("all are told", lambda: told(receiver, "/h") == [("submitted", job) for job in jobs])
+
+
+def test_a_receiver_that_hangs_does_not_hold_up_the_end_and_is_asked_again_after_it(
+    rig: Hooked, receiver: Receiver
+) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    receiver.held.clear()
+    job = rig.submit(name="one")
+    wait_until("it is asked", lambda: receiver.of("/h"))
+    begin = time.monotonic()
+    rig.stop()
+    assert time.monotonic() - begin < 25, "less than a request may take"
+    receiver.held.set()
+    rig.start()
+    wait_until("it is asked again", lambda: len(receiver.of("/h")) > 1)
+    wait_until("and takes it", lambda: rig.hooks.counts() == {})
+    assert told(receiver, "/h") == [("submitted", job)]
 
 
 def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(

@@ -93,7 +93,11 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
                 {"type": "integer", "minimum": 1, "maximum": MOST, "default": 1000},
                 "so many at most",
             ),
-            in_query("cursor", {"type": "string"}, "as of the answer before"),
+            in_query(
+                "cursor",
+                {"type": "string", "pattern": "^[0-9]{1,15}\\.[a-z0-9._-]{1,255}$"},
+                "as of the answer before",
+            ),
         ),
     ),
 }
