@@ -63,6 +63,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench api
 	@$(BIN)/mesos-gpu bench access
 	@$(BIN)/mesos-gpu bench shim
+	@if command -v chromium >/dev/null; then $(BIN)/python -m tests.web.large; else echo "the dashboard's figures need chromium"; fi
 	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
 
 docs: setup ## Write what is drawn from code: references of the command line and of /v1, life cycles

@@ -7,9 +7,10 @@ from typing import Final, Generic, TypeVar
 from mesos_gpu.api.scheduler_api import View
 
 T = TypeVar("T")
-#: It is good for so many times as long as it took: at most a fortieth of the engine's time goes into it.
-_TIMES: Final = 40.0
+#: It is good for so many times as long as it took: at most a hundredth of the engine's time goes into it.
+_TIMES: Final = 100.0
 _LONGEST_S: Final = 3.0
+_QUICK_S: Final = 0.005  # what takes no longer is made for each
 
 
 class Kept(Generic[T]):
@@ -21,6 +22,10 @@ class Kept(Generic[T]):
         self._make, self._now = make, now
         self._value: tuple[T, float] | None = None  # and until when it is good
 
+    def forget(self) -> None:
+        """Make it anew for who asks next: something has changed that he must see. From any thread."""
+        self._value = None
+
     def of(self, view: View) -> T:
         """The value. To be called inside `SchedulerApi.read`, which lets one in after the other."""
         begun = self._now()
@@ -28,5 +33,6 @@ class Kept(Generic[T]):
             return self._value[0]
         value = self._make(view)
         ended = self._now()
-        self._value = value, ended + min(_LONGEST_S, _TIMES * (ended - begun))
+        took = ended - begun
+        self._value = None if took < _QUICK_S else (value, ended + min(_LONGEST_S, _TIMES * took))
         return value

@@ -36,6 +36,7 @@ from mesos_gpu.access.rights import (
 )
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
+from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.scrape import Scrape
 from mesos_gpu.api.settings import ApiSettings
@@ -43,7 +44,7 @@ from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
-from mesos_gpu.api.v1.cards import CardHandlers
+from mesos_gpu.api.v1.cards import CardHandlers, card_map
 from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.jobs import Jobs
@@ -64,7 +65,8 @@ from mesos_gpu.api.v1.unknown import UnknownTasks
 
 def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> list[Route]:
     """All of them."""
-    operate, audit = Operate(scheduler), AuditHandlers(scheduler, settings.audit)
+    cards = Kept(card_map)  # of thousands, for many pages
+    operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
@@ -73,13 +75,15 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
         *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
-        route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler).list)),
+        route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler, cards).list)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
         *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
-        *_of_the_scheduler(System(scheduler, settings), Scrape(scheduler, settings)),
+        *_of_the_scheduler(
+            System(scheduler, settings, lambda view: cards.of(view).counted), Scrape(scheduler, settings)
+        ),
     ]
 
 

@@ -1,5 +1,6 @@
 """The scheduler itself, its documentation, and the dashboard's files."""
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
@@ -13,9 +14,9 @@ from mesos_gpu.api import openapi
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import rights_of
-from mesos_gpu.api.kept import Kept
-from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.security import secured
 from mesos_gpu.errors import NotFound
@@ -34,10 +35,11 @@ def _files() -> dict[str, str]:
 class System:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
-        """Serve a scheduler."""
-        self._scheduler, self._settings = scheduler, settings
-        self._counted = Kept(lambda view: views.counted_gpus(view, view.gpus()))
+    def __init__(
+        self, scheduler: SchedulerApi, settings: ApiSettings, counted: Callable[[View], shapes.Counted]
+    ) -> None:
+        """Serve a scheduler. `counted`: how many GPUs there are of each kind."""
+        self._scheduler, self._settings, self._counted = scheduler, settings, counted
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""
@@ -47,7 +49,7 @@ class System:
             await result_of(
                 self._scheduler.read(
                     lambda view: views.status(
-                        view, settings.webui_url, settings.version, how, self._counted.of(view)
+                        view, settings.webui_url, settings.version, how, self._counted(view)
                     )
                 )
             )

@@ -12,7 +12,7 @@ import * as shell from "./shell.js";
 import * as submit from "./submit.js";
 
 const $ = (id) => document.getElementById(id);
-const OLD_MS = 5000; // without a whole answer, what is shown counts as old
+const OLD_MS = 4900; // without a whole answer, what is shown counts as old: people see it within 5 s
 const LEAST_PAUSE_MS = 2000, MOST_PAUSE_MS = 3500, REFUSED_PAUSE_MS = 30000; // each refusal is on record
 const SHARE = 20; // a page spends at most this part of the time on answers
 const PARTS = [ // [name, right, page of all, page of one]
@@ -21,7 +21,7 @@ const PARTS = [ // [name, right, page of all, page of one]
 ];
 
 let shown = null; // {page, context, data}
-let answeredAt = 0, turnNumber = 0, timer = null, statusShown = "";
+let answeredAt = 0, aging = null, turnNumber = 0, timer = null, statusShown = "";
 
 /** What an address names: {page, part, id, query}. */
 function place() {
@@ -38,6 +38,10 @@ function context(at) {
     for (const [name, value] of Object.entries(changes)) value === null ? query.delete(name) : query.set(name, value);
     const tail = query.size ? `?${query}` : "";
     history.replaceState(null, "", `#/${at.part}${at.id ? `/${encodeURIComponent(at.id)}` : ""}${tail}`);
+    if (at.page.whole && shown?.context.page === at.page && shown.context.id === at.id) { // all of it is here already
+      shown.context = context(place());
+      draw();
+    }
     go();
   } };
 }
@@ -95,9 +99,11 @@ function showTrouble(error, at) {
   $("status").textContent = error.refused ? why : `the scheduler does not answer: ${why}`;
 }
 
-function showAge() { // once a second, whether answers come or not
+function showAge() { // once a second, and when what is shown becomes old, whether answers come or not
   if (!answeredAt) return;
-  const old = Date.now() - answeredAt > OLD_MS, at = new Date(answeredAt).toLocaleTimeString();
+  clearTimeout(aging);
+  if (Date.now() - answeredAt < OLD_MS) aging = setTimeout(showAge, answeredAt + OLD_MS - Date.now());
+  const old = Date.now() - answeredAt >= OLD_MS || !navigator.onLine, at = new Date(answeredAt).toLocaleTimeString();
   $("as-of").textContent = old ? `old: as of ${at}, ${span((Date.now() - answeredAt) / 1000)} ago` : `as of ${at}`;
   document.body.classList.toggle("old", old);
 }
@@ -159,4 +165,6 @@ document.addEventListener("visibilitychange", () => document.hidden || go());
 document.addEventListener("changed", () => go());
 document.addEventListener("redraw", draw);
 setInterval(showAge, 1000);
+addEventListener("offline", showAge);
+addEventListener("online", () => go());
 go();

@@ -3,12 +3,13 @@
 import { get, mayApp, send } from "./api.js";
 import { ago, badge, facts, h, link, many, mib, section, span, table, to } from "./dom.js";
 import { action } from "./dialog.js";
-import { searchBox, sortedBy, sorting } from "./jobs.js";
+import { pageOf, pages, searchBox, sortedBy, sorting } from "./jobs.js";
 
 const DEPLOYMENTS = "/v2/deployments?embed=waiting";
 
 export const list = {
   title: () => "Apps",
+  whole: true,
   async load() {
     const [{ apps }, deployments] = await Promise.all([get("/v2/apps?embed=apps.counts"), get(DEPLOYMENTS)]);
     return { apps, deployments };
@@ -16,7 +17,8 @@ export const list = {
   view({ apps, deployments }, { query, turn }) {
     const wanted = (query.get("q") ?? "").toLowerCase();
     const shown = sortedBy(apps.filter((app) => `${app.id} ${runs(app)}`.toLowerCase().includes(wanted)), KEYS, query);
-    const rows = shown.slice(0, 500).map((app) => Object.assign([
+    const { items, at } = pageOf(shown, query);
+    const rows = items.map((app) => Object.assign([
       link(to.app(app.id), app.id), badge(whole(app) ? "running" : "pending", `${app.tasksRunning} of ${app.instances}`),
       checked(app) ? badge(app.tasksUnhealthy ? "failed" : "running", `${app.tasksHealthy} of ${app.tasksRunning}`) : "",
       gpusOf(app) ? `${app.instances}×${gpusOf(app)}` : "", span((Date.now() - Date.parse(app.version)) / 1000),
@@ -24,7 +26,7 @@ export const list = {
     ], { key: app.id }));
     return [h("h2", { key: "head" }, "Apps"), h("div", { class: "filters", key: "filters" }, searchBox("Search apps", query, turn)),
       table([["App"], ["Running"], ["Healthy"], ["GPUs", "n"], ["Changed", "n"], ["Deployment", "message"], ["Runs", "message"]], rows, { caption: "Apps", empty: "No apps.", ...sorting(KEYS, query, turn) }),
-      h("p", { class: "soft", key: "pages" }, shown.length > rows.length ? `${rows.length} of ${shown.length} are shown: search for others` : `${shown.length} in all`)];
+      pages(shown.length, at, turn)];
   },
 };
 

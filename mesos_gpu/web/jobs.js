@@ -43,6 +43,12 @@ export function searchBox(label, query, turn) {
   return h("input", { type: "search", id: "search", "aria-label": label, placeholder: `${label} (press /)`, value: query.get("q") ?? "", oninput: (event) => turn({ q: event.target.value || null, page: null }) });
 }
 
+/** The part of a list that is shown. */
+export function pageOf(items, query) {
+  const last = Math.max(1, Math.ceil(items.length / PAGE)), at = Math.min(page(query), last);
+  return { items: items.slice(PAGE * (at - 1), PAGE * at), at };
+}
+
 /** Which part of a long list is shown, and ways to others. */
 export function pages(total, at, turn) {
   const last = Math.max(1, Math.ceil(total / PAGE));

@@ -4,26 +4,26 @@ import { get, getIf, has, send } from "./api.js";
 import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, mib, section, table, to } from "./dom.js";
 import { action } from "./dialog.js";
-import { changed, changesOf, searchBox, sortedBy, sorting } from "./jobs.js";
+import { changed, changesOf, pageOf, pages, searchBox, sortedBy, sorting } from "./jobs.js";
 
 export const REASON = { name: "reason", label: "Reason", required: true, maxlength: 200 };
 export const DEADLINE = { name: "hours", label: "Hours until jobs are ended (empty: they may run on)", type: "number", min: 0, step: "any" };
 
 const KEYS = { Node: (node) => node.hostname, State: stateOf, GPUs: (node) => node.gpus_total, "In use": (node) => node.gpus_used, "Not healthy": (node) => -node.gpus_sick, Tasks: (node) => node.tasks };
-const MOST = 500;
-
 export const list = {
   title: () => "Nodes",
+  whole: true,
   load: async () => ({ nodes: (await get("/v1/nodes")).nodes }),
   view({ nodes }, { query, turn }) {
     const wanted = (query.get("q") ?? "").toLowerCase();
     const shown = sortedBy(nodes.filter((node) => `${node.hostname} ${node.agent_id} ${stateOf(node)}`.toLowerCase().includes(wanted)), KEYS, query);
-    const rows = shown.slice(0, MOST).map((node) => Object.assign([
+    const { items, at } = pageOf(shown, query);
+    const rows = items.map((node) => Object.assign([
       link(to.node(node.hostname), node.hostname), badge(stateOf(node)), node.gpus_total, node.gpus_used, node.gpus_sick || "", node.tasks, node.driver_version ?? "", problemOf(node), buttons(node),
     ], { key: node.agent_id }));
     return [h("h2", { key: "head" }, "Nodes"), h("div", { class: "filters", key: "filters" }, searchBox("Search nodes", query, turn)),
       table([["Node"], ["State"], ["GPUs", "n"], ["In use", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", empty: "No nodes.", ...sorting(KEYS, query, turn) }),
-      h("p", { class: "soft", key: "pages" }, shown.length > rows.length ? `${rows.length} of ${shown.length} are shown: search for others` : `${shown.length} in all`)];
+      pages(shown.length, at, turn)];
   },
 };
 
@@ -56,10 +56,11 @@ export function drainOf({ reason, hours }) {
 export const one = {
   title: ({ id }) => id,
   async load({ id }) {
-    const { nodes } = await get(`/v1/nodes/${encodeURIComponent(id)}`), here = `node=${encodeURIComponent(nodes[0].hostname)}`;
-    const [gpus, tasks, used] = await Promise.all([
-      getIf("gpu:see", `/v1/gpus?${here}`), getIf("job:see", `/v1/tasks?${here}`), has("gpu:see") ? past(`/v1/nodes/${encodeURIComponent(nodes[0].hostname)}/use`) : null,
+    const name = encodeURIComponent(id);
+    const [{ nodes }, gpus, tasks, used] = await Promise.all([
+      get(`/v1/nodes/${name}`), getIf("gpu:see", `/v1/gpus?node=${name}`), getIf("job:see", `/v1/tasks?node=${name}`), has("gpu:see") ? past(`/v1/nodes/${name}/use`) : null,
     ]);
+    if (nodes[0].hostname !== id) return one.load({ id: nodes[0].hostname }); // it was called by another name
     return { nodes, gpus: gpus?.gpus ?? [], tasks: tasks?.tasks ?? [], used };
   },
   view({ nodes, gpus, tasks, used }) {
@@ -127,12 +128,12 @@ const notes = new Map(); // what is on record of a card, by its id and its histo
 export const card = {
   title: ({ id }) => `Card ${id}`,
   async load({ id }) {
-    const path = `/v1/gpus/${encodeURIComponent(id)}`, gpu = await get(path), key = `${gpu.uuid} ${gpu.history.length}`;
+    const path = `/v1/gpus/${encodeURIComponent(id)}`, [gpu, used] = await Promise.all([get(path), past(`${path}/use`)]), key = `${gpu.uuid} ${gpu.history.length}`;
     if (!notes.has(key)) {
       notes.clear();
       notes.set(key, await changesOf(path));
     }
-    return { gpu, changes: notes.get(key), used: await past(`${path}/use`) };
+    return { gpu, changes: notes.get(key), used };
   },
   view({ gpu, changes, used }) {
     return [

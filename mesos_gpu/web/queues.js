@@ -8,6 +8,7 @@ const KEYS = { Queue: (each) => each.path, Holds: (each) => each.held_gpus, "Is 
 
 export const list = {
   title: () => "Queues",
+  whole: true,
   async load() {
     const [queue, shares] = await Promise.all([get("/v1/queue?limit=100"), get("/v1/queue-shares")]);
     return { queue, shares: shares.shares };

@@ -24,6 +24,13 @@ from tests.contract.rig import Rig
 from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = NEEDED
+#: No request is answered any more; how long it takes, in milliseconds, until the page says that it is old.
+AGED = """new Promise((done) => {
+  window.fetch = () => new Promise(() => {});
+  const begun = performance.now();
+  const look = () => (document.body.className === "old" ? done(performance.now() - begun) : setTimeout(look, 20));
+  look();
+})"""
 
 
 def problems(view: Page) -> list[str]:
@@ -209,6 +216,20 @@ def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, brow
     assert "connected to" not in page
     assert '<body class="old">' in page
     assert "a1.example" in page, "what was known stays"
+
+
+def test_what_is_old_is_told_within_five_seconds_and_at_once_without_a_network(
+    rig: Rig, browser: Browser
+) -> None:
+    rig.node()
+    page = browser.page(rig.url)
+    page.when()
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.ask("Network.emulateNetworkConditions", offline)
+    page.when('<body class="old">')
+    page.ask("Network.emulateNetworkConditions", {**offline, "offline": False})
+    page.when('<body class="">')
+    assert page.run(AGED) < 5000, "milliseconds since the last answer at most"
 
 
 def waiting(rig: Rig) -> Any:

@@ -66,7 +66,7 @@ def test_what_took_long_is_kept_for_those_who_ask_soon(rig: Rig) -> None:
     clock, made = [10.0], []
 
     def make(view: View) -> int:
-        clock[0] += 0.05
+        clock[0] += 0.02
         made.append(len(view.nodes))
         return len(made)
 
@@ -86,6 +86,14 @@ def test_what_took_no_time_is_made_for_each(rig: Rig) -> None:
     for _ in range(3):
         rig.daemon.read(kept.of).result(60)
     assert len(made) == 3
+
+
+def test_what_is_forgotten_is_made_anew(rig: Rig) -> None:
+    clock, values = iter((0.0, 100.0, 100.1, 100.2, 200.0)), iter("ab")
+    kept = Kept(lambda view: next(values), now=lambda: next(clock))
+    first = [rig.daemon.read(kept.of).result(60) for _ in range(2)]
+    kept.forget()
+    assert [*first, rig.daemon.read(kept.of).result(60)] == ["a", "a", "b"]
 
 
 def test_nothing_is_kept_longer_than_three_seconds(rig: Rig) -> None:

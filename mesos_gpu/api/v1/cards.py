@@ -1,7 +1,7 @@
 """The map of all cards: a letter for each, small enough to be asked for every few seconds by many."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +14,7 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, is_used
 from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.cluster import cards
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.quota import owner_of
@@ -33,33 +34,46 @@ _LETTERS: Final = {
 _USED, _SHARED = "u", "s"
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
-    """All cards at one moment; what each caller sees of `jobs` is worked out for each. `nodes` is JSON already."""
+@dataclass(slots=True)
+class CardMap:
+    """All cards at one moment; what a caller sees of `jobs` is worked out for each.
+
+    Attributes:
+        nodes: Their cards, as JSON.
+        jobs: Those that hold cards.
+        counted: How many cards there are of each kind.
+        open_jobs: `jobs` for callers who see all, as JSON; None: none has asked.
+    """
 
     nodes: bytes
     jobs: list[JobId | None]
+    counted: shapes.Counted
+    open_jobs: bytes | None = None
 
 
 class CardHandlers:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi) -> None:
+    def __init__(self, scheduler: SchedulerApi, kept: Kept[CardMap]) -> None:
         """Serve a scheduler."""
-        self._scheduler = scheduler
-        self._map = Kept(_made)
+        self._scheduler, self._map = scheduler, kept
 
     async def list(self, request: Request) -> Response:
         """GET /v1/cards."""
         sight = Sight.of(request)
 
-        def seen(view: View) -> tuple[bytes, list[cards.CardHolder | None]]:
+        def seen(view: View) -> tuple[CardMap, list[cards.CardHolder | None]]:
             known = self._map.of(view)
-            return known.nodes, [_holder(view, id, sight) for id in known.jobs]
+            done = sight.rights.is_open and known.open_jobs is not None
+            return known, [] if done else [_holder(view, id, sight) for id in known.jobs]
 
-        nodes, jobs = await result_of(self._scheduler.read(seen))
-        holders = await run_in_threadpool(_text, jobs)
-        body = b'{"nodes":' + nodes + b',"jobs":' + holders + b"}"
+        known, jobs = await result_of(self._scheduler.read(seen))
+        holders = known.open_jobs if sight.rights.is_open else None
+        if holders is None:
+            holders = await run_in_threadpool(_text, jobs)
+        if sight.rights.is_open:
+            known.open_jobs = holders
+        body = b'{"nodes":' + known.nodes + b',"jobs":' + holders + b"}"
         return Response(body, media_type="application/json")
 
 
@@ -67,7 +81,8 @@ def _text(value: Sequence[cards.NodeCards] | Sequence[cards.CardHolder | None]) 
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def _made(view: View) -> _Map:
+def card_map(view: View) -> CardMap:
+    """All cards now."""
     by_node: dict[str, list[GpuStatus]] = defaultdict(list)
     nodes: dict[str, Node] = {}
     for status in view.gpus():
@@ -76,7 +91,20 @@ def _made(view: View) -> _Map:
     numbers: dict[JobId | None, int] = {}
     made = [_node(view, nodes[id], statuses, numbers) for id, statuses in by_node.items()]
     made.sort(key=lambda node: (node["hostname"], node["agent_id"]))
-    return _Map(_text(made), [*numbers])
+    return CardMap(_text(made), [*numbers], _counted("".join(node["cards"] for node in made)))
+
+
+def _counted(letters: str) -> shapes.Counted:
+    """How many cards there are of each kind, by the letters of all."""
+    each = Counter(letters)
+    drained = _LETTERS[Health.DRAINED]
+    sick = [letter for letter in _LETTERS.values() if letter != drained]
+    return {
+        "gpus_total": len(letters),
+        "gpus_used": sum(n for letter, n in each.items() if letter.isupper() or letter in (_USED, _SHARED)),
+        "gpus_sick": sum(each[letter] + each[letter.upper()] for letter in sick),
+        "gpus_drained": each[drained] + each[drained.upper()],
+    }
 
 
 def _node(

@@ -10,11 +10,13 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
+from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.cards import CardMap
 from mesos_gpu.api.v1.gpus.use import is_metered, over_time
 from mesos_gpu.api.v1.listing import of_nodes
 from mesos_gpu.api.v1.names import gpu_of, host_of
@@ -28,9 +30,10 @@ from mesos_gpu.wire.mesos import operations
 class Operate:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi) -> None:
-        """Serve a scheduler."""
-        self._scheduler = scheduler
+    def __init__(self, scheduler: SchedulerApi, cards: Kept[CardMap]) -> None:
+        """Serve a scheduler. `cards`: the map of all, which drains and resets change."""
+        self._scheduler, self._cards = scheduler, cards
+        self._listed = Kept(_nodes)
 
     async def gpus(self, request: Request) -> Response:
         """GET /v1/gpus."""
@@ -60,12 +63,14 @@ class Operate:
         await result_of(
             self._scheduler.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
         )
+        self._anew()
         return await self._gpus_shown(request, gpu_id)
 
     async def undrain_gpu(self, request: Request) -> Response:
         """DELETE /v1/gpus/{id}/drain."""
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.undrain(Target.GPU, gpu_id, by=_by(request)))
+        self._anew()
         return await self._gpus_shown(request, gpu_id)
 
     async def reset_gpu(self, request: Request) -> Response:
@@ -73,11 +78,12 @@ class Operate:
         asked = await _asked(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.reset(gpu_id, asked.reason, by=asked.by))
+        self._anew()
         return await self._shown(request, gpu_id, 202)
 
     async def nodes(self, _request: Request) -> Response:
         """GET /v1/nodes."""
-        return json_answer({"nodes": await result_of(self._scheduler.read(_nodes))})
+        return json_answer({"nodes": await result_of(self._scheduler.read(self._listed.of))})
 
     async def node(self, request: Request) -> Response:
         """GET /v1/nodes/{id}."""
@@ -107,12 +113,14 @@ class Operate:
                 Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s
             )
         )
+        self._anew()
         return await self._node_shown(hostname)
 
     async def undrain_node(self, request: Request) -> Response:
         """DELETE /v1/nodes/{id}/drain."""
         hostname = await self._hostname(_id(request))
         await result_of(self._scheduler.undrain(Target.NODE, hostname, by=_by(request)))
+        self._anew()
         return await self._node_shown(hostname)
 
     async def _gpu_id(self, wanted: str) -> GpuId:
@@ -124,6 +132,10 @@ class Operate:
         hostname = await result_of(self._scheduler.read(lambda view: host_of(view, wanted)))
         note.about("node", hostname)
         return hostname
+
+    def _anew(self) -> None:
+        self._listed.forget()
+        self._cards.forget()
 
     async def _shown(self, request: Request, wanted: str, status: int = 200) -> Response:
         """Answer with a GPU and its history."""
