@@ -27,6 +27,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
     "exec": ("mesos_gpu.cli.channel.commands:exec_", "Run a command in a running job, as the job runs."),
     "uploads": ("mesos_gpu.cli.code.uploads", "The archives of code that the scheduler keeps of you."),
+    "attach": ("mesos_gpu.cli.sessions.attach", "Stay with a job that runs, as run does."),
+    "notebook": (
+        "mesos_gpu.cli.sessions.notebook",
+        "Run a notebook server as a job, and reach it from here.",
+    ),
     "port-forward": (
         "mesos_gpu.cli.channel.ports:port_forward",
         "Reach ports of a running job from this machine.",

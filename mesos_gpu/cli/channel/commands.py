@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
 from urllib.parse import quote
 
 import click
@@ -29,22 +30,38 @@ def exec_(app: App, job_id: str, rank: int, stdin: bool, tty: bool, cmd: tuple[s
       mesos-gpu exec train-1a2b3c4d --rank 1 -it -- bash
       mesos-gpu exec train-1a2b3c4d -i -- sh -c 'cat > data.bin' < data.bin
     """
+    see_terminal(stdin=stdin, tty=tty)
+    click.get_current_context().exit(in_task(app, job_id, cmd, rank=rank, stdin=stdin, tty=tty))
+
+
+def see_terminal(*, stdin: bool, tty: bool) -> None:
+    """See that what is to be a terminal is one.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if tty and stdin and not os.isatty(0):
+        raise click.UsageError("-t needs a terminal as stdin; leave it out")
+
+
+def in_task(app: App, job_id: str, argv: Sequence[str], *, rank: int, stdin: bool, tty: bool) -> int:
+    """Run a command in a task with this process' files and signals; its exit code.
+
+    Raises:
+        Conflict, Unreachable, BadAnswer, BrokenPipeError: As of `Session.run`.
+    """
     from mesos_gpu.api.spec.tasks.channel import Channel
     from mesos_gpu.cli.channel.line import open_line
     from mesos_gpu.cli.channel.session import Session
     from mesos_gpu.cli.channel.terminal import raw, size_of
 
-    if tty and stdin and not os.isatty(0):
-        raise click.UsageError("-t needs a terminal as stdin; leave it out")
     rows, columns = size_of(1)
-    order = {"argv": list(cmd), "rank": rank, "stdin": stdin, "tty": tty, "rows": rows, "columns": columns}
+    order = {"argv": list(argv), "rank": rank, "stdin": stdin, "tty": tty, "rows": rows, "columns": columns}
     if tty and (term := os.environ.get("TERM")):
         order["term"] = term
-    client = app.client()
-    channel = client.call("POST", f"/v1/jobs/{quote(job_id, safe='')}/exec", Channel, body=order)
+    channel = app.client().call("POST", f"/v1/jobs/{quote(job_id, safe='')}/exec", Channel, body=order)
     with contextlib.ExitStack() as held:
         line = open_line(app.reach(), channel)
         if tty and stdin:
             held.enter_context(raw(0))
-        code = Session(line, stdin=0 if stdin else None, tty=tty).run()
-    click.get_current_context().exit(code)
+        return Session(line, stdin=0 if stdin else None, tty=tty).run()

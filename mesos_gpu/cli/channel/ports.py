@@ -3,7 +3,7 @@
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -87,8 +87,15 @@ def place_of(listener: "socket.socket") -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def forward(app: App, job_id: str, rank: int, listeners: "Sequence[tuple[socket.socket, int]]") -> int:
-    """Carry what connects to these, each to a port of the job, until the job ends; an exit code.
+def forward(
+    app: App,
+    job_id: str,
+    rank: int,
+    listeners: "Sequence[tuple[socket.socket, int]]",
+    refused: Callable[[str], None] = output.note,
+) -> int:
+    """Carry what connects to these, each to a port of the job, until the job ends; an exit code. `refused`: is told
+    why the job cannot be connected to.
 
     Raises:
         Conflict, Unreachable, BadAnswer: As of `Session.run`.
@@ -105,7 +112,7 @@ def forward(app: App, job_id: str, rank: int, listeners: "Sequence[tuple[socket.
         for each in files:
             held.callback(os.close, each)
         from_job, to_session, from_session, to_job = files[0], files[1], files[2], files[3]
-        tunnel = Tunnel(from_job, to_job, refused=output.note)
+        tunnel = Tunnel(from_job, to_job, refused=refused)
         for listener, port in listeners:
             tunnel.listen(listener, port)
         line = open_line(app.reach(), channel)

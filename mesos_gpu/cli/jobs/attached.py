@@ -7,7 +7,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
-from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Label, Stream, follow
+from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Label, Stream, follow, task_of
 from mesos_gpu.cli.stdin import watch_stdin
 from mesos_gpu.cli.waiting import (
     KILLED,
@@ -53,8 +53,29 @@ def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
         output.status_line.clear()
 
 
-def _follower(client: Client, job: Job, rank: int) -> Follower:
-    """What copies a task of a job: byte for byte if it is the only one, else line by line, each after its rank."""
+def stay_with(client: Client, job: Job, ranks: Sequence[int], lines: int) -> int:
+    """Copy the output of tasks of a job that runs, from its last lines on, until it ends; its exit code. Ctrl-C leaves
+    it.
+
+    Raises:
+        Refused: It cannot be read.
+        Unreachable: The scheduler stayed away for too long.
+    """
+    followers = [_follower(client, job, rank, launch=task_of(job, rank), lines=lines) for rank in ranks]
+    try:
+        return _to_the_end(client, followers)
+    except KeyboardInterrupt:
+        output.note(f"left; job {job['id']} goes on: mesos-gpu kill {job['id']} ends it")
+        return INTERRUPTED
+    finally:
+        output.status_line.clear()
+
+
+def _follower(
+    client: Client, job: Job, rank: int, *, launch: str | None = None, lines: int | None = None
+) -> Follower:
+    """What copies a task of a job: byte for byte if it is the only one, else line by line, each after its rank. It
+    begins with the last lines of a launch, if `lines` are asked for."""
     alone = job["tasks"] == 1
     streams = [
         Stream(
@@ -66,7 +87,10 @@ def _follower(client: Client, job: Job, rank: int) -> Follower:
         )
         for name in STREAMS
     ]
-    return Follower(client, job, streams, launch=None, rank=rank)
+    if launch is not None and lines is not None:
+        for stream in streams:
+            stream.tail(launch, lines)
+    return Follower(client, job, streams, launch=launch, rank=rank)
 
 
 def _to_the_end(client: Client, followers: Sequence[Follower]) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     help="Send a directory along, without DIR this one: its files are in the job's own directory. What .gitignore "
     "and .mesosgpuignore name is left out.",
 )
+@click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; the job ends with it.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
 @json_option
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
@@ -35,6 +37,8 @@ def run(
     shell: bool,
     detach: bool,
     upload: Path | None,
+    stdin: bool,
+    tty: bool,
     as_json: bool,
     cmd: tuple[str, ...],
     **options: Any,
@@ -43,12 +47,16 @@ def run(
 
     Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C and SIGTERM
     kill the job and wait for its end; a second one leaves at once. If this command itself ends by SIGKILL or
-    SIGHUP, the job runs on. A job gets no stdin: data that waits there is refused.
+    SIGHUP, the job runs on. A job gets no stdin without -i: data that waits there is refused.
+
+    With -i or -t the command is run in the job as `exec` does: signals and keys go to it, what it writes is written
+    here and not kept, and the job ends with it, or when the connection is lost.
 
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
       mesos-gpu run --gpus 0.25 --image pytorch/pytorch -- python3 serve.py
+      mesos-gpu run --gpus 1 --image pytorch/pytorch -it -- bash
       mesos-gpu run --tasks 4 --gpus 8 --queue research -d -- torchrun train.py
     """
     from mesos_gpu.cli.interrupt import held_interrupt
@@ -61,9 +69,19 @@ def run(
     request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
-    refuse_stdin()
+    interactive = stdin or tty
+    if interactive:
+        _see_session(request, detach=detach, stdin=stdin, tty=tty)
+    else:
+        refuse_stdin()
     client = app.client()
     _bring(client, request, upload)
+    if interactive:
+        from mesos_gpu.cli.channel.interactive import run_interactively
+
+        with by_options():
+            code = run_interactively(app, request, stdin=stdin, tty=tty)
+        click.get_current_context().exit(code)
     if not detach:
         with by_options():
             code = submit_and_stay(client, request)
@@ -72,6 +90,20 @@ def run(
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
         warn_of_never(client, [job])
+
+
+def _see_session(request: dict[str, Any], *, detach: bool, stdin: bool, tty: bool) -> None:
+    from mesos_gpu.cli.channel.commands import see_terminal
+
+    if detach:
+        raise click.UsageError(
+            "-d leaves the job to itself, and -i and -t are its session: leave one of them out"
+        )
+    if request.get("tasks", 1) != 1:
+        raise click.UsageError(
+            "-i and -t are for jobs of one task; in others: mesos-gpu exec JOB --rank N -it -- CMD"
+        )
+    see_terminal(stdin=stdin, tty=tty)
 
 
 def _bring(client: "Client", request: dict[str, Any], directory: Path | None) -> None:

@@ -118,6 +118,10 @@ COMMANDS: Final = (
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
     Command("exec", "---x-x", lambda s: (s.job(), "--", "true")),
+    Command(
+        "attach", "-x-xxx", lambda s: (_ended(s),)
+    ),  # it has no output, of which the right is that of logs
+    Command("notebook", "---x-x", lambda _: ("--detach", "--queue", "research", "--cpus", "1000")),
     Command("port-forward", "---x-x", lambda s: (s.job(), "0:80")),
     Command("cp", "---x-x", lambda s: (f"{s.job()}:x", "-")),
     Command("ls", "---x-x", lambda s: (s.job(),)),

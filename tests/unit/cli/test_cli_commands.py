@@ -20,6 +20,8 @@ ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
 WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export", "login", "logout", "help"} | {
     "exec",  # what it prints is the command's own
+    "attach",  # what it prints is the job's own
+    "notebook",  # it prints a URL
     "port-forward",  # it prints nothing but where it listens
     "cp", "cat",  # a file's bytes
     "add", "use", "remove",  # of contexts

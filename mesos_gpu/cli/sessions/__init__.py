@@ -1,0 +1,1 @@
+"""Commands that stay with a job, or serve it here."""

@@ -1,0 +1,145 @@
+"""Jobs with a stdin or a terminal of one's own, gangs, notebooks, and commands that stay with a job."""
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+from tests.e2e.channel.test_exec import EVERY_BYTE, of_this, until
+
+pytestmark = [pytest.mark.cluster]
+SMALL = ("--cpus", "0.1", "--mem", "64MiB")
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(2), NodeSpec(2)]) as stack:
+        with Client(stack.url) as client:
+            wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+        yield stack
+
+
+def words(stack: Stack, command: str, *more: str) -> list[str]:
+    return [sys.executable, "-m", "mesos_gpu", command, "--url", stack.url, *more]
+
+
+def state_of(stack: Stack, name: str) -> tuple[str, int | None]:
+    with Client(stack.url) as client:
+        [job] = [each for each in client.jobs() if each["name"] == name]
+        return job["state"], job["exit_code"]
+
+
+def test_every_byte_goes_into_a_job_and_comes_out(stack: Stack) -> None:
+    data = EVERY_BYTE * 4096
+    script = "cat; echo err >&2; exit 7"
+    command = words(stack, "run", "--name", "bytes", *SMALL, "-i", "--shell", "--", script)
+    ran = subprocess.run(command, input=data, capture_output=True, timeout=120)
+    assert (ran.stdout == data, ran.stderr, ran.returncode) == (True, b"err\n", 7)
+    wait_until("the job has its code", lambda: state_of(stack, "bytes") == ("failed", 7))
+
+
+@contextlib.contextmanager
+def terminal(command: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
+    """A command in a terminal of its own, and the other end of that."""
+    ours, theirs = pty.openpty()
+    ran = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    try:
+        yield ours, ran
+    finally:
+        ran.kill()
+        ran.wait()
+        os.close(ours)
+
+
+def test_a_job_has_a_terminal_and_ends_with_its_shell(stack: Stack) -> None:
+    command = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
+    with terminal(command) as (keys, ran):
+        until(keys, b"$ ")
+        os.write(keys, b"test -t 0 && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep 86410\n")
+        until(keys, b"cards: 1\r\n")
+        wait_until("it sleeps", lambda: of_this("86410"))
+        os.write(keys, b"\x03")  # of the sleep, not of the shell, the job or the client
+        wait_until("it sleeps no more", lambda: not of_this("86410"))
+        os.write(keys, b"exit 5\n")
+        assert ran.wait(60) == 5
+    wait_until("the job has its code", lambda: state_of(stack, "shell") == ("failed", 5))
+
+
+def test_a_job_whose_client_is_killed_ends_and_leaves_nothing(stack: Stack) -> None:
+    command = words(
+        stack, "run", "--name", "lost", *SMALL, "-i", "--shell", "--", "echo ready; exec sleep 86411"
+    )
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline() == b"ready\n"
+        assert of_this("86411")
+        ran.kill()
+    wait_until("the job has ended", lambda: state_of(stack, "lost") == ("failed", 129))
+    assert not of_this("86411")
+
+
+def test_a_gang_has_commands_by_rank_and_is_stayed_with(stack: Stack) -> None:
+    with Client(stack.url) as client:
+        asked = {"name": "gang", "command": "echo rank $RANK; read x < go || sleep 3600", "tasks": 2}
+        gang = client.submit({**asked, "gpus": 2, "cpus": 0.1, "mem_mib": 64})["id"]
+        wait_until("it runs", lambda: client.job(gang)["state"] == "running")
+        nodes = {task["rank"]: task["hostname"] for task in client.tasks(gang)}
+        assert nodes[0] != nodes[1]
+        for rank in (0, 1):
+            command = words(stack, "exec", gang, "--rank", str(rank), "--", "sh", "-c", "echo $RANK $HOST")
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert ran.stdout.split()[0] == str(rank), ran
+        with subprocess.Popen(words(stack, "attach", gang), stdout=subprocess.PIPE, text=True) as stays:
+            assert stays.stdout is not None
+            said = {stays.stdout.readline() for _ in range(2)}
+            assert said == {"[0] rank 0\n", "[1] rank 1\n"}
+            stays.send_signal(signal.SIGINT)
+            assert stays.wait(60) == 130
+        assert client.job(gang)["state"] == "running"
+        client.kill(gang)
+        wait_until("it has ended", lambda: client.job(gang)["ended_at"])
+
+
+def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack) -> None:
+    serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
+    command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", serve)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ran:
+        assert ran.stdout is not None
+        url = ran.stdout.readline()
+        match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]{32})\n", url)
+        assert match, url
+        with urllib.request.urlopen(f"{match[1]}token", timeout=60) as answer:
+            assert answer.read().decode().strip() == match[2]
+        ran.send_signal(signal.SIGINT)
+        assert ran.wait(60) == 130
+    wait_until("the job is killed", lambda: state_of(stack, "book")[0] == "killed")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("-d", "-i"), "leave one of them out"),
+        (("-i", "--tasks", "2"), "--rank N -it"),
+        (("-it",), "-t needs a terminal"),
+    ],
+)
+def test_what_can_have_no_session_is_told_before_anything_is_submitted(
+    stack: Stack, more: tuple[str, ...], said: str
+) -> None:
+    command = words(stack, "run", "--name", "none", *more, "--", "true")
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    with Client(stack.url) as client:
+        assert not [each for each in client.jobs() if each["name"] == "none"]
