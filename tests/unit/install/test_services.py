@@ -15,6 +15,8 @@ from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install import agent, scheduler
 from mesos_gpu.install.files import HostFile, variables, written
+from mesos_gpu.scheduler.__main__ import scheduler as scheduler_command
+from tests.documents.blocks import blocks
 
 SCRIPTS = Path(__file__).parents[3] / "scripts/debian"
 ARCHIVE = "https://files/x.pyz#sha256=" + "a" * 64
@@ -141,6 +143,31 @@ def test_every_file_that_flags_name_is_written_for_its_owner_alone(tokens: bool,
     before = (made / "agent/executors.json").read_text()
     assert call("secrets", str(made)).exit_code == 78, "what is in use is not replaced"
     assert (made / "agent/executors.json").read_text() == before
+
+
+def test_what_the_page_of_the_installation_asks_for_is_written(tmp_path: Path) -> None:
+    commands = [
+        line
+        for block in blocks("docs/install.md")
+        for line in block.text.replace("\\\n", " ").splitlines()
+        if line.startswith("mesos-gpu install")
+    ]
+    assert len(commands) == 3
+    said = {}
+    for line in commands:
+        words = shlex.split(line.partition(" | ")[0], comments=True)[2:]
+        done = call(*(str(tmp_path / "secrets") if word == "./cluster-secrets" else word for word in words))
+        assert done.exit_code == 0, done.output
+        said[words[0]] = done.output
+    assert "\nMESOS_GPU_MASTER='zk://" in f"\n{said['scheduler']}"
+    assert "\nMESOS_RESOURCES='gpus:8;" in said["agent"]
+    # The scheduler takes the options that the page gives it: none is unknown, and each value is one of its own.
+    settings = dict(word.split("=", 1) for word in shlex.split(said["scheduler"]))
+    options = shlex.split(settings[scheduler.OPTIONS])
+    context = scheduler_command.make_context(
+        "scheduler", [*options, "--master", "m:5050"], resilient_parsing=True
+    )
+    assert (context.params["host"], context.args) == ("10.0.0.5", [])
 
 
 def json_of_one(name: str) -> bool:
