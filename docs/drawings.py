@@ -142,7 +142,8 @@ def pictures(directory: Path, where: str) -> str:
         directory: Has PART-light.png, PART-dark.png and PART-phone.png of each part.
         where: The directory's path, as the page names it.
     """
-    parts = sorted(path.name.removesuffix("-light.png") for path in directory.glob("*-light.png"))
+    parts = [path.name.removesuffix("-light.png") for path in directory.glob("*-light.png")]
+    parts.sort(key=lambda part: (part != "overview", part))
     lines = ["", "## Pictures", ""] if parts else []
     for part in parts:
         lines += [f"### {part.replace('-', ' ')}", ""]
