@@ -46,6 +46,7 @@ class Carrier:
                 self._take(decode(self._line.receive()))
         except Lost:
             if self._code is None:
+                self._given.put(None)  # the end of its stdin is what a work of ours leaves no half by
                 raise
         return self._code
 
@@ -97,8 +98,8 @@ class Carrier:
     def _most(self) -> int:
         """Wait until something may be sent; how much of it. Two outputs may go beyond the window by one frame."""
         with self._news:
-            self._news.wait_for(lambda: self._may_go > 0)
-            return min(self._may_go, MOST_DATA)
+            self._news.wait_for(lambda: self._may_go >= MOST_DATA)  # of less, ever smaller frames would come
+            return MOST_DATA
 
     def _finish(self, readers: list[threading.Thread]) -> None:
         code = self._command.wait()

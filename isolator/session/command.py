@@ -27,6 +27,7 @@ class Work:
 
 MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves in a task is found
 DEATH_S: Final = 5.0
+LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
 _WORDS: Final = 4096
 
 
@@ -45,6 +46,7 @@ class Command:
             OSError: It cannot be started.
         """
         self._mark = f"{MARK}={channel}".encode()
+        self._is_ours = isinstance(order, Work)
         self.terminal = isinstance(order, Order) and order.tty
         self.stdin: int | None = None
         self.stdout = -1
@@ -105,6 +107,9 @@ class Command:
 
     def end(self) -> None:
         """End it and all that it started, as far as it is there: SIGHUP as from a line that is gone, then SIGKILL."""
+        if self._is_ours:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LAST_S)
         self.signal(signal.SIGHUP)
         deadline = time.monotonic() + DEATH_S
         while (pids := self._pids()) and time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 
 Who sends is not believed: nothing is written but below the destination, no link there is followed, and modes are
 those of permissions alone. A file gets its name when it is whole and on the disk; until then, and if the rest never
-comes, it is `.mesos-gpu-HEX` beside it, which is removed unless this process is killed.
+comes, it is `.mesos-gpu-part-HEX` beside it, which is removed unless this process is killed.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Final
 
 from mesos_gpu.wire.channel.tree import MODES, Done, Entry, Mark, Record, Said, leads_out
 
-PART: Final = ".mesos-gpu-"  # what the name of a file begins with that is not whole
+PART: Final = ".mesos-gpu-part-"  # what the name of a file begins with that is not whole
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

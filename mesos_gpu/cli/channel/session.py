@@ -105,7 +105,7 @@ class Session:
         with contextlib.suppress(ConnectionClosed):
             while True:
                 with self._lock:
-                    most = min(self._credit, MOST_DATA)
+                    most = MOST_DATA if self._credit >= MOST_DATA else 0  # else ever smaller frames would go
                 given = [self._stdin] if self._stdin is not None and most else []
                 ready = select.select([self._woken, *given], [], [])[0]
                 if self._woken in ready:

@@ -1,6 +1,7 @@
 """Copies between a job and this machine, and what is said of what did not come."""
 
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.channel import tree
 from mesos_gpu.wire.channel.tree import Done, Entry, Mark, Record, Said
 
-_SHOW_S: Final = 0.5  # between two looks at how far it is
+_SHOW_S: Final = 0.5  # between two looks at how far it is, and whether it goes on
 _MIB: Final = 1 << 20
 
 
@@ -130,11 +131,12 @@ def bring(channel: Channelled, here: str, place: Place) -> None:
     """
     told, there = _Told(Place("", here)), _Told(place)
     last: Done | None = None
-    for piece in _stdin() if here == STREAM else Sending(here, told.said).records():
+    for piece in _stdin(channel.look) if here == STREAM else Sending(here, told.said).records():
         channel.send(piece)
         there.moved(len(piece))
         for record in channel.heard():
             _take(record, there)
+    channel.flush()
     for record in channel.records():
         _take(record, there)
         last = record.what if isinstance(record.what, Done) else last
@@ -150,10 +152,16 @@ def _take(record: Record, told: _Told) -> None:
             told.end(0)
 
 
-def _stdin() -> Iterator[bytes]:
+def _stdin(goes_on: Callable[[], bool]) -> Iterator[bytes]:
+    """What comes in, as a file, while it `goes_on` there."""
     size = 0
     yield tree.entry(Entry((), "file", 0o644))
-    while piece := os.read(0, PIECE):
+    while True:
+        while not select.select([0], [], [], _SHOW_S)[0]:
+            if not goes_on():
+                return
+        if not (piece := os.read(0, PIECE)):
+            break
         size += len(piece)
         yield tree.data(piece)
     yield tree.end()

@@ -55,6 +55,7 @@ class Channelled:
         """Nothing has come."""
         self._line, self._decoder, self._heard = line, Decoder(), deque[Record]()
         self._credit, self._said, self._code = WINDOW, b"", -1
+        self._unsent = bytearray()
 
     def records(self) -> Iterator[Record]:
         """What comes, to the end of it.
@@ -80,26 +81,47 @@ class Channelled:
         Raises:
             Conflict, Unreachable, BadAnswer: As of `records`; it is over before it was sent.
         """
-        view = memoryview(piece)
-        while view:
-            while self._credit <= 0 and self._code < 0:
-                self._hear()
-            if self._code >= 0:
-                return
-            size = min(len(view), MOST_DATA, self._credit)
+        self._unsent += piece
+        while len(self._unsent) >= MOST_DATA:
+            self._send(MOST_DATA)
+
+    def flush(self) -> None:
+        """Send the rest.
+
+        Raises:
+            Conflict, Unreachable, BadAnswer: As of `records`.
+        """
+        self._send(len(self._unsent))
+
+    def _send(self, size: int) -> None:
+        """Send a frame, as soon as all of it may go: of parts that do, ever smaller ones would come."""
+        while self._credit < size and self._code < 0:
+            self._hear()
+        if self._code < 0:
             with contextlib.suppress(ConnectionClosed):  # the one who hears says so
-                self._line.send(encode(Frame(Kind.STDIN, bytes(view[:size]))))
-            self._credit -= size
-            view = view[size:]
+                self._line.send(encode(Frame(Kind.STDIN, bytes(self._unsent[:size]))))
+        self._credit -= size
+        del self._unsent[:size]
 
     def heard(self) -> Iterator[Record]:
         """What has come already, as far as it was looked at."""
         while self._heard:
             yield self._heard.popleft()
 
-    def _hear(self) -> None:
+    def look(self) -> bool:
+        """Hear what is there without waiting; whether it still goes on.
+
+        Raises:
+            Conflict, Unreachable, BadAnswer: As of `records`.
+        """
+        with contextlib.suppress(TimeoutError):
+            while self._code < 0:
+                self._hear(0.0)
+        return self._code < 0
+
+    def _hear(self, timeout_s: float | None = None) -> None:
         try:
-            message = self._line.recv()
+            message = self._line.recv(timeout_s)
             frame = decode(message if isinstance(message, bytes) else b"")
             if frame.kind is Kind.STDOUT:
                 self._heard.extend(self._decoder.take(frame.data))
