@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def run(
     stack: Stack, *words: str, data: bytes | None = None, cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-m", "mesos_gpu", words[0], "--url", stack.url, *words[1:]]
-    return subprocess.run(command, input=data, capture_output=True, timeout=120, cwd=cwd)
+    return subprocess.run(command, input=data, capture_output=True, timeout=600, cwd=cwd)
 
 
 def test_a_directory_comes_and_goes_as_it_is(stack: Stack, job: str, tmp_path: Path) -> None:
@@ -146,3 +147,24 @@ def test_what_a_job_left_is_had_when_it_has_ended(stack: Stack, tmp_path: Path) 
     for path in ("/etc/passwd", "../x", "out/../../x"):
         assert b"must be in the sandbox" in run(stack, "cat", f"{id}:{path}").stderr
     assert b"commands run in running jobs alone" in run(stack, "cp", "-", f"{id}:x", data=b"x").stderr
+
+
+@pytest.mark.long
+def test_a_gibibyte_comes_and_goes_as_it_is(stack: Stack, job: str, tmp_path: Path) -> None:
+    block = os.urandom(1 << 20)
+    with open(tmp_path / "big", "wb") as file:
+        for number in range(1024):
+            file.write(number.to_bytes(4) + block[4:])
+    began = time.monotonic()
+    assert run(stack, "cp", str(tmp_path / "big"), f"{job}:big").returncode == 0
+    went = time.monotonic()
+    assert run(stack, "cp", f"{job}:big", str(tmp_path / "back")).returncode == 0
+    came = time.monotonic()
+    print(f"1 GiB: to the job {1024 / (went - began):.0f} MiB/s, from it {1024 / (came - went):.0f} MiB/s")
+    there = run(stack, "exec", job, "--", "sh", "-c", "sha256sum < big; rm big").stdout.split()[0].decode()
+    assert {digest(tmp_path / "big"), digest(tmp_path / "back")} == {there}
+
+
+def digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
