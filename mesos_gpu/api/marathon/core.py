@@ -23,8 +23,8 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.api.sight.queues import told_of
-from mesos_gpu.errors import MesosGpuError, NotAccepted
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.errors import MesosGpuError, NotAccepted, Unavailable
+from mesos_gpu.model.apps.app import App, Group, same_but_scale
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
@@ -84,6 +84,7 @@ class Core:
             may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
             wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
+            await run_in_threadpool(self._see_archives, seen, wanted)
             change = self.scheduler.change_apps(
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
@@ -113,6 +114,27 @@ class Core:
         kept = (port for each in under_way for app in each.plan.changed_from for port in app.service_ports)
         given = service_ports_given(seen, wanted, self._settings.service_ports, kept=kept)
         return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
+
+    def _see_archives(self, seen: Group, wanted: Group) -> None:
+        """See that what comes along with apps that run something else afterwards is there, and will be.
+
+        Raises:
+            Refused: It is not.
+        """
+        old = {app.id: app for app in seen.all_apps()}
+        details: list[Detail] = []
+        for app in wanted.all_apps():
+            before, said = old.get(app.id), gpu_options(app).upload
+            if said is None or (before is not None and same_but_scale(before, app)):
+                continue
+            try:
+                if self._settings.uploads is None:
+                    raise Unavailable("this scheduler keeps no archives", remedy="use fetch or volumes")
+                self._settings.uploads.touch(app.owner, said.removeprefix("sha256:"))
+            except MesosGpuError as error:
+                details.append(Detail(f"{app.id}/gpu/upload", (f"{error.what}: {error.remedy}",)))
+        if details:
+            raise not_valid(details)
 
     def _over(self, root: Group) -> Deployment:
         """Make a deployment where nothing is to be done, as Marathon does: clients wait for its end, or its event."""

@@ -22,7 +22,7 @@ class Upload(TypedDict):
 class KeptUpload(Upload):
     """An archive of who asks."""
 
-    jobs: Annotated[list[str], says(description="one's own that have not ended and need it")]
+    jobs: Annotated[list[str], says(description="one's own that have not ended and need it, and apps")]
 
 
 class Uploads(TypedDict):

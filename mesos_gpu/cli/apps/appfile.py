@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -18,6 +19,9 @@ from mesos_gpu.wire.marathon.paths import ROOT, absolute
 
 Json = dict[str, Any]
 # What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
+WORKDIR: Final = (
+    "workdir"  # of an app in a file: a directory that is sent along; the interface has gpu.upload
+)
 PRINTED: Final = frozenset(
     ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
      "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends")
@@ -52,6 +56,25 @@ class Wanted:
         except Refused as error:
             error.line_of = lambda path: self.line_of(_INDEX.sub(r"/\1", path))
             raise
+
+    def with_code(self, sent: Callable[[Path], str], file: str) -> None:
+        """In place of each directory of an app its archive; what `sent` says of it stands there.
+
+        Args:
+            sent: Has a directory's archive where it is to be.
+            file: The file, from which paths of directories begin; "-": from here.
+
+        Raises:
+            BadAppFile: It is no directory's path, or comes with an archive.
+        """
+        base = Path() if file == "-" else Path(file).parent
+        for app in (*self.apps, *_apps_of(self.group)):
+            if WORKDIR not in app:
+                continue
+            directory, options = app.pop(WORKDIR), app.get("gpu") or {}
+            if not isinstance(directory, str) or not directory or not isinstance(options, dict):
+                raise BadAppFile(f"{app['id']}: {WORKDIR} must be a directory's path", remedy="write it")
+            app["gpu"] = {**options, "upload": sent(base / directory)}
 
     @property
     def put(self) -> tuple[str, object]:
@@ -91,7 +114,7 @@ def read_file(file: str) -> Wanted:
     before = _before(value)
     apps = replace(wanted(value, name), line_of=lambda pointer: line_of(before + pointer))
     for app in (*apps.apps, *_apps_of(apps.group)):
-        if unknown := unknown_fields(app):
+        if unknown := unknown_fields({key: value for key, value in app.items() if key != WORKDIR}):
             output.note(
                 f"{name}: {app.get('id', '?')}: no field of an app, and ignored: {', '.join(unknown)}"
             )

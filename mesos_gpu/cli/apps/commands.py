@@ -61,6 +61,7 @@ def create(app: App, manner: Manner, file: str) -> None:
 
     wanted = read_file(file)
     marathon = app.marathon()
+    _send_code(marathon, wanted, file)
     with wanted.told():
         if wanted.group is not None:
             answer: Any = marathon.change("POST", "/v2/groups", wanted.group, force=manner.force)
@@ -79,6 +80,12 @@ def _told(manner: Manner, marathon: "Marathon", names: str, change: Any, answer:
     if manner.as_json:
         output.document(answer)
     manner.tell(marathon, names, change)
+
+
+def _send_code(marathon: "Marathon", wanted: "Wanted", file: str) -> None:
+    from mesos_gpu.cli.code.send import upload
+
+    wanted.with_code(lambda directory: upload(marathon.client, directory), file)
 
 
 def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
@@ -157,6 +164,7 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
     from mesos_gpu.cli.apps.appfile import read_file
 
     wanted = read_file(file)
+    _send_code(marathon, wanted, file)
     path, body = wanted.put
     flags = {"partialUpdate": False} if replace and wanted.group is None else {}
     if wanted.group is not None and not marathon.has_group(wanted.group_id):

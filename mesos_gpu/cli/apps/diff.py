@@ -1,8 +1,10 @@
 """`mesos-gpu diff`: what a file of apps would change."""
 
 import json
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 import click
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Difference, Preview
 
 _DIFFERENT, _TROUBLE = 1, 2
+_MOST: Final = 1 << 40  # bytes of an archive
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
@@ -36,6 +39,7 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
 
     try:
         wanted = read_file(file)
+        wanted.with_code(_digest_of, file)
         path, body = wanted.put
         flags = {"partialUpdate": False} if replace and wanted.group is None else {}
         with wanted.told():
@@ -45,6 +49,14 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
         ctx.exit(_TROUBLE)
     output.document(preview) if as_json else _show(preview)
     ctx.exit(_DIFFERENT if preview["changes"] else 0)
+
+
+def _digest_of(directory: Path) -> str:
+    """What is said of its archive, which is not sent."""
+    from mesos_gpu.cli.code.archive import find, pack
+
+    with tempfile.TemporaryFile() as packed:
+        return f"sha256:{pack(find(directory).entries, cast(BinaryIO, packed), _MOST).digest}"
 
 
 def _show(preview: "Preview") -> None:

@@ -294,6 +294,7 @@ class GpuOptions:
     notice_s: float | None = None  # from a notice to SIGTERM; None: as its queue gives
     notice_signal: NoticeSignal = NoticeSignal.NONE
     job_class: str | None = None  # kind of work, of the document of queues; None: of none
+    upload: str | None = None  # its owner's archive, by digest; None: none
 
 
 @dataclass(frozen=True, slots=True)

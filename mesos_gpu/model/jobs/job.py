@@ -448,11 +448,9 @@ class JobSpec:
         of_app="job_class",
     )
     upload: str | None = asks(  # None: nothing of the submitter's own is sent along
-        None,
-        UPLOAD,
+        None, UPLOAD, shown="upload", of_app="upload",
         about="an archive that its submitter has put into the scheduler's store, extracted into the sandbox",
-        shown="upload",
-    )
+    )  # fmt: skip
     notify: tuple[str, ...] = NOTIFY
 
     @property

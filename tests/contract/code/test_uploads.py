@@ -195,6 +195,14 @@ def test_who_only_knows_a_digest_cannot_run_with_it(store: UploadStore) -> None:
         job = {"command": "true", "upload": f"sha256:{digest}"}
         assert rig.call("ann", "POST", "/v1/jobs", json={**job, "user": "ann"}).status_code == 201
         assert rig.call("carl", "POST", "/v1/jobs", json={**job, "user": "carl"}).status_code == 422
+        app = {"id": "/x", "cmd": "true", "instances": 0, "gpu": {"upload": f"sha256:{digest}"}}
+        refused = rig.call("carl", "POST", "/v2/apps", json=app)
+        assert refused.status_code == 422
+        assert refused.json()["details"][0]["path"] == "/x/gpu/upload"
+        assert rig.call("ann", "POST", "/v2/apps", json=app).status_code == 201
+        assert rig.call("ann", "DELETE", path).status_code == 409, (
+            "an app needs it, though it has no instance"
+        )
         assert rig.call("carl", "GET", path).status_code == 404
         assert rig.call(None, "GET", path).status_code == 401
         assert rig.call("carl", "GET", "/v1/uploads").json()["uploads"] == []

@@ -1,12 +1,14 @@
 """`mesos-gpu run --upload` on real Mesos: the directory comes along, is the task's user's, and is sent once."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -43,17 +45,12 @@ def code(tmp_path: Path) -> Path:
 
 
 def mesos_gpu(
-    stack: Stack, cwd: Path, *words: str, timeout_s: float = 120
+    stack: Stack, cwd: Path, *words: str, timeout_s: float = 120, data: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "mesos_gpu", "--url", stack.url, *words]
+    given: Any = {"input": data} if data else {"stdin": subprocess.DEVNULL}
     return subprocess.run(
-        command,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        stdin=subprocess.DEVNULL,
+        command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False, **given
     )
 
 
@@ -99,6 +96,40 @@ def test_a_job_file_s_workdir_is_from_the_file_on(
     assert "I am nobody" in mesos_gpu(stack, elsewhere, "logs", job_id).stdout
     shown = mesos_gpu(stack, elsewhere, "show", job_id).stdout
     assert "sha256:" in shown
+
+
+def test_an_app_s_instances_have_it_and_it_is_kept_for_those_to_come(stack: Stack, code: Path) -> None:
+    (code / "serve.sh").write_text("cat pkg/word; exec sleep 3600\n")
+    (code / "pkg" / "word").write_text("served\n")
+    app = code / "app.yaml"
+    app.write_text("id: /web\ncmd: sh serve.sh\nworkdir: .\ncpus: 0.1\nmem: 32\n")
+    made = mesos_gpu(stack, code, "app", "create", "--wait", str(app))
+    assert made.returncode == 0, made.stderr
+    wait_until(
+        "it says so", lambda: mesos_gpu(stack, code, "logs", "/web", "--stdout").stdout.endswith("served\n")
+    )
+    same = mesos_gpu(stack, code, "diff", str(app))
+    assert (same.returncode, same.stdout) == (0, ""), same.stdout + same.stderr
+    mesos_gpu(stack, code, "app", "scale", "--wait", "/web", "0")
+    kept = json.loads(mesos_gpu(stack, code, "uploads", "list", "--json").stdout)
+    (digest,) = [each["sha256"] for each in kept if each["jobs"] == ["/web"]]
+    refused = mesos_gpu(stack, code, "uploads", "rm", digest)
+    assert (refused.returncode, "need" in refused.stderr) == (73, True)
+    (code / "pkg" / "word").write_text("changed\n")
+    other = mesos_gpu(stack, code, "diff", str(app))
+    assert (other.returncode, "upload" in other.stdout) == (1, True)
+    assert mesos_gpu(stack, code, "app", "delete", "--wait", "/web").returncode == 0
+    assert mesos_gpu(stack, code, "uploads", "rm", digest).returncode == 0
+    gone = mesos_gpu(
+        stack,
+        code,
+        "app",
+        "create",
+        "-",
+        data=json.dumps({"id": "/web", "cmd": "true", "gpu": {"upload": f"sha256:{digest}"}}),
+    )
+    assert gone.returncode == 65
+    assert "/web/gpu/upload: there is no archive" in gone.stderr
 
 
 def test_without_it_both_ways_are_named(stack: Stack, code: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +24,7 @@ from mesos_gpu.model.jobs.artifact import UPLOAD
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.mesos.seal import passes, secret_for
 
 AT: Final = Number("offset", 0, 0, 1 << 50)  # bytes
@@ -166,21 +167,30 @@ def _shown(upload: Upload) -> spec.Upload:
 
 
 def _users(view: View, owner: str) -> dict[str, list[str]]:
-    """Jobs of an owner that have not ended, by the digest of the archive that they need."""
+    """Jobs of an owner that have not ended, and his apps, by the digest of the archive that they need."""
     users: dict[str, list[str]] = {}
-    for job in view.jobs.values():
-        if job.spec.upload is not None and job.owner == owner and not job.state.ended:
-            users.setdefault(job.spec.upload.removeprefix(_PREFIX), []).append(job.id)
+    for whose, digest, name in _uses(view):
+        if whose == owner:
+            users.setdefault(digest, []).append(name)
     return users
 
 
 def _needed(view: View) -> set[tuple[str, str]]:
-    """Owners and digests of the archives of jobs that have not ended."""
-    return {
-        (job.owner, job.spec.upload.removeprefix(_PREFIX))
-        for job in view.jobs.values()
-        if job.spec.upload is not None and not job.state.ended
-    }
+    """Owners and digests of the archives of jobs that have not ended, and of apps."""
+    return {(owner, digest) for owner, digest, _ in _uses(view)}
+
+
+def _uses(view: View) -> Iterator[tuple[str, str, str]]:
+    """Who needs which archive: the owner, the digest, and the id of a job that has not ended, or of an app. An app
+    that is being replaced needs its archive until that is done: it may be undone."""
+    for job in view.jobs.values():
+        if job.spec.upload is not None and not job.state.ended:
+            yield job.owner, job.spec.upload.removeprefix(_PREFIX), job.id
+    before = [app for each in view.deployments.values() for app in each.plan.changed_from]
+    for app in (*view.root.all_apps(), *before):
+        said = gpu_options(app).upload
+        if said is not None:
+            yield app.owner, said.removeprefix(_PREFIX), app.id
 
 
 def _owner(view: View, task_id: TaskId, upload: str) -> str:
