@@ -23,6 +23,7 @@ MOST_VERSIONS: Final = 50
 MOST_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
 MOST_DEAD: Final = 1000  # of a target that are kept; the oldest go
 NONE: Final = HookVersion(0, 0.0, "", "")
+_BESIDE: Final = ("-wal", "-shm")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
 _LIST: Final = "list them with: mesos-gpu webhook list"
 _TABLES: Final = """
@@ -51,6 +52,7 @@ class HookStore:
 
     Raises:
         Damaged: It cannot be read.
+        NoRoom: It cannot be made, as on a full disk.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -58,17 +60,18 @@ class HookStore:
         self._path, self._clock, self._lock = path, clock, threading.RLock()
         self.news = threading.Event()  # something is to be sent that was not
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN)
-        try:
-            os.fchmod(handle, _OWN)
-        finally:
-            os.close(handle)
+        for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+            _make_private(each, new=each == path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_TABLES)
             self._latest = next(iter(self.versions()), NONE)
+        except sqlite3.OperationalError as error:
+            raise NoRoom(
+                f"the webhooks in {path} cannot be opened: {error}", remedy="make room on that file system"
+            ) from error
         except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
             raise Damaged(
                 f"the webhooks in {path} cannot be read: {error}",
@@ -288,3 +291,16 @@ class HookStore:
     def _undo(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+
+
+def _make_private(path: Path, *, new: bool) -> None:
+    """Take a file from others. `new`: make it where it is not there."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if new else 0)
+    try:
+        handle = os.open(path, flags, _OWN)
+    except FileNotFoundError:
+        return
+    try:
+        os.fchmod(handle, _OWN)
+    finally:
+        os.close(handle)

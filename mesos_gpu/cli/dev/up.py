@@ -42,6 +42,16 @@ def directory() -> Path:
     return state_home() / "up"
 
 
+def _receivers(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from mesos_gpu.adapters.hooks.receivers import receivers
+
+    try:
+        receivers(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return given
+
+
 @click.command()
 @click.option("--agents", default=2, show_default=True, type=click.IntRange(1, 200), help="Mesos agents.")
 @click.option("--gpus", default=4, show_default=True, type=click.IntRange(0, 64), help="GPUs of each agent.")
@@ -90,6 +100,8 @@ def directory() -> Path:
 @click.option("--tls-key", type=click.Path(path_type=Path, dir_okay=False), help="PEM file of its key.")
 @click.option("--secure", is_flag=True,
               help="Ask who they are: the scheduler by socket or token, Mesos by name and secret.")  # fmt: skip
+@click.option("--webhook-to", multiple=True, metavar="HOST[:PORT]", callback=_receivers,
+              help="Receiver that webhooks may have, as 127.0.0.1:9000; may be repeated.")  # fmt: skip
 @home_option
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -104,6 +116,7 @@ def up(
     mesos_webui: Path | None,
     allow_root: str | None,
     secure: bool,
+    webhook_to: tuple[str, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
     detach: bool,
@@ -137,6 +150,7 @@ def up(
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
         secure=secure,
         tls=tls,
+        scheduler_arguments=[word for receiver in webhook_to for word in ("--webhook-to", receiver)],
     )
     output.note(f"starting Mesos with {counted(agents, 'agent')}")
     _run(stack, with_page=mesos_webui is not None)

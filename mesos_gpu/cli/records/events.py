@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 _HEADERS: Final = ("NUMBER", "TIME", "KIND", "ON", "USER", "QUEUE", "WHAT")
-_FIT: Final = Fit(cut=("WHAT", "ON"), leave=("QUEUE", "USER", "NUMBER"), names=("ON", "WHAT"))
+_FIT: Final = Fit(cut=("WHAT", "ON"), leave=("NUMBER", "USER", "QUEUE"), names=("ON", "WHAT"))
 _WAIT_S: Final = 30.0  # of one request that waits
 _AGAIN_S: Final = 1.0
 _PAGE: Final = 1000
@@ -32,7 +32,8 @@ _PAGE: Final = 1000
     "kind",
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
-    help="Only of that kind; may be repeated: any of them.",
+    metavar="KIND",
+    help=f"Only of that kind; may be repeated: any of {', '.join(kind.value for kind in EventKind)}.",
 )
 @click.option("--job", metavar="ID", help="Only of jobs whose ID begins so.")
 @click.option("--user", multiple=True, metavar="NAME", help="Only of that user's jobs.")

@@ -45,8 +45,8 @@ class _Webhooks(Table):
 def webhook() -> None:
     """Webhooks: addresses that are told what happens.
 
-    Each event is sent until the receiver answers with 2xx, in order; after 12 tries, over about an hour, it is a dead
-    letter. The scheduler's operator says which receivers there may be (--webhook-to of the scheduler).
+    Each event is sent until the receiver answers with 2xx, in order; after 12 tries, over about half an hour, it is a
+    dead letter. The scheduler's operator says which receivers there may be (--webhook-to of the scheduler).
     """
 
 
@@ -122,8 +122,9 @@ def show(app: App, name: str, as_json: bool) -> None:
     "kinds",
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
-    help="Kind of event that it is told; may be repeated. Without any it is told only of jobs that name it "
-    "(run --notify).",
+    metavar="KIND",
+    help="Kind of event that it is told, as `mesos-gpu events` has them; may be repeated. Without any it is told only "
+    "of jobs that name it (run --notify).",
 )
 @click.option(
     "--queue",

@@ -12,6 +12,7 @@ import pytest
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Sender
 from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore
+from mesos_gpu.model.tasks.hook import Hook
 from mesos_gpu.scheduler.happenings.deliver import MOST_TRIES, Deliveries
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
@@ -241,5 +242,16 @@ def test_of_too_many_that_wait_the_oldest_are_given_up(tmp_path: Path) -> None:
     assert store.counts() == {"h": (MOST_WAITING, 5)}
     assert [each.event for each in store.dead("h")] == [0, 1, 2, 3, 4]
     assert [each.event for each in store.due(0.0)] == [5]
-    assert (tmp_path / "hooks").stat().st_mode & 0o077 == 0
     store.close()
+
+
+def test_what_others_could_read_of_the_secrets_is_closed_to_them_at_the_start(tmp_path: Path) -> None:
+    first = HookStore(tmp_path / "hooks")
+    first.put(Hook("h", "https://hooks.example.com/"), b"secret")
+    for path in tmp_path.iterdir():
+        path.chmod(0o644)
+    second = HookStore(tmp_path / "hooks")  # as after a kill: what SQLite keeps beside it is there still
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(["hooks", "hooks-wal", "hooks-shm"], 0o600)
+    second.close()
+    first.close()
