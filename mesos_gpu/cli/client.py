@@ -283,9 +283,9 @@ class Client:
             return self._get(f"{path}/{quote(wanted, safe='')}", Plan)
         return self._patiently("POST", path, Plan, body=wanted)
 
-    def gpus(self) -> list[Gpu]:
-        """Every GPU of every node."""
-        return self._get("/v1/gpus", Gpus)["gpus"]
+    def gpus(self, nodes: Sequence[str] = ()) -> list[Gpu]:
+        """Every GPU of every node, or of those nodes: by their names, the first part of one, with `*`."""
+        return self._get("/v1/gpus", Gpus, {"node": list(nodes)} if nodes else None)["gpus"]
 
     def gpu(self, gpu: str) -> GpuWithHistory:
         """Read a GPU with its history; `gpu`: a UUID, the start of one, or HOST:MINOR."""

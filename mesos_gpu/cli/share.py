@@ -39,6 +39,16 @@ def parts(gpu: "Gpu") -> Iterator[Part]:
     yield Part("(uncovered)" if sharing["state"] == "uncovered" else "(free)", _left(sharing))
 
 
+def busy_pct(gpu: "Gpu") -> float | None:
+    """The part of the last minute in which a GPU was at work, in percent; None: nobody can say, or shares say it."""
+    return gpu["use"]["busy_pct"] if gpu["use"] and gpu["sharing"] is None else None
+
+
+def busy(gpu: "Gpu") -> str | None:
+    """Round it, and write it with its sign; None likewise."""
+    return None if (percent := busy_pct(gpu)) is None else f"{percent:.0f}%"
+
+
 def amount(share: "Share") -> str:
     """A share in few words: "25% 20480 MiB"."""
     return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"

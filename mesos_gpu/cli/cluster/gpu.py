@@ -14,7 +14,7 @@ from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.records.changed import changes_of, lines
-from mesos_gpu.cli.share import Part, parts
+from mesos_gpu.cli.share import Part, busy, busy_pct, parts
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
 from mesos_gpu.model.nodes.gpu import Health
@@ -68,6 +68,7 @@ _LIST: Final[Listing["Gpu", Row]] = Listing(
         Col("NODE SAYS", lambda row: row.gpu["node_health"]),
         Col("UUID", lambda row: row.gpu["uuid"]),
         Col("JOB", lambda row: row.part.job_id),
+        Col("USE", lambda row: busy(row.gpu), lambda row: busy_pct(row.gpu), telling=True, moves=True),
         Col("SHARE", lambda row: row.part.share),
         Col("REASON", lambda row: _reason(row.gpu)),
     ),
@@ -76,7 +77,7 @@ _LIST: Final[Listing["Gpu", Row]] = Listing(
     filters=GPU_FILTERS,
     fit=Fit(
         cut=("REASON", "MODEL"),
-        leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID", "SHARE"),
+        leave=("NODE SAYS", "MODEL", "FOR", "REASON", "USE", "UUID", "SHARE"),
         ids=("UUID", "JOB"),
         hosts=("HOST",),
     ),

@@ -15,7 +15,7 @@ from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
-from mesos_gpu.cli.share import parts
+from mesos_gpu.cli.share import busy, busy_pct, parts
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.wire.listing.filters import By
 
@@ -32,6 +32,7 @@ GPUS: Final[Listing["Gpu", Row]] = Listing(
         aged("FOR", lambda row: row.gpu["since"], wide=True),
         Col("UUID", lambda row: row.gpu["uuid"]),
         Col("JOB", lambda row: row.part.job_id),
+        Col("USE", lambda row: busy(row.gpu), lambda row: busy_pct(row.gpu), telling=True, moves=True),
         Col("SHARE", lambda row: row.part.share),
         Col("USED", lambda row: row.part.used, wide=True),
         Col("METHOD", lambda row: row.part.method, wide=True),
@@ -43,7 +44,7 @@ GPUS: Final[Listing["Gpu", Row]] = Listing(
     filters=GPU_FILTERS,
     fit=Fit(
         cut=("REASON", "MODEL"),
-        leave=("FOR", "MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE"),
+        leave=("FOR", "MEM_MIB", "MODEL", "REASON", "USE", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE"),
         ids=("UUID", "JOB"),
         hosts=("HOST",),
         names=("JOB",),

@@ -37,9 +37,9 @@ class Use(NamedTuple):
     ends: str | None = None  # the job whose end may be asked for
 
 
-def look(client: "Client") -> Seen:
-    """Every GPU of every node."""
-    gpus = client.gpus()
+def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
+    """Every GPU of every node, or of those nodes."""
+    gpus = client.gpus(nodes)
     return Seen([_row(use, number) for number, use in enumerate(uses(gpus))], summary(gpus), gpus)
 
 

@@ -29,13 +29,27 @@ _ORDERS: Final = tuple(dict.fromkeys(order for view in VIEWS for order in view.o
     help="What has most of it comes first. cards: memory, compute, power, temperature; nodes: the same, and free; "
     "tasks: memory, compute, idle, ran, gpus; queue: gpus, waits, priority.  [default: by name, or place]",
 )
+@click.option(
+    "--node",
+    "nodes",
+    metavar="HOST",
+    multiple=True,
+    help="Only of that node; the first part of its name is enough; `*` stands for anything; may be repeated.",
+)
 @click.option("--filter", "words", metavar="WORDS", default="", help="Only rows in which these words stand.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="Time between two looks.")
 @click.option("-1", "--once", is_flag=True, help="Look once, and end; so it is where stdout is no terminal.")
 @json_option
 @api_command
 def top(
-    app: App, name: str, sort: str | None, words: str, interval: float, once: bool, as_json: bool
+    app: App,
+    name: str,
+    sort: str | None,
+    nodes: tuple[str, ...],
+    words: str,
+    interval: float,
+    once: bool,
+    as_json: bool,
 ) -> None:
     """Watch what cards, nodes, tasks or the queue do.
 
@@ -54,15 +68,17 @@ def top(
         raise click.BadParameter("must be at least 1s", param_hint="--interval")
     if sort is not None and sort not in view.orders:
         raise click.BadParameter(f"{name} have {', '.join(view.orders)}", param_hint="--sort")
+    if nodes and view is QUEUE:
+        raise click.UsageError("what waits is on no node: leave out --node")
     client, order = app.client(), sort or view.orders[0]
     if as_json:
-        output.document(view.look(client).document)
+        output.document(view.look(client, nodes).document)
     elif once or not output.is_terminal(sys.stdout):
-        _print(view, view.chosen(view.look(client).rows, order, words))
+        _print(view, view.chosen(view.look(client, nodes).rows, order, words))
     else:
         from mesos_gpu.cli.top.screen import Watch
 
-        Watch(client, VIEWS, view, order, words, interval).run()
+        Watch(client, VIEWS, view, order, nodes, words, interval).run()
 
 
 def _print(view: View, rows: list[Row]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.top.cards import bar
 from mesos_gpu.cli.top.view import Row, Seen, View
+from mesos_gpu.wire.listing.filters import By, passes
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.gpus.use import GpuUse
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 _MILLI: Final = 1000
 
 
-def look(client: "Client") -> Seen:
-    """Every node, and what its cards say of their use."""
+def look(client: "Client", named: Sequence[str] = ()) -> Seen:
+    """Every node, or those that are named, and what its cards say of their use."""
     nodes, cards = client.nodes(), defaultdict[str, list["Gpu"]](list)
-    for gpu in client.gpus():
+    if named:
+        asked = {By.NODE: named}
+        nodes = [node for node in nodes if passes(asked, {By.NODE: (node["hostname"],)})]
+    for gpu in client.gpus(named):
         cards[gpu["agent_id"]].append(gpu)
     rows = [_row(node, cards[node["agent_id"]]) for node in nodes]
     return Seen(sorted(rows, key=lambda row: str(row.cells[0])), _summary(nodes), nodes)

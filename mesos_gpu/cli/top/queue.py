@@ -1,6 +1,7 @@
 """The view of the queue: who waits, for how much, and until when."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mesos_gpu.cli import output
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 _MOST: Final = 1000  # that the interface lists at once
 
 
-def look(client: "Client") -> Seen:
-    """The jobs that wait, in the order in which they are tried."""
+def look(client: "Client", _nodes: Sequence[str] = ()) -> Seen:
+    """The jobs that wait, in the order in which they are tried; they are on no node."""
     seen = client.queue(limit=_MOST)
     waiting = sum(queue["waiting"] for queue in seen["queues"])
     queues = sum(queue["waiting"] > 0 for queue in seen["queues"])

@@ -29,11 +29,12 @@ class Watch:
         views: Sequence[View],
         view: View,
         order: str,
+        nodes: Sequence[str],
         words: str,
         interval_s: float,
     ) -> None:
         """Nothing is drawn yet."""
-        self._client, self._views, self._interval_s = client, views, interval_s
+        self._client, self._views, self._nodes, self._interval_s = client, views, nodes, interval_s
         self._view, self._order, self._words = view, order, words
         self._seen, self._old = Seen((), "", None), ""  # `old`: why what is shown is not of now
         self._said = ""  # of the latest key
@@ -47,7 +48,7 @@ class Watch:
         Raises:
             MesosGpuError: The first look has failed.
         """
-        self._seen = self._view.look(self._client)
+        self._seen = self._view.look(self._client, self._nodes)
         look_at = time.monotonic() + self._interval_s
         with Screen() as screen:
             while True:
@@ -61,7 +62,7 @@ class Watch:
 
     def _look(self) -> None:
         try:
-            self._seen, self._old = self._view.look(self._client), ""
+            self._seen, self._old = self._view.look(self._client, self._nodes), ""
         except MesosGpuError as error:
             self._old = f"what follows is old: {error.what}"
 

@@ -10,6 +10,7 @@ from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.top.cards import bar
 from mesos_gpu.cli.top.view import Row, Seen, View
 from mesos_gpu.model.words import counted
+from mesos_gpu.wire.listing.filters import By, passes
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Job, Task
@@ -25,12 +26,17 @@ class _OnCard(NamedTuple):
     memory_mib: int | None
 
 
-def look(client: "Client") -> Seen:
-    """Every task of a job that has not ended, and what is known of the cards that it holds."""
-    tasks = [task for task in client.living_tasks() if task["job_id"]]
+def look(client: "Client", nodes: Sequence[str] = ()) -> Seen:
+    """Every task of a job that has not ended, or those on some nodes, and what is known of the cards that it holds."""
+    asked = {By.NODE: nodes} if nodes else {}
+    tasks = [
+        task
+        for task in client.living_tasks()
+        if task["job_id"] and passes(asked, {By.NODE: (task["hostname"],)})
+    ]
     listed = client.listed(states=["active"], limit=_MOST, order=None)["jobs"]
     jobs = {job["id"]: job for job in listed}
-    cards = _cards(client.gpus())
+    cards = _cards(client.gpus(nodes))
     told = [_told(task, jobs.get(task["job_id"] or ""), cards) for task in tasks]
     order = sorted(range(len(tasks)), key=lambda i: (tasks[i]["job_id"] or "", tasks[i]["rank"]))
     waiting = sum(job["state"] == "pending" for job in listed)

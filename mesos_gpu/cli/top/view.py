@@ -53,7 +53,7 @@ class View:
         headers: Names of columns.
         fit: What gives way in a narrow terminal.
         orders: Names of orders; the first is the rows' own, in the others the most comes first.
-        look: Asks the scheduler; raises `MesosGpuError`.
+        look: Asks the scheduler, of all nodes or of those that are named; raises `MesosGpuError`.
         empty: What is read where there is no row.
         drawn: Columns that are for people alone: bars.
     """
@@ -62,7 +62,7 @@ class View:
     headers: Sequence[str]
     fit: Fit
     orders: Sequence[str]
-    look: "Callable[[Client], Seen]"
+    look: "Callable[[Client, Sequence[str]], Seen]"
     empty: str
     drawn: Sequence[str] = ()
 

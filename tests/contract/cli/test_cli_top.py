@@ -90,7 +90,7 @@ def test_the_most_used_comes_first(rest: FakeRest) -> None:
         _shared("n1", [_share("c", None)]),
     )
     with Client(rest.url) as client:
-        rows = CARDS.look(client).rows
+        rows = CARDS.look(client, ()).rows
     order = {
         sort: [row.cells[3] for row in CARDS.chosen(rows, sort, "")] for sort in ("card", "memory", "compute")
     }
@@ -130,7 +130,7 @@ def test_a_node_has_the_sum_of_what_is_known_of_all_its_cards(rest: FakeRest) ->
         rest, *({**GPU, "agent_id": agent, "minor": i, "use": use} for i, (agent, use) in enumerate(uses_))
     )
     with Client(rest.url) as client:
-        seen = NODES.look(client)
+        seen = NODES.look(client, ())
     by_name = [dict(zip(NODES.headers, row.cells, strict=True)) for row in seen.rows]
     shown = [[row[each] for each in ("HOST", "BUSY_%", "USED_MIB", "POWER_W", "TEMP_C")] for row in by_name]
     assert shown == [["n0", 60.0, 600, 501, 70], ["n1", None, None, None, 61]], "half of a sum is none"
@@ -151,7 +151,7 @@ def test_a_task_has_what_its_cards_and_its_shares_of_cards_use(rest: FakeRest) -
     whole = [{**GPU, "task_id": task, "job_id": job, "use": {**USE, "busy_pct": pct}} for pct in (20.0, 60.0)]
     _answer(rest, *whole, _shared("n2", [_share("a", 4000, 24.0), _share("b", 1)]))
     with Client(rest.url) as client:
-        seen = TASKS.look(client)
+        seen = TASKS.look(client, ())
     rows = [dict(zip(TASKS.headers, row.cells, strict=True)) for row in seen.rows]
     shown = [
         [row[each] for each in ("TASK", "USER", "QUEUE", "GPUS", "BUSY_%", "USED_MIB", "IDLE")]
@@ -161,6 +161,21 @@ def test_a_task_has_what_its_cards_and_its_shares_of_cards_use(rest: FakeRest) -
     assert [row.job for row in TASKS.chosen(seen.rows, "compute", "")] == [job, "a"]
     (_, told) = json.loads(call("top", "tasks", "--json").stdout)
     assert (told["id"], told["use"]) == (task, {"busy_pct": 40.0, "memory_mib": 600, "idle_s": 7260.0})
+
+
+def test_one_node_is_asked_for_alone(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/nodes"] = (
+        200,
+        {"nodes": [{**NODE, "hostname": f"n{i}.x", "agent_id": f"S{i}"} for i in (1, 2)]},
+    )
+    shown = [line.split()[0] for line in call("top", "nodes", "--node", "n2").stdout.splitlines()]
+    assert shown == ["HOST", "n2.x"]
+    assert rest.queries["GET /v1/gpus"] == {"node": ["n2"]}
+    rest.fixed["GET /v1/tasks"] = (200, {"tasks": []})
+    for view in ("cards", "tasks"):
+        assert call("top", view, "--node", "n*", "--node", "m").exit_code == 0
+        assert rest.queries["GET /v1/gpus"] == {"node": ["n*", "m"]}
+    assert call("top", "queue", "--node", "n2").exit_code == 2
 
 
 def test_keys_are_told_from_what_a_terminal_sends() -> None:
