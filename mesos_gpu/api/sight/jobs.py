@@ -70,6 +70,11 @@ class Sight:
         """What the sender of a request sees."""
         return cls(rights_of(request))
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether every job is there."""
+        return JOB_SEE in self._always
+
     def sees(self, job: Job) -> bool:
         """Whether the job is there at all."""
         return self._may(JOB_SEE, job)

@@ -4,7 +4,8 @@ import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +20,7 @@ from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.guard import may_see_env
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
@@ -35,12 +37,14 @@ from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.queue import QueueUse, Waiting
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.jobs import decode
 from mesos_gpu.wire.mesos.cuts import Times, size_at
 
 T = TypeVar("T")
+_FIRST: Final = 5  # jobs that wait, as the dashboard's first page has them
 
 
 class Jobs:
@@ -51,6 +55,8 @@ class Jobs:
         self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
+        # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
+        self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
         self.log_reader = LogReader(settings.agent_authorization, settings.agent_tls)
 
     @asynccontextmanager
@@ -84,9 +90,15 @@ class Jobs:
             job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
         except NotAccepted as error:
             raise told_of(sight.rights, error, spec.queue) from None
+        self._anew()
         note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
         return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
+
+    def _anew(self) -> None:
+        """Let who has changed the line see it."""
+        for kept in self._lines.values():
+            kept.forget()
 
     def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
         """What a body asks for; `most_mib`: as of `decode`."""
@@ -125,6 +137,7 @@ class Jobs:
         )
         note.about("job", job_id)
         job = await result_of(self._scheduler.kill(job_id))
+        self._anew()
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
@@ -197,9 +210,11 @@ class Jobs:
         most, sight = int(asked.MOST_QUEUED.of(request)), Sight.of(request)
 
         def select(view: View) -> shapes.Queue:
+            kept = self._lines.get(most) if sight.sees_all else None
+            line, queues = kept.of(view) if kept else (view.waiting(most, sight.sees), view.queues())
             return {
-                "jobs": [views.waiting(view, each, sight) for each in view.waiting(most, sight.sees)],
-                "queues": [views.queue(use) for use in view.queues() if sees_queue(sight.rights, use.name)],
+                "jobs": [views.waiting(view, each, sight) for each in line],
+                "queues": [views.queue(use) for use in queues if sees_queue(sight.rights, use.name)],
             }
 
         return json_answer(await self._read(select))
@@ -218,6 +233,11 @@ class Jobs:
             return [views.task(view, task, sight) for task in live if sight.sees_task(view.jobs, task)]
 
         return json_answer({"tasks": await self._read(select)})
+
+
+def _line(most: int, view: View) -> tuple[Sequence[Waiting], Sequence[QueueUse]]:
+    """The first jobs that wait, and all queues."""
+    return view.waiting(most), view.queues()
 
 
 def _past(view: View, job: Job, _: Sight) -> UseOverTime:
