@@ -105,7 +105,8 @@ class Carrier:
         code = self._command.wait()
         for each in readers:
             each.join(LAST_S)
-        self._command.end()  # what it left would keep its outputs open
+        if any(each.is_alive() for each in readers):
+            self._command.end()  # what it left keeps its outputs open
         for each in readers:
             each.join()
         self._code = code

@@ -36,11 +36,13 @@ from mesos_gpu.api.spec.shapes import (
     Why,
 )
 from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
+from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
 from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
 from mesos_gpu.cli.reach.why import closed, reason_of, refused
-from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import JobState
 
 PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
@@ -71,16 +73,6 @@ _LOGIN: Final = "log in: mesos-gpu login; programs name a token with MESOS_GPU_T
 _PIECE: Final = 1 << 17  # bytes of an answer that is read as it comes
 NO_FILTERS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _T = TypeVar("_T")
-
-
-class Unreachable(Unavailable):
-    """Nothing answers at the address, or what answers is about to end or start."""
-
-
-class BadAnswer(MesosGpuError):
-    """Something answers, and it is not the interface that this client knows (EX_PROTOCOL)."""
-
-    exit_code = 76
 
 
 class Refused(MesosGpuError):

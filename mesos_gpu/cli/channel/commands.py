@@ -50,16 +50,17 @@ def in_task(app: App, job_id: str, argv: Sequence[str], *, rank: int, stdin: boo
     Raises:
         Conflict, Unreachable, BadAnswer, BrokenPipeError: As of `Session.run`.
     """
-    from mesos_gpu.api.spec.tasks.channel import Channel
-    from mesos_gpu.cli.channel.line import open_line
-    from mesos_gpu.cli.channel.session import Session
+    from mesos_gpu.cli.channel.opened import open_channel
     from mesos_gpu.cli.channel.terminal import raw, size_of
 
     rows, columns = size_of(1)
     order = {"argv": list(argv), "rank": rank, "stdin": stdin, "tty": tty, "rows": rows, "columns": columns}
     if tty and (term := os.environ.get("TERM")):
         order["term"] = term
-    channel = app.client().call("POST", f"/v1/jobs/{quote(job_id, safe='')}/exec", Channel, body=order)
+    channel = open_channel(app, f"/v1/jobs/{quote(job_id, safe='')}/exec", order)
+    from mesos_gpu.cli.channel.line import open_line  # while the task's host is called
+    from mesos_gpu.cli.channel.session import Session
+
     with contextlib.ExitStack() as held:
         line = open_line(app.reach(), channel)
         if tty and stdin:

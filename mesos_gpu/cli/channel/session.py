@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 from mesos_gpu.cli.channel.terminal import size_of
-from mesos_gpu.cli.client import BadAnswer, Unreachable
+from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.channel.frames import LAST, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 

@@ -100,13 +100,14 @@ class _Files:
         Raises:
             Refused: It does not, or may not be reached.
         """
-        from mesos_gpu.api.spec.tasks.channel import Channel
-        from mesos_gpu.cli.channel.line import open_line
-        from mesos_gpu.cli.files.stream import Channelled
+        from mesos_gpu.cli.channel.opened import open_channel
 
         body = {"path": place.path, "rank": self.rank, **order}
         path = f"/v1/jobs/{quote(place.job, safe='')}/files"
-        channel = self.app.client().call("POST", path, Channel, body=body)
+        channel = open_channel(self.app, path, body)
+        from mesos_gpu.cli.channel.line import open_line  # while the task's host is called
+        from mesos_gpu.cli.files.stream import Channelled
+
         with open_line(self.app.reach(), channel) as line:
             yield Channelled(line)
 

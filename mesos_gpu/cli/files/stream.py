@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from mesos_gpu.cli.client import BadAnswer, Unreachable
+from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict
 from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.tree import Decoder, Record
