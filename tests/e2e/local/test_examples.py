@@ -72,7 +72,9 @@ def latest(stack: Stack) -> str:
         return str(client.jobs()[0]["id"])
 
 
-def test_a_ring_of_two_is_seen_live_and_looked_into_and_ends_with_its_run(stack: Stack) -> None:
+def test_a_ring_of_two_is_seen_live_and_looked_into_and_ends_with_its_run(
+    stack: Stack, tmp_path: Path
+) -> None:
     with staying(stack, *SMALL, "--gpus", "1", "--tasks", "2", "--", "python3", "ring.py", "--steps", "9999",
                  "--pause", "0.3") as process:  # fmt: skip
         read(process, "[0] rank 0 of 2", "[1] rank 1 of 2", "[0] step 20", "[1] step 20")
@@ -82,8 +84,12 @@ def test_a_ring_of_two_is_seen_live_and_looked_into_and_ends_with_its_run(stack:
         kept = json.loads(mesos_gpu(stack, "exec", job, "--rank", "1", "--", "cat", "checkpoint.json"))
         assert kept["step"] >= 20
         assert kept["weights"] == pytest.approx([3, -2, 0.5], abs=1), "the ranks learn the same"
+        mesos_gpu(stack, "cp", f"{job}:checkpoint.json", str(tmp_path / "now"))
+        assert json.loads((tmp_path / "now").read_text())["step"] >= 20
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
+    mesos_gpu(stack, "cp", f"{job}:checkpoint.json", str(tmp_path / "last"))
+    assert json.loads((tmp_path / "last").read_text())["step"] >= 20, "also after the end"
     assert process.returncode == 130, errors
     assert f"job {job} killed" in errors
 
@@ -144,3 +150,9 @@ def test_torch_trains_on_two_nodes_and_its_checkpoint_is_had(
     losses = [float(line.split()[-1]) for line in out.splitlines() if line.startswith("[1] rank 1 step")]
     assert len(losses) == 10
     assert losses[-1] < losses[0] / 10
+    mesos_gpu(stack, "cp", f"{latest(stack)}:checkpoint.pt", str(tmp_path))
+    load = "import sys, torch; print(torch.load(sys.argv[1])['step'])"
+    step = subprocess.check_output(
+        [PYTHON, "-c", load, str(tmp_path / "checkpoint.pt")], env={"PYTHONPATH": str(torch)}, text=True
+    )
+    assert step == "200\n"
