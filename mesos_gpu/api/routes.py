@@ -70,7 +70,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
-        route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(settings.records).list)),
+        route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(scheduler, settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
         *_of_files(jobs.uploads),

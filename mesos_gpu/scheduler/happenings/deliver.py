@@ -76,7 +76,7 @@ class Deliveries:
         events = self._log.after(self._seen, _PAGE)
         hooks = self._store.latest.hooks
         deliveries = [
-            (target, event.number, event.kind.value, hook_body(event))
+            (target, event.number, event.kind.value, hook_body(event, of_job=is_url(target)))
             for event in events
             for target in targets_of(event, hooks, _is_of)
         ]

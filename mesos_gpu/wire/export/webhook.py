@@ -12,16 +12,22 @@ from mesos_gpu.model.usage import MS
 TEST = "test"  # the type of what somebody sends to try a hook out
 
 
-def hook_body(event: LogEvent) -> bytes:
-    """An event as a request's body; what it is not about is not in it."""
+def hook_body(event: LogEvent, *, of_job: bool = False) -> bytes:
+    """An event as a request's body; what it is not about is not in it.
+
+    Args:
+        event: What has happened.
+        of_job: Whether a job has named the receiver: then it has no texts, which may tell of jobs and queues of others.
+    """
     data: dict[str, Any] = {
         "number": event.number, "job_id": event.job_id, "user": event.user, "queue": event.queue, "app": event.app,
         "node": event.node, "gpu": event.gpu, "state": event.state, "exit_code": event.exit_code,
-        "deployment": event.deployment, "apps": list(event.apps), "message": event.message,
+        "deployment": event.deployment, "apps": list(event.apps), "message": "" if of_job else event.message,
     }  # fmt: skip
     if event.notice is not None:
         notice = event.notice
-        data["notice"] = {"reason": notice.reason.value, "why": notice.why, "until": notice.until}
+        why = {} if of_job else {"why": notice.why}
+        data["notice"] = {"reason": notice.reason.value, "until": notice.until, **why}
     if event.budget is not None:
         use = event.budget
         data["budget"] = {

@@ -176,6 +176,8 @@ def test_a_job_tells_whom_it_names_how_it_ends(rig: Hooked, receiver: Receiver) 
         wait_until("it is told", lambda: told(receiver, path) == [("killed", shown["id"])])  # noqa: B023
     assert receiver.of("/mine")[0].is_signed(secret)
     assert "webhook-signature" not in receiver.of("/url")[0].headers, "who named it has no secret of it"
+    texts = ["message" in json.loads(receiver.of(path)[0].body)["data"] for path in ("/mine", "/url")]
+    assert texts == [True, False], "what is said may name jobs of others"
 
 
 def test_who_is_not_there_or_not_allowed_is_refused_when_the_job_is_submitted(

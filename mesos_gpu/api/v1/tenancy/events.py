@@ -15,7 +15,6 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.events import EventSight
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import events as shapes
-from mesos_gpu.api.spec.shapes import Notice
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import patterns_of
@@ -75,18 +74,15 @@ class EventHandlers:
     async def _shown(
         self, request: Request, events: Sequence[LogEvent], sight: EventSight
     ) -> Sequence[shapes.Event]:
-        """Events as the interface has them; the state is looked at for what notices may tell."""
-        if not any(event.notice for event in events):
-            return [_body(event, sight, None) for event in events]
+        """Events as the interface has them: what they say names no job and no queue that is not seen."""
+        if not events:
+            return []
 
-        def noticed(view: View) -> Sequence[shapes.Event]:
+        def shown(view: View) -> Sequence[shapes.Event]:
             jobs = Sight.of(request)
-            return [
-                _body(event, sight, views.notice(view, [event.notice] if event.notice else [], jobs))
-                for event in events
-            ]
+            return [_body(view, event, sight, jobs) for event in events]
 
-        return await result_of(self._scheduler.read(noticed))
+        return await result_of(self._scheduler.read(shown))
 
 
 def _wanted(request: Request) -> Wanted:
@@ -119,7 +115,8 @@ def _values(event: LogEvent) -> Mapping[By, Sequence[str]]:
     return {By.APP: apps, **{by: (value,) for by, value in named.items() if value}}
 
 
-def _body(event: LogEvent, sight: EventSight, notice: Notice | None) -> shapes.Event:
+def _body(view: View, event: LogEvent, sight: EventSight, jobs: Sight) -> shapes.Event:
+    notice = views.notice(view, [event.notice] if event.notice else [], jobs)
     return {
         "number": event.number,
         "at": event.at,
@@ -134,7 +131,7 @@ def _body(event: LogEvent, sight: EventSight, notice: Notice | None) -> shapes.E
         "exit_code": event.exit_code,
         "deployment": event.deployment or None,
         "apps": list(event.apps),
-        "message": sight.message(event) if event.notice is None else notice["why"] if notice else None,
+        "message": jobs.veiled(view, sight.message(event)),
         "notice": notice,
         "budget": None if event.budget is None else _budget(event.budget),
     }

@@ -12,8 +12,10 @@ from starlette.responses import Response
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import JOB_READ, JOB_SEE, Right
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import SINCE, Number
+from mesos_gpu.api.http.requests import SINCE, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec.tasks import past as shapes
 from mesos_gpu.api.v1.listing import PATTERNS, patterns_of
 from mesos_gpu.errors import NotFound
@@ -35,9 +37,9 @@ _May = Callable[[Right, PastJob], bool]
 class HistoryHandlers:
     """The route's function."""
 
-    def __init__(self, records: UseRecords | None) -> None:
+    def __init__(self, scheduler: SchedulerApi, records: UseRecords | None) -> None:
         """Serve what is on record; None: nothing is."""
-        self._kept = records
+        self._scheduler, self._kept = scheduler, records
 
     async def list(self, request: Request) -> Response:
         """GET /v1/history."""
@@ -70,7 +72,12 @@ class HistoryHandlers:
                 "cursor": None if last is None else f"{int(last.ended_at * MS)}.{last.id}",
             }
 
-        return json_answer(await run_in_threadpool(asked))
+        answer, sight = await run_in_threadpool(asked), Sight.of(request)
+        said = [job["message"] for job in answer["jobs"]]
+        veiled = await result_of(self._scheduler.read(lambda view: sight.veiled(view, said)))
+        for job, message in zip(answer["jobs"], veiled, strict=True):
+            job["message"] = message
+        return json_answer(answer)
 
     @property
     def _records(self) -> UseRecords:
