@@ -28,6 +28,7 @@ class Work:
 MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves in a task is found
 DEATH_S: Final = 5.0
 LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
+_LOOK_S: Final = 0.02
 _WORDS: Final = 4096
 
 
@@ -132,6 +133,18 @@ def _started(
         return place.work(order.module, order.words, streams)
     env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
     return place.run(order.argv, env, streams, terminal=order.tty)
+
+
+def end_left(channel: str) -> None:
+    """End what a channel's command has left, when its helper was killed and could not."""
+    deadline, ended = time.monotonic() + DEATH_S, set[int]()
+    while (pids := _marked(f"{MARK}={channel}".encode())) and time.monotonic() < deadline:
+        processes.send(pids, signal.SIGKILL)
+        ended.update(pids)
+        time.sleep(_LOOK_S)
+    for pid in ended:  # they have come to this process, as far as the task has no namespace of processes
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _marked(mark: bytes) -> list[int]:

@@ -70,4 +70,8 @@ def _run(order: dict[str, object], name: str) -> str:
             os.close(told)
             os.close(alive)
         said = process.communicate()[0][-2000:].decode(errors="replace").strip()
+    if process.returncode < 0:
+        from isolator.session.command import end_left
+
+        end_left(name)
     return f"channel {name}: {said or f'its helper ended with {process.returncode}'}"
