@@ -112,6 +112,28 @@ def test_a_gang_has_commands_by_rank_and_is_stayed_with(stack: Stack) -> None:
         wait_until("it has ended", lambda: client.job(gang)["ended_at"])
 
 
+def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: Stack) -> None:
+    limits = "env | grep -E '^(CUDA|NVIDIA|LD_|MESOS_GPU)' | sort; ls /dev | grep nvidia"
+    with Client(stack.url) as client:
+        asked = {"name": "share", "command": f"({limits}) > limits; exec sleep 3600", "gpus": 0.25}
+        share = client.submit({**asked, "cpus": 0.1, "mem_mib": 64})["id"]
+        wait_until("it runs", lambda: client.job(share)["state"] == "running")
+
+    def run(script: str) -> str:
+        command = words(stack, "exec", share, "--", "sh", "-c", script)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+
+    own = wait_until("its own limits", lambda: run("cat limits"))
+    of_command = [each for each in run(limits).splitlines() if not each.startswith("MESOS_GPU_CHANNEL=")]
+    assert of_command == own.splitlines()
+    assert len([each for each in of_command if re.fullmatch(r"nvidia\d+", each)]) == 1
+    other = "mknod card c 195 1 2>&1 || mknod /dev/nvidia9 c 195 1 2>&1 || echo none; cat /proc/1/environ; echo end"
+    assert run(other).splitlines()[-2:] == ["none", "end"]
+    with Client(stack.url) as client:
+        client.kill(share)
+        wait_until("it has ended", lambda: client.job(share)["ended_at"])
+
+
 def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack) -> None:
     serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
     command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", serve)
