@@ -97,6 +97,8 @@ class Sandbox:
         try:
             inner = self._browsed(each.path)
         except (NotFound, Unavailable) as error:
+            if not above:
+                raise  # nothing of it is told yet
             yield self._fault(each, error.what)
             return
         alike = inner and [replace(one, path=one.path[-1:]) for one in inner]

@@ -305,6 +305,7 @@ def test_without_access_control_lists_the_sandbox_is_the_users_as_mesos_has_it(
 
 #: Functions of isolator that change file systems by other names, and where: nothing of a sandbox.
 ELSEWHERE = {
+    "node/programs": "old programs in the node directory, which is root's",
     "gpus/cards": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
     "confinement/pids": "cgroups",
