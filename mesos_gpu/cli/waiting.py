@@ -9,7 +9,8 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.client import PATIENCE_S, Client
 from mesos_gpu.errors import MesosGpuError
 
-KILLED, NO_EXIT_CODE = 143, 125
+INTERRUPTED, KILLED, NO_EXIT_CODE = 130, 143, 125
+UNSURE = "interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted"
 _MOST_ASKED = 20  # jobs that are asked about after they were submitted: one request each
 _LOOKS = 2  # the first is at once: every job waits then
 

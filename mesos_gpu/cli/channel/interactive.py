@@ -14,15 +14,16 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
-from mesos_gpu.cli.waiting import KILLED, exit_code_of, outcome, status_of_waiting
+from mesos_gpu.cli.waiting import INTERRUPTED, KILLED, UNSURE, exit_code_of, outcome, status_of_waiting
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.wire.plain import clean
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
-INTERRUPTED: Final = 130
 WAITING_S: Final = 5.0  # until it is asked again why it waits
 COME_S: Final = 120  # for the session; then the job ends
+_SHOWN: Final = 200  # characters of the command
 _PLACE: Final = 'f="${MESOS_SANDBOX:-${MESOS_DIRECTORY:-.}}/.session"'
 #: The job's command: waits for the session, and ends with its exit code, or as by SIGHUP if it has left none.
 _HOLDS: Final = (
@@ -44,8 +45,8 @@ def held(request: dict[str, Any]) -> list[str]:
     if line := request.pop("command", None):
         argv = ["/bin/sh", "-c", line]
     argv = argv or ["/bin/sh"]
-    # What it is for is seen in `show`.
-    request["command"] = f": session of: {shlex.join(argv)[:200].splitlines()[0]!r}; {_HOLDS}"
+    # What it is for is seen in `show`. The job's shell must take it as one word, and run nothing that stands in it.
+    request["command"] = f": session of: {shlex.quote(clean(shlex.join(argv))[:_SHOWN])}; {_HOLDS}"
     return ["/bin/sh", "-c", _RUNS, "sh", *argv]
 
 
@@ -57,19 +58,38 @@ def run_interactively(app: App, request: dict[str, Any], *, stdin: bool, tty: bo
     """
     from mesos_gpu.cli.channel.commands import in_task
 
-    argv, client = held(request), app.client()
+    argv = held(request)
+    return with_job(
+        app.client(),
+        request,
+        lambda job: in_task(app, job["id"], argv, rank=0, stdin=stdin, tty=tty),
+        names_it=output.status_line.live,
+    )
+
+
+def with_job(
+    client: Client, request: dict[str, Any], serve: "Callable[[Job], int]", *, names_it: bool
+) -> int:
+    """Submit a job that is there for this process alone: whatever ends this, the job is asked to end, too.
+
+    Args:
+        client: Submits it, and looks whether it runs.
+        request: What is submitted.
+        serve: Does what the job is for, when it runs; gives an exit code.
+        names_it: Whether its ID is told on stderr.
+
+    Returns:
+        An exit code: of `serve`; of the job, if it ended before it ran; or of the signal that ended this.
+    """
     with terminated():
         job: Job | None = None
         try:
             with held_interrupt():
                 job = client.submit(request)
-            if output.status_line.live:
+            if names_it:
                 output.note(f"job {job['id']}")
             job = running(client, job, status_of_waiting(client))
-            if ended(job):
-                output.note(outcome(job))
-                return exit_code_of(job)
-            return in_task(app, job["id"], argv, rank=0, stdin=stdin, tty=tty)
+            return told_end(job) if ended(job) else serve(job)
         except KeyboardInterrupt as signal:
             end_job(client, job)
             return KILLED if isinstance(signal, Terminated) else INTERRUPTED
@@ -78,6 +98,12 @@ def run_interactively(app: App, request: dict[str, Any], *, stdin: bool, tty: bo
             raise
         finally:
             output.status_line.clear()
+
+
+def told_end(job: "Job") -> int:
+    """Say how a job ended; its exit code."""
+    output.note(outcome(job))
+    return exit_code_of(job)
 
 
 def running(client: Client, job: "Job", waiting: "Callable[[Job], None]") -> "Job":
@@ -91,7 +117,7 @@ def running(client: Client, job: "Job", waiting: "Callable[[Job], None]") -> "Jo
 def end_job(client: Client, job: "Job | None") -> None:
     """Ask for its end, as its session has one; None: it is not known whether it was submitted."""
     if job is None:
-        output.note("interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted")
+        output.note(UNSURE)
         return
     with contextlib.suppress(MesosGpuError):  # it ends by itself when its session has
         client.kill(job["id"])

@@ -10,7 +10,9 @@ from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
 from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Label, Stream, follow, task_of
 from mesos_gpu.cli.stdin import watch_stdin
 from mesos_gpu.cli.waiting import (
+    INTERRUPTED,
     KILLED,
+    UNSURE,
     be_patient,
     exit_code_of,
     note_of_waiting,
@@ -18,8 +20,6 @@ from mesos_gpu.cli.waiting import (
     status_of_waiting,
 )
 from mesos_gpu.errors import MesosGpuError
-
-INTERRUPTED = 130
 
 
 def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
@@ -107,7 +107,7 @@ def _to_the_end(client: Client, followers: Sequence[Follower]) -> int:
 
 def _kill(client: Client, followers: Sequence[Follower], code: int) -> int:
     if not followers:
-        output.note("interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted")
+        output.note(UNSURE)
         return code
     job_id = followers[0].job["id"]
     try:

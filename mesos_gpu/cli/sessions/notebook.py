@@ -69,32 +69,15 @@ def notebook(
 
 
 def _serve(app: App, request: dict[str, Any], listener: "socket.socket") -> int:
-    from mesos_gpu.cli.channel.interactive import INTERRUPTED, end_job, running
+    from mesos_gpu.cli.channel.interactive import told_end, with_job
     from mesos_gpu.cli.channel.ports import place_of
-    from mesos_gpu.cli.client import ended
-    from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
-    from mesos_gpu.cli.waiting import KILLED, exit_code_of, outcome, status_of_waiting
 
-    url = f"http://{place_of(listener)}/?token={request['env']['JUPYTER_TOKEN']}"
-    client, job = app.client(), None
-    with terminated():
-        try:
-            with held_interrupt():
-                job = client.submit(request)
-            output.note(f"job {job['id']}")
-            job = running(client, job, status_of_waiting(client))
-            if not ended(job):
-                job = _reached(app, client, job, listener, url)
-            output.note(outcome(job))
-            return exit_code_of(job)
-        except KeyboardInterrupt as signal:
-            end_job(client, job)
-            return KILLED if isinstance(signal, Terminated) else INTERRUPTED
-        except BaseException:
-            end_job(client, job)
-            raise
-        finally:
-            output.status_line.clear()
+    url, client = f"http://{place_of(listener)}/?token={request['env']['JUPYTER_TOKEN']}", app.client()
+
+    def serve(job: "Job") -> int:
+        return told_end(_reached(app, client, job, listener, url))
+
+    return with_job(client, request, serve, names_it=True)
 
 
 def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", url: str) -> "Job":

@@ -1,0 +1,42 @@
+"""What `run -it` submits: a command that waits for its session."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.channel.interactive import held
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["sh", "-c", "echo $(touch ran)"],
+        ["sh", "-c", 'echo "it\'s `touch ran`"'],
+        ["echo", "'; touch ran; '"],
+        ["printf", "one\ntwo\r\u2028three\x1b[2J", "\\"],
+        ["echo", "x" * 500],
+        [],
+    ],
+)
+def test_a_job_that_holds_a_session_runs_nothing_of_the_command_that_it_shows(
+    tmp_path: Path, argv: list[str]
+) -> None:
+    request: dict[str, object] = {"argv": argv, "gpus": 1}
+    words = held(request)
+    assert words[-len(argv or ["/bin/sh"]) :] == (argv or ["/bin/sh"])
+    assert request.keys() == {"command", "gpus"}
+    command = str(request["command"])
+    assert command.startswith(": session of: ")
+    assert command.isprintable()
+    (tmp_path / ".session").write_text(
+        "99999999\n"
+    )  # a process that has ended: no kernel has one of that number
+    (tmp_path / ".session.code").write_text("7\n")
+    environment = {**os.environ, "MESOS_SANDBOX": str(tmp_path)}
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (7, b"", b"")
+    assert not (tmp_path / "ran").exists()
