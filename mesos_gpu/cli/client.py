@@ -365,7 +365,7 @@ class Client:
         try:
             with self._asked("GET", path, query, self._read_timeout_s, {"stream": True}) as response:
                 if not response.ok:
-                    raise self._failure(response)
+                    raise self.failure(response)
                 yield from response.iter_content(_PIECE)
         except requests.RequestException as err:
             what = f"the scheduler at {self.url} ended the answer before it was whole ({reason_of(err)})"
@@ -446,7 +446,7 @@ class Client:
             sent = {"data": body, "headers": {"Content-Type": "application/octet-stream"}}
         response = self._asked(verb, path, query, self._read_timeout_s + wait_s, sent)
         if not response.ok:
-            raise self._failure(response)
+            raise self.failure(response)
         empty = b"null" if kind is type(None) else b""
         if kind is bytes:
             return cast(_T, response.content)
@@ -479,10 +479,11 @@ class Client:
                 ) from err
             if lost and verb != "GET" and path.startswith("/v2/"):
                 raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
-            ended = self.reach.is_tls and closed(err)
-            raise Unreachable(what, remedy=CLOSED_REMEDY if ended else REMEDY) from err
+            was_closed = self.reach.is_tls and closed(err)
+            raise Unreachable(what, remedy=CLOSED_REMEDY if was_closed else REMEDY) from err
 
-    def _failure(self, response: requests.Response) -> MesosGpuError:
+    def failure(self, response: requests.Response) -> MesosGpuError:
+        """What an answer means that is no success."""
         try:
             error = _said(response)
         except msgspec.DecodeError:

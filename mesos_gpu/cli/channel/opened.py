@@ -1,24 +1,37 @@
 """How a channel is opened: by one request, made with next to nothing, as a prompt waits for it.
 
 The client of all other commands brings libraries and types that take longer to load than a command in a task to begin.
-What is not opened at once is asked for again by it: it knows how to say why, and what mends it.
+It says what a refusal means, which is not asked for again: each is on record, and wrong proofs are counted. Where there
+was no answer, or one that says when to come back, it asks.
 """
 
 import http.client
+import io
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mesos_gpu.cli.app import App
 from mesos_gpu.cli.channel.connected import connected, netloc
 from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.errors import MesosGpuError
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.channel import Channel
+    from mesos_gpu.cli.client import Client
 
 _MOST: Final = 1 << 16  # bytes of an answer
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+
+
+class _Answer(NamedTuple):
+    """An answer to the request. `showed`: whether that had a token."""
+
+    status: int
+    reason: str
+    body: bytes
+    showed: bool
 
 
 def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
@@ -28,12 +41,15 @@ def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
         MesosGpuError: What `Client.call` raises.
     """
     reach = app.reach()
-    channel = None if _is_behind_proxy(reach) else _opened(reach, path, order)
-    if channel is not None:
+    answer = None if _is_behind_proxy(reach) else _asked(reach, path, order)
+    if answer is not None and (channel := _channel_of(answer)) is not None:
         return channel
-    from mesos_gpu.api.spec.tasks.channel import Channel
+    client = app.client()
+    if answer is None or answer.status == http.client.TOO_MANY_REQUESTS:
+        from mesos_gpu.api.spec.tasks.channel import Channel
 
-    return app.client().call("POST", path, Channel, body=order)
+        return client.call("POST", path, Channel, body=order)
+    raise _failure(client, path, answer)
 
 
 def _is_behind_proxy(reach: Reach) -> bool:
@@ -41,8 +57,8 @@ def _is_behind_proxy(reach: Reach) -> bool:
     return not reach.is_here and not names.isdisjoint(_PROXIES)
 
 
-def _opened(reach: Reach, path: str, order: Mapping[str, object]) -> "Channel | None":
-    """The channel; None: there was no such answer."""
+def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | None:
+    """What is answered; None: nothing is."""
     token = reach.renew() if reach.renew else reach.token
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token:
@@ -55,12 +71,32 @@ def _opened(reach: Reach, path: str, order: Mapping[str, object]) -> "Channel | 
     try:
         line.request("POST", path, json.dumps(order), headers)
         answer = line.getresponse()
-        said = json.loads(answer.read(_MOST)) if answer.status == http.client.CREATED else None
-    except (OSError, http.client.HTTPException, ValueError):
+        return _Answer(answer.status, answer.reason, answer.read(_MOST), bool(token))
+    except (OSError, http.client.HTTPException):
         return None
     finally:
         line.close()
+
+
+def _channel_of(answer: _Answer) -> "Channel | None":
+    """The channel that it opens; None: it opens none."""
+    try:
+        said = json.loads(answer.body) if answer.status == http.client.CREATED else None
+    except ValueError:
+        return None
     names = ("path", "proof", "task_id")
     if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
         return None
     return {"path": said["path"], "proof": said["proof"], "task_id": said["task_id"]}
+
+
+def _failure(client: "Client", path: str, answer: _Answer) -> MesosGpuError:
+    """What the client says of an answer that it did not ask for itself."""
+    import requests
+
+    seen = requests.Response()
+    seen.status_code, seen.reason, seen.url = answer.status, answer.reason, f"{client.url}{path}"
+    seen.raw = io.BytesIO(answer.body)
+    seen.request = requests.PreparedRequest()
+    seen.request.prepare_headers({"Authorization": "shown"} if answer.showed else {})
+    return client.failure(seen)

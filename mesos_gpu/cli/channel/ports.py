@@ -16,6 +16,10 @@ from mesos_gpu.cli.types import ACTIVE_JOB
 if TYPE_CHECKING:
     import socket
 
+    from websockets.sync.client import ClientConnection
+
+    from mesos_gpu.adapters.tunnel.tunnel import Tunnel
+
 LOOPBACK: Final = "127.0.0.1"
 _LAST_PORT: Final = 65535
 
@@ -104,17 +108,52 @@ def forward(
     from mesos_gpu.api.spec.tasks.channel import Channel
     from mesos_gpu.cli.channel.line import open_line
     from mesos_gpu.cli.channel.session import Session
+    from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 
     asked = {"ports": sorted({port for _, port in listeners}), "rank": rank}
     channel = app.client().call("POST", f"/v1/jobs/{quote(job_id, safe='')}/forward", Channel, body=asked)
     with contextlib.ExitStack() as held:
-        files = [*os.pipe(), *os.pipe()]
-        for each in files:
-            held.callback(os.close, each)
-        from_job, to_session, from_session, to_job = files[0], files[1], files[2], files[3]
+        line = open_line(app.reach(), channel)
+        held.callback(line.close)
+        from_job, to_session = os.pipe()
+        from_session, to_job = os.pipe()
         tunnel = Tunnel(from_job, to_job, refused=refused)
         for listener, port in listeners:
             tunnel.listen(listener, port)
-        line = open_line(app.reach(), channel)
-        threading.Thread(target=tunnel.run, name="tunnel", daemon=True).start()
-        return Session(line, stdin=from_session, stdout=to_session, passes_signals=False).run()
+        carrier = _Carrier(tunnel, line, (from_job, to_job))
+        carrier.start()
+        held.callback(os.close, from_session)
+        held.callback(carrier.join)
+        held.callback(os.close, to_session)  # with it ends what the carrier reads
+        try:
+            return Session(line, stdin=from_session, stdout=to_session, passes_signals=False).run()
+        except (Unreachable, BrokenPipeError) as error:
+            if carrier.broken is None:
+                raise
+            what = f"what comes from the task cannot be carried: {carrier.broken}"
+            raise BadAnswer(what, remedy="use the client of the scheduler's release") from error
+
+
+class _Carrier(threading.Thread):
+    """Runs a tunnel. When that ends, its files are closed, and so is the channel: nobody waits for a tunnel that broke.
+
+    Attributes:
+        broken: Why it ended before its stream did; None: it did not.
+    """
+
+    def __init__(self, tunnel: "Tunnel", line: "ClientConnection", files: Sequence[int]) -> None:
+        """Nothing is carried yet. `files`: of the tunnel."""
+        super().__init__(name="tunnel", daemon=True)
+        self.broken: Exception | None = None
+        self._tunnel, self._line, self._files = tunnel, line, files
+
+    def run(self) -> None:
+        """Carry."""
+        try:
+            self._tunnel.run()
+        except (OSError, ValueError) as error:
+            self.broken = error
+        finally:
+            for each in self._files:
+                os.close(each)
+            self._line.close()

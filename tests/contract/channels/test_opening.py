@@ -1,0 +1,125 @@
+"""How commands open a channel: what is asked of the scheduler, how often, and what is told when there is none."""
+
+import json
+import queue
+from types import TracebackType
+from typing import Any, Self
+
+import click
+import pytest
+from websockets.exceptions import ConnectionClosedOK
+
+from mesos_gpu.cli.app import App
+from mesos_gpu.cli.channel import line
+from mesos_gpu.cli.channel.ports import forward, listening
+from mesos_gpu.cli.client import BadAnswer
+from mesos_gpu.testing.fake_rest import FakeRest
+from mesos_gpu.wire.channel.frames import Frame, Kind, encode
+from mesos_gpu.wire.channel.mux import Mark, Record
+from mesos_gpu.wire.channel.mux import encode as encode_record
+from tests.contract.cli.cli_rig import call
+
+JOB = "train-00000000"
+
+
+@pytest.fixture(autouse=True)
+def job(rest: FakeRest) -> None:
+    assert rest.add("train") == JOB
+
+
+def asked(rest: FakeRest) -> list[str]:
+    return [what for what, _ in rest.asked if what.startswith("POST ")]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [(401, "unauthorized", 77), (403, "forbidden", 77), (409, "not-running", 73), (503, "unavailable", 69)],
+)
+def test_what_is_refused_is_asked_for_once(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, status: int, code: str, exit_code: int
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_TOKEN", "a-token")
+    error = {"code": code, "message": "it may not be \x1b joined", "remedy": "ask for the right"}
+    rest.fixed[f"POST /v1/jobs/{JOB}/exec"] = status, {"error": error}
+    got = call("exec", JOB, "--", "true")
+    assert (got.exit_code, asked(rest)) == (exit_code, [f"POST /v1/jobs/{JOB}/exec"]), got.stderr
+    assert "it may not be" in got.stderr
+    assert "To fix: ask for the right" in got.stderr
+    assert "\x1b" not in got.stderr
+
+
+@pytest.mark.parametrize("answer", [(201, {"path": 1}), (201, [1]), (302, {}), (500, {"words": "no error"})])
+def test_an_answer_that_is_none_is_told_and_asked_for_once(rest: FakeRest, answer: tuple[int, Any]) -> None:
+    rest.fixed[f"POST /v1/jobs/{JOB}/exec"] = answer
+    got = call("exec", JOB, "--", "true")
+    assert (got.exit_code, len(asked(rest))) == (BadAnswer.exit_code, 1), got.stderr
+
+
+def test_without_a_token_a_login_is_advised(rest: FakeRest) -> None:
+    error = {"code": "unauthorized", "message": "who are you?", "remedy": "a header"}
+    rest.fixed[f"POST /v1/jobs/{JOB}/exec"] = 401, {"error": error}
+    got = call("exec", JOB, "--", "true")
+    assert got.exit_code == 77
+    assert "mesos-gpu login" in got.stderr
+
+
+def test_where_nobody_answers_that_is_told(rest: FakeRest) -> None:
+    rest.stop()
+    got = call("exec", JOB, "--", "true")
+    assert got.exit_code == 69
+    assert "does not answer (connection refused)" in got.stderr
+
+
+class Line:
+    """A channel whose other end has said all that it will say, and waits."""
+
+    def __init__(self, *frames: Frame) -> None:
+        self._said: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        for frame in frames:
+            self._said.put(encode(frame))
+
+    def recv(self) -> bytes:
+        said = self._said.get()
+        if said is None:
+            self._said.put(None)
+            raise ConnectionClosedOK(None, None)
+        return said
+
+    def send(self, _message: bytes) -> None:
+        """Taken, and not looked at."""
+
+    def close(self) -> None:
+        self._said.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def forwarded(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, *frames: Frame) -> int:
+    """What `forward` makes of these frames of the other end."""
+    channel = {"path": "/v1/channels/1", "proof": "p", "task_id": f"{JOB}.1"}
+    rest.fixed[f"POST /v1/jobs/{JOB}/forward"] = 201, channel
+    monkeypatch.setattr(line, "open_line", lambda _reach, _channel: Line(*frames))
+    with click.Context(click.Command("port-forward")), listening("127.0.0.1", 0) as listener:
+        return forward(App(rest.url), JOB, 0, [(listener, 80)])
+
+
+def test_a_tunnel_ends_with_the_exit_code_of_its_other_end(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert forwarded(rest, monkeypatch, Frame(Kind.EXIT, numbers=(3,))) == 3
+
+
+@pytest.mark.parametrize(
+    "sent", [encode_record(Record(Mark.OPEN, 1, number=80)), b"\xff" * 64, json.dumps({}).encode() * 8]
+)
+def test_a_tunnel_whose_other_end_sends_what_it_may_not_ends_and_says_so(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    with pytest.raises(BadAnswer, match="what comes from the task cannot be carried"):
+        forwarded(rest, monkeypatch, Frame(Kind.STDOUT, sent))
