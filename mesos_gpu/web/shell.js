@@ -67,7 +67,7 @@ function choices(view, running) {
 async function begin(view) {
   view.screen.hidden = false;
   const { rows, columns } = sizeOf(view), command = view.command.value.trim();
-  view.terminal = new Terminal(rows, columns, (text) => type(view, text));
+  view.terminal = new Terminal(rows, columns, (text) => view.waiting.length || type(view, text)); // who does not read answers gets no more of them
   view.lines.replaceChildren();
   [view.credit, view.waiting, view.painted] = [WINDOW, [], null];
   tell(view, "connecting …");

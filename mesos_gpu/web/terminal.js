@@ -14,10 +14,12 @@ function isWide(letter) {
 }
 
 /** A screen of `rows` by `columns`. `lines`: what it shows, `kept`: what has left it, each {cells, changed}; a cell is
- *  [text, style], the one behind a wide letter has no text. `answer`: is told what the program asked the terminal. */
+ *  [text, style], the one behind a wide letter has no text. `answer`: is told what the program asked the terminal, once
+ *  for all that it asks in bytes that are written together. */
 export class Terminal {
   constructor(rows, columns, answer = () => {}) {
     this.answer = answer;
+    this.told = ""; // of the answer to what is being written
     this.decoder = new TextDecoder();
     this.rows = rows;
     this.columns = columns;
@@ -44,7 +46,9 @@ export class Terminal {
 
   /** Take bytes of the program. */
   write(bytes) {
+    this.told = "";
     for (const letter of this.decoder.decode(bytes, { stream: true })) this.take(letter);
+    if (this.told) this.answer(this.told);
   }
 
   /** Change its size; what no longer fits at the top is kept. */
@@ -188,10 +192,10 @@ export class Terminal {
       case "?h": case "?l": for (const mode of numbers) this.setPrivate(mode, what === "?h"); break;
       case "m": this.dress(numbers); break;
       case "n":
-        if (numbers[0] === 5) this.answer("\x1b[0n");
-        if (numbers[0] === 6) this.answer(`\x1b[${this.y - base + 1};${left + 1}R`);
+        if (numbers[0] === 5) this.told += "\x1b[0n";
+        if (numbers[0] === 6) this.told += `\x1b[${this.y - base + 1};${left + 1}R`;
         break;
-      case "c": if (!numbers[0]) this.answer("\x1b[?6c"); break;
+      case "c": if (!numbers[0]) this.told += "\x1b[?6c"; break;
       case "r": {
         const top = n - 1, bottom = Math.min(numbers[1] || this.rows, this.rows) - 1;
         if (top < bottom) {

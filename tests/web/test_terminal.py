@@ -9,7 +9,7 @@ import pytest
 
 from isolator.session.websocket import Lost
 from mesos_gpu.wire.channel.call import answer_to
-from mesos_gpu.wire.channel.frames import WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import decode_order
 from tests.conftest import wait_until
@@ -100,7 +100,7 @@ def test_colours_and_questions_of_programs(blank: Page) -> None:
     assert shown["styles"][:5] == [
         {"bold": True, "front": 1}, {}, {"front": 208}, {"front": 208, "behind": "#0102ff"}, {},
     ]  # fmt: skip
-    assert shown["told"] == ["\x1b[1;6R", "\x1b[?6c", "\x1b[0n"]
+    assert shown["told"] == ["\x1b[1;6R\x1b[?6c\x1b[0n"]
 
 
 def test_what_leaves_the_screen_is_kept_up_to_a_bound_and_a_new_size_loses_nothing_of_it(blank: Page) -> None:
@@ -212,6 +212,18 @@ def test_much_output_and_much_that_is_pasted_go_through_with_credits(rig: Playin
         taken += piece
         host.says(Kind.CREDIT, b"", len(piece))
     assert taken == pasted.encode()
+    host.close()
+
+
+def test_a_program_that_asks_the_terminal_without_end_fills_no_memory(rig: Playing, page: Page) -> None:
+    host, asks = Host(rig, page), b"\x1b[6n" * (MOST_DATA // 4)
+    for _ in range(40):  # 4 MiB of answers, of which the program reads none
+        host.says(Kind.STDOUT, asks)
+        host.hears(Kind.CREDIT)
+    page.press("x")
+    host.says(Kind.CREDIT, b"", WINDOW)
+    waited = b"".join(iter(lambda: host.hears(Kind.STDIN).data, b"x"))
+    assert 0 < len(waited) <= 2 * MOST_DATA
     host.close()
 
 
