@@ -4,6 +4,7 @@ What an agent starts, it starts for each task: so this says where the unpacked f
 first start on a host unpacks. Nothing is imported from the archive itself while a task runs.
 """
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -32,13 +33,17 @@ def fault(path: str) -> str:
 def hold(path: str) -> bool:
     """Hold a directory until this process ends, so that it is not removed as one of an old release
     (isolator/node/programs.py), and note that it was used now; False: it has just been removed."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
     fcntl.flock(handle, fcntl.LOCK_SH)
     if not os.path.isdir(path) or not os.path.samestat(os.fstat(handle), os.stat(path)):
         os.close(handle)
         return False
-    archive = os.open(sys.path[0], os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(archive, fcntl.LOCK_SH)
+    with contextlib.suppress(FileNotFoundError):  # its files are here: it is not needed any more
+        archive = os.open(sys.path[0], os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(archive, fcntl.LOCK_SH)
     for each in (path, sys.path[0]):
         if os.path.dirname(each) == os.path.dirname(path) and os.access(each, os.W_OK):
             os.utime(each)
@@ -62,7 +67,11 @@ def main() -> int:
             from mesos_gpu_unpack import unpack
 
             unpack(sys.path[0], path)
-        if why := fault(path):
+        try:
+            why = fault(path)
+        except FileNotFoundError:  # it has just been removed
+            continue
+        if why:
             print(f"mesos-gpu-executor runs nothing from there: {why}", file=sys.stderr)
             return 1
         if hold(path):

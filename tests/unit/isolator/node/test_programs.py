@@ -119,6 +119,37 @@ def test_a_program_that_has_started_holds_its_directory_until_it_ends_whoever_it
             os.killpg(running.pid, 9)
 
 
+def test_what_was_removed_before_it_was_held_is_not_held(top: Path) -> None:
+    path = tree(top, A, OLD)
+    code = (
+        "import runpy, sys; name, path, absent = sys.argv[1:]; hold = runpy.run_path(name)['hold']; "
+        "sys.path[0] = absent; print(hold(absent), hold(path))"
+    )
+    command = [sys.executable, "-ISc", code, start.__file__, str(path), str(top / ARCHIVE)]
+    assert subprocess.check_output(command, text=True) == "False True\n"
+    assert time.time() - path.stat().st_mtime < 60, "nothing more is had from an archive that has gone"
+
+
+def test_a_start_whose_files_are_removed_meanwhile_has_them_again(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter((False, True))
+
+    def look(path: str) -> str:
+        if next(looks):
+            return ""
+        raise FileNotFoundError(2, "it has gone", path)
+
+    path = tree(top, A, OLD)
+    monkeypatch.setattr(sys, "path", [str(top / ARCHIVE)])
+    monkeypatch.setattr(sys, "argv", ["mesos-gpu-executor.pyz", "monitor"])
+    monkeypatch.setattr(start, "tree", lambda: str(path))
+    monkeypatch.setattr(start, "fault", look)
+    monkeypatch.setattr(start, "hold", lambda _path: True)
+    monkeypatch.setattr("isolator.__main__.main", lambda: 7)
+    assert (start.main(), list(looks), sys.path) == (7, [], [str(path)])
+
+
 def test_the_monitor_looks_once_an_hour(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Path] = []
     monkeypatch.setattr(programs, "tidy", lambda node, _now: seen.append(node))
