@@ -165,7 +165,7 @@ def _of_an_extra(error: ModuleNotFoundError) -> Unavailable:
     """What to say where a package is missing that the command line itself does not need.
 
     Raises:
-        ModuleNotFoundError: The same, where it is a module of ours or of Python: a defect.
+        ModuleNotFoundError: `error`, where the module is one of mesos_gpu or of Python: a defect.
     """
     top = (error.name or "mesos_gpu").partition(".")[0]
     if top in ("isolator", "marathon_templates", "mesos_gpu", "volumes") or top in sys.stdlib_module_names:

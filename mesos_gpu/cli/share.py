@@ -45,7 +45,7 @@ def busy_pct(gpu: "Gpu") -> float | None:
 
 
 def busy(gpu: "Gpu") -> str | None:
-    """Round it, and write it with its sign; None likewise."""
+    """`busy_pct` rounded, as "73%"; None: nobody can say, or shares say it."""
     return None if (percent := busy_pct(gpu)) is None else f"{percent:.0f}%"
 
 

@@ -28,9 +28,8 @@ class Table(click.Group):
     """
 
     table: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    headings: ClassVar[
-        Mapping[str, str]
-    ] = {}  # what the commands are about, from one on that is named by its name
+    #: What commands are about, by the name of the first one that is listed below that heading.
+    headings: ClassVar[Mapping[str, str]] = {}
     words: ClassVar[Mapping[str, str]] = {}  # what others call a command, to what it is called here
 
     def list_commands(self, ctx: click.Context) -> list[str]:

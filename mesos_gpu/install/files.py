@@ -52,8 +52,8 @@ def written(files: Iterable[HostFile], root: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, file.mode)
         with os.fdopen(handle, "w") as opened:
+            os.fchmod(handle, file.mode)  # of this file, whatever has its name by now
             opened.write(file.text)
-        path.chmod(file.mode)
     return list(targets)
 
 

@@ -9,7 +9,7 @@ export function h(tag, props, ...children) {
   return made(document.createElement(tag), props, children);
 }
 
-/** The same, of SVG. */
+/** An element of SVG; its arguments are those of `h`. */
 export function s(tag, props, ...children) {
   return made(document.createElementNS(SVG, tag), props, children);
 }

@@ -18,10 +18,9 @@ from mesos_gpu.wire.marathon.assign import unknown_fields
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 
 Json = dict[str, Any]
-# What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
-WORKDIR: Final = (
-    "workdir"  # of an app in a file: a directory that is sent along; the interface has gpu.upload
-)
+#: Of an app in a file: a directory that is sent along. The interface has `gpu.upload` instead.
+WORKDIR: Final = "workdir"
+#: What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
 PRINTED: Final = frozenset(
     ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
      "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends")

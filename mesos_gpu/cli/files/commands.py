@@ -2,13 +2,10 @@
 
 import contextlib
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
@@ -17,6 +14,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.files.place import STREAM, Place, PlaceType
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.interrupt import Terminated, terminated
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
@@ -138,15 +136,24 @@ def cp(app: App, source: Place, target: Place, rank: int) -> None:
             "one of SOURCE and TARGET is to be JOB:PATH; a path with a colon begins with ./"
         )
     files = _Files(app, rank)
-    with _ended_by_sigterm():
-        if target.is_here:
-            _from_job(files, source, target.path)
-        else:
-            from mesos_gpu.cli.files.copying import bring
+    try:
+        with terminated():  # what is not whole is removed then, too
+            if target.is_here:
+                _from_job(files, source, target.path)
+            else:
+                _to_job(files, source, target)
+    except Terminated:
+        from mesos_gpu.cli.waiting import KILLED  # brings the client
 
-            name = "" if source.path == STREAM else source.name
-            with files.channel(target, what="put", name=name) as channel:
-                bring(channel, source.path, target)
+        click.get_current_context().exit(KILLED)
+
+
+def _to_job(files: _Files, source: Place, target: Place) -> None:
+    from mesos_gpu.cli.files.copying import bring
+
+    name = "" if source.path == STREAM else source.name
+    with files.channel(target, what="put", name=name) as channel:
+        bring(channel, source.path, target)
 
 
 def _from_job(files: _Files, source: Place, to: str) -> None:
@@ -232,17 +239,3 @@ def _text(name: str) -> str:
 
 def _write(data: bytes) -> None:
     output.raw(data, to_stderr=False)
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """What is not whole is removed then, too."""
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    before: Callable[..., Any] | int | None = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

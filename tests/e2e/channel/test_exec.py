@@ -26,6 +26,9 @@ from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = [pytest.mark.cluster]
 EVERY_BYTE = bytes(range(256))
+RIGHTS = (
+    "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,24 +78,17 @@ def of_this(text: str) -> list[str]:
     return [each for each in marked() if text in each]
 
 
+def rights_of(process: Path) -> dict[str, str]:
+    """What a process may, by its directory of /proc."""
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    return {name: status[name].strip() for name in RIGHTS}
+
+
 def surroundings(pid: int) -> dict[str, object]:
     """Where a process of this host is, and what it may."""
-    wanted = (
-        "Uid",
-        "Gid",
-        "Groups",
-        "CapInh",
-        "CapPrm",
-        "CapEff",
-        "CapBnd",
-        "CapAmb",
-        "NoNewPrivs",
-        "Seccomp",
-    )
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     names = sorted(os.listdir(f"/proc/{pid}/ns"))
     return {
-        **{name: status[name].strip() for name in wanted},
+        **rights_of(Path(f"/proc/{pid}")),
         **{name: os.readlink(f"/proc/{pid}/ns/{name}") for name in names},
         "cgroup": Path(f"/proc/{pid}/cgroup").read_text(),
         "directory": os.readlink(f"/proc/{pid}/cwd"),
