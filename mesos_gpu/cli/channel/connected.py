@@ -10,8 +10,13 @@ CONNECT_S: Final = 10.0
 
 
 def netloc(reach: Reach) -> str:
-    """What a `Host` says."""
-    return "localhost" if reach.socket else urlsplit(reach.url).netloc
+    """What a `Host` says: no name and no password that stand in the address."""
+    return "localhost" if reach.socket else urlsplit(reach.url).netloc.rpartition("@")[2]
+
+
+def path_at(reach: Reach, path: str) -> str:
+    """Where a route is, at a scheduler whose address may have a path, as behind a proxy."""
+    return path if reach.socket else urlsplit(reach.url).path + path
 
 
 def connected(reach: Reach) -> socket.socket:

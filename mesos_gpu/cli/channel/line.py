@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from mesos_gpu.cli.channel.connected import CONNECT_S, connected, netloc
+from mesos_gpu.cli.channel.connected import CONNECT_S, connected, netloc, path_at
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.cli.reach.reach import Reach
@@ -25,7 +25,7 @@ def open_line(reach: Reach, channel: "Channel") -> ClientConnection:
     """
     try:
         return connect(
-            f"ws://{netloc(reach)}{channel['path']}",
+            f"ws://{netloc(reach)}{path_at(reach, channel['path'])}",
             sock=connected(reach),
             additional_headers={"Authorization": f"Bearer {channel['proof']}"},
             compression=None,

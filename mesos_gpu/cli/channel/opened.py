@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mesos_gpu.cli.app import App
-from mesos_gpu.cli.channel.connected import connected, netloc
+from mesos_gpu.cli.channel.connected import connected, netloc, path_at
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
@@ -69,7 +69,7 @@ def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | No
     except OSError:
         return None
     try:
-        line.request("POST", path, json.dumps(order), headers)
+        line.request("POST", path_at(reach, path), json.dumps(order), headers)
         answer = line.getresponse()
         return _Answer(answer.status, answer.reason, answer.read(_MOST), bool(token))
     except (OSError, http.client.HTTPException):

@@ -20,6 +20,7 @@ from mesos_gpu.wire.channel.mux import encode as encode_record
 from tests.contract.cli.cli_rig import call
 
 JOB = "train-00000000"
+CHANNEL = {"path": "/v1/channels/1", "proof": "p", "task_id": f"{JOB}.1"}
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,24 @@ def test_where_nobody_answers_that_is_told(rest: FakeRest) -> None:
     assert "does not answer (connection refused)" in got.stderr
 
 
+def test_behind_a_proxy_with_a_path_the_channel_is_there_too(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(url: str, **options: Any) -> None:
+        options["sock"].close()
+        asked_for.append(url)
+        raise ConnectionResetError(104, "it is enough")
+
+    asked_for: list[str] = []
+    monkeypatch.setattr(line, "connect", connect)
+    monkeypatch.setenv("MESOS_GPU_URL", f"{rest.url.replace('//', '//name:word@')}/gpu")
+    rest.fixed[f"POST /gpu/v1/jobs/{JOB}/exec"] = 201, CHANNEL
+    got = call("exec", JOB, "--", "true")
+    assert got.exit_code == 69, got.stderr
+    assert asked(rest) == [f"POST /gpu/v1/jobs/{JOB}/exec"]
+    assert asked_for == [f"{rest.url.replace('http', 'ws')}/gpu{CHANNEL['path']}"]
+
+
 class Line:
     """A channel whose other end has said all that it will say, and waits."""
 
@@ -102,8 +121,7 @@ class Line:
 
 def forwarded(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, *frames: Frame) -> int:
     """What `forward` makes of these frames of the other end."""
-    channel = {"path": "/v1/channels/1", "proof": "p", "task_id": f"{JOB}.1"}
-    rest.fixed[f"POST /v1/jobs/{JOB}/forward"] = 201, channel
+    rest.fixed[f"POST /v1/jobs/{JOB}/forward"] = 201, CHANNEL
     monkeypatch.setattr(line, "open_line", lambda _reach, _channel: Line(*frames))
     with click.Context(click.Command("port-forward")), listening("127.0.0.1", 0) as listener:
         return forward(App(rest.url), JOB, 0, [(listener, 80)])
