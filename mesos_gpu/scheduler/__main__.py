@@ -276,7 +276,7 @@ def _credential(options: Options, of_file: credentials.Credential | None) -> dic
     return {"principal": options.principal, "secret": read_secret(options.secret_file, "secret", links=False)}
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @all_options
 def scheduler(
     log_level: str,
