@@ -33,6 +33,7 @@ class Copies:
     def __init__(self, stack: Stack, client: Client, here: Path) -> None:
         command = "truncate -s 20G big; echo ready; exec sleep 3600"
         self.job = client.submit({"name": "copies", "command": command, "cpus": 0.1, "mem_mib": 256})["id"]
+        wait_until("it runs", lambda: client.job(self.job)["state"] == "running")
         wait_until(
             "it is ready",
             lambda: "ready" in client.logs(self.job, stream="stdout", offset=0, length=99)["data"],

@@ -70,6 +70,11 @@ class _Uvicorn(uvicorn.Server):
         self._app.state.changes.close()
         self._app.state.events.close()
         await super().shutdown(sockets=sockets)
+        for connection in list(
+            self.server_state.connections
+        ):  # who has not gone in the time that uvicorn gives
+            connection.transport.abort()
+        await asyncio.sleep(0)  # their sockets are closed by what this lets run
 
 
 class Server:
