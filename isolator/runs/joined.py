@@ -118,7 +118,7 @@ def _exec(
         os.dup2(stream, number)
     for stream in set(streams):
         os.close(stream)
-    number, why = 2, "No such file or directory"
+    number, why = 2, f"{argv[0]}: No such file or directory"
     for path in (
         [argv[0]] if "/" in argv[0] else [f"{at}/{argv[0]}" for at in env.get("PATH", _PATH).split(":")]
     ):
@@ -126,8 +126,8 @@ def _exec(
             os.execve(path, argv, env)
         except OSError as error:
             if error.errno not in _NOT_THERE:
-                number, why = error.errno or 0, str(error.strerror)
-    os.write(fails, f"{argv[0]}: {why}".encode(errors="replace"))
+                number, why = error.errno or 0, f"{path}: {error.strerror}"
+    os.write(fails, why.encode(errors="replace"))
     os._exit(127 if number in _NOT_THERE else 126)
 
 

@@ -30,10 +30,21 @@ DEATH_S: Final = 5.0
 LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
 _LOOK_S: Final = 0.02
 _WORDS: Final = 4096
+_NOT_FOUND: Final = 127
+_NOT_EXECUTED: Final = (126, _NOT_FOUND)
 
 
 class CommandFailed(Exception):
-    """The command cannot be executed; the message says why."""
+    """The command cannot be executed; the message says why.
+
+    `code`: what a shell ends with then: 127 if there is no such program, 126 if it may not be executed or is none;
+    None: the task cannot be joined.
+    """
+
+    def __init__(self, why: str, code: int | None = None) -> None:
+        """Keep both."""
+        super().__init__(why)
+        self.code = code
 
 
 class Command:
@@ -64,8 +75,8 @@ class Command:
             place.close()
         assert self._process.stdout is not None
         if why := self._process.stdout.read(_WORDS):  # ends when it is executed
-            self._process.wait()
-            raise CommandFailed(why.decode(errors="replace"))
+            code = self._process.wait()
+            raise CommandFailed(why.decode(errors="replace"), code if code in _NOT_EXECUTED else None)
 
     def _terminal(self, place: Place, order: Order) -> tuple[int, int, int]:
         ours, theirs = os.openpty()
@@ -124,6 +135,26 @@ class Command:
         parents have ended belong to its first one."""
         below = processes.descendants(os.getpid())
         return [*below, *(pid for pid in _marked(self._mark) if pid not in below)]
+
+
+def remedy_of(program: str, code: int) -> str:
+    """What finds a program that was not there, or says why it is not executed.
+
+    Args:
+        program: The first word of the command.
+        code: Of `CommandFailed`.
+    """
+    import shlex  # of a helper's start, few need it
+
+    if code != _NOT_FOUND:
+        what = shlex.quote(program) if "/" in program else f'"$(command -v {shlex.quote(program)})"'
+        return f"see its mode and owner: mesos-gpu exec JOB -- sh -c {shlex.quote(f'id; ls -lL {what}')}"
+    if "/" in program:
+        directory = os.path.dirname(program) or "/"
+        see = shlex.join(["ls", "-l", directory])
+        return f"see what is there: mesos-gpu exec JOB -- {see}; a script's first line must name what is there, too"
+    find = shlex.join(["find", "/", "-name", program])
+    return f"find it: mesos-gpu exec JOB -- {find}; what is not in the job's PATH is called by its whole path"
 
 
 def _started(

@@ -4,6 +4,7 @@
 the task, nothing that was started here is left.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -14,11 +15,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from isolator.host import processes
 from isolator.runs.joining import Place
 from isolator.session.carrying import Carrier
-from isolator.session.command import Command, CommandFailed, Work
+from isolator.session.command import Command, CommandFailed, Work, remedy_of
 from isolator.session.websocket import Lost, WebSocket, dial
 from mesos_gpu.wire.channel.file import FileOrder
 from mesos_gpu.wire.channel.forward import Forward
-from mesos_gpu.wire.channel.frames import MOST_FRAME, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
 
@@ -50,13 +51,35 @@ def _serve(line: WebSocket, call: dict[str, Any]) -> str:
     try:
         place = Place(int(call["pid"]), call["task_id"])
         command = Command(place, _work_of(order, place), call["id"])
-    except (OSError, CommandFailed) as error:
-        why = str(error) if isinstance(error, CommandFailed) else f"the task cannot be joined: {error}"
-        line.send(encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace"))))
+    except CommandFailed as error:
+        _tell(line, order, error)
+        return str(error)
+    except OSError as error:
+        why = f"the task cannot be joined: {error}"
+        line.send(_failed(why))
         return why
     with command:
         code = Carrier(line, command).carry()
     return f"a command ended with {code}"
+
+
+def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
+    """Say why a command was not executed: as env(1) does, with a shell's exit code, or that nothing can be."""
+    if error.code is None or not isinstance(order, Order):
+        line.send(_failed(str(error)))
+        return
+    text = f"Error: {error}\nTo fix: {remedy_of(order.argv[0], error.code)}\n"
+    words = text.replace("\n", "\r\n") if order.tty else text
+    line.send(encode(Frame(Kind.STDERR, words.encode(errors="replace")[:MOST_DATA])))
+    line.send(encode(Frame(Kind.EXIT, numbers=(error.code,))))
+    # What the client has sent already is read: closing a socket with unread bytes could drop the frames (RFC 2525).
+    with contextlib.suppress(Lost):
+        while True:
+            line.receive()
+
+
+def _failed(why: str) -> bytes:
+    return encode(Frame(Kind.FAILED, why[:1000].encode(errors="replace")))
 
 
 def _order(line: WebSocket) -> AnyOrder:

@@ -22,8 +22,9 @@ def exec_(app: App, job_id: str, rank: int, stdin: bool, tty: bool, cmd: tuple[s
     """Run a command in a running job, as the job runs.
 
     It has the user, the environment, the files, the GPUs and the limits of the job's own command, and is ended with it,
-    or when this command ends. Its exit code becomes that of this command. JOB may be the ID of a launch. SIGINT,
-    SIGTERM, SIGQUIT and SIGUSR1/2 go to it; with a terminal, every key does.
+    or when this command ends. Its exit code becomes that of this command: 127 if there is no such program, 126 if it
+    may not be executed. JOB may be the ID of a launch. SIGINT, SIGTERM, SIGQUIT and SIGUSR1/2 go to it; with a
+    terminal, every key does.
 
     \b
       mesos-gpu exec train-1a2b3c4d -- nvidia-smi

@@ -133,10 +133,23 @@ def test_its_exit_code_is_told(stack: Stack, job: str, command: str, code: int) 
     assert run(stack, job, "--", "sh", "-c", command).returncode == code
 
 
-def test_a_program_that_is_not_there_is_told_by_name(stack: Stack, job: str) -> None:
-    ran = run(stack, job, "--", "no-such-program")
-    assert ran.returncode == 73
-    assert b"no-such-program: No such file or directory" in ran.stderr
+@pytest.mark.parametrize(
+    ("program", "options", "code", "why", "finds"),
+    [
+        ("no-such-program", ("-i",), 127, "No such file or directory", "find / -name no-such-program;"),
+        ("/no/such program", (), 127, "No such file or directory", "-- ls -l /no;"),
+        ("/etc/passwd", ("-t",), 126, "Permission denied", "sh -c 'id; ls -lL /etc/passwd'"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_is_told_with_a_shells_code_and_what_finds_it(
+    stack: Stack, job: str, program: str, options: tuple[str, ...], code: int, why: str, finds: str
+) -> None:
+    ran = run(stack, job, *options, "--", program, data=EVERY_BYTE * 1024)
+    first, second = ran.stderr.decode().splitlines()
+    assert (first, ran.stdout, ran.returncode) == (f"Error: {program}: {why}", b"", code)
+    assert second.startswith("To fix: ")
+    assert finds in second
+    assert of_this(program) == []
 
 
 def test_a_signal_goes_to_the_command(stack: Stack, job: str) -> None:
