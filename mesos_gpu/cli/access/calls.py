@@ -42,9 +42,9 @@ class TokenCalls:
         """Use a client that somebody else closes."""
         self._client = client
 
-    def all(self, name: str | None = None) -> Sequence[Token]:
-        """List those that one may see, the newest first; with `name`, of that name."""
-        return self._client.call("GET", _TOKENS, Tokens, {"name": name})["tokens"]
+    def all(self) -> Sequence[Token]:
+        """List those that one may see, the newest first."""
+        return self._client.call("GET", _TOKENS, Tokens)["tokens"]
 
     def create(self, request: Mapping[str, Any]) -> TokenMade:
         """Make one. Never repeated: nobody would know of the second."""

@@ -2,19 +2,27 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
 from mesos_gpu.access.rights import BY_NAME
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.versioned import changing
 from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
+    from mesos_gpu.api.spec.access import Right
     from mesos_gpu.cli.access.calls import AccessDocuments
+    from mesos_gpu.cli.versioned.kept import Shown
 
 
 class _Access(Table):
@@ -148,12 +156,15 @@ def can(
     ctx.exit(0 if answer["allowed"] else 1)
 
 
+_VERSIONS: Final = changing.versions_listing(("roles", "bindings"))
+
+
 @click.command()
-@json_option
+@list_options(_VERSIONS)
 @api_command
-def versions(app: App, as_json: bool) -> None:
+def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
     """List the latest versions of the document."""
-    changing.versions(_documents(app), ("roles", "bindings"), as_json=as_json)
+    changing.versions(_documents(app), asked)
 
 
 @click.command()
@@ -176,23 +187,39 @@ def rollback(app: App, version: int, yes: bool, force: bool, as_json: bool) -> N
     changing.change(documents, latest, wanted, source, query=query, yes=yes, as_json=as_json)
 
 
-@click.command()
-@json_option
-@api_command
-def rights(app: App, as_json: bool) -> None:
-    """List all rights, and the roles that are always there."""
-    from mesos_gpu.cli.fit import Fit
-
-    known = _documents(app).rights()
-    if as_json:
-        output.document(known)
-        return
-    rows = [(each["name"], _narrowed(each), each["allows"]) for each in known["rights"]]
-    output.table(("RIGHT", "NARROWED BY", "ALLOWS TO"), rows, empty="", fit=Fit(wrap=True))
-    click.echo()
-    given = [(role["name"], " ".join(role["rights"])) for role in known["roles"]]
-    output.table(("ROLE", "RIGHTS"), given, empty="", fit=Fit(wrap=True))
-
-
 def _narrowed(right: Mapping[str, Any]) -> str:
     return ", ".join(word for word, is_so in (("own", right["own"]), ("pattern", right["pattern"])) if is_so)
+
+
+_RIGHTS: Final[Listing["Right", "Right"]] = Listing(
+    columns=(
+        Col("RIGHT", lambda each: each["name"]),
+        Col("NARROWED BY", _narrowed),
+        Col("SCOPE", lambda each: each["scope"], wide=True),
+        Col("ALLOWS TO", lambda each: each["allows"]),
+    ),
+    id=lambda each: each["name"],
+    rows=lambda each: (each,),
+    filters={By.NAME: lambda each: (each["name"],)},
+    fit=Fit(wrap=True),
+)
+
+
+@click.command()
+@list_options(_RIGHTS)
+@api_command
+def rights(app: App, asked: "Asked[Right, Right]") -> None:
+    """List all rights, and the roles that are always there."""
+    documents = _documents(app)
+
+    def look() -> "Seen[Right]":
+        known = documents.rights()
+
+        def below(_rights: object) -> None:
+            click.echo()
+            given = [(role["name"], " ".join(role["rights"])) for role in known["roles"]]
+            output.table(("ROLE", "RIGHTS"), given, empty="", fit=Fit(wrap=True))
+
+        return Seen(known["rights"], "No such right.", lambda rights: {**known, "rights": rights}, below)
+
+    show_list(asked, look)

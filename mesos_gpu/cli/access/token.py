@@ -6,8 +6,14 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import DURATION, Ref
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.access import Token
@@ -91,46 +97,50 @@ def create(
         output.note(warning)
 
 
-@click.command("list")
-@click.option("--name", help="Of this name alone.")
-@json_option
-@api_command
-def list_tokens(app: App, name: str | None, as_json: bool) -> None:
-    """List tokens, the newest first.
-
-    Those that one may see: one's own, and all of them for admins.
-    """
-    from mesos_gpu.cli.fit import Fit
-
-    tokens = _calls(app).all(name)
-    if as_json:
-        output.document({"tokens": tokens})
-        return
-    output.table(
-        ("ID", "NAME", "EXPIRES", "USED", "FROM", "GOOD FOR", "COMMENT"),
-        [
-            (
-                each["id"],
-                each["name"],
-                output.expected(each["expires_at"]).replace("now", "expired"),
-                output.age(each["used_at"]),
-                each["used_from"],
-                _good_for(each),
-                each["comment"],
-            )
-            for each in tokens
-        ],
-        empty="There is no token; make one with: mesos-gpu token create",
-        fit=Fit(cut=("COMMENT", "GOOD FOR", "NAME"), leave=("FROM", "USED", "COMMENT", "GOOD FOR")),
-    )
-
-
 def _good_for(token: "Token") -> str:
     """What it is narrowed to."""
     parts = [" ".join(token["rights"])]
     parts += [f"queues {' '.join(token['queues'])}"] if token["queues"] != ["*"] else []
     parts += [f"apps {' '.join(token['apps'])}"] if token["apps"] != ["/*"] else []
     return "; ".join(parts)
+
+
+_TOKENS: Final[Listing["Token", "Token"]] = Listing(
+    columns=(
+        Col("ID", lambda each: each["id"]),
+        Col("NAME", lambda each: each["name"]),
+        Col("GROUPS", lambda each: " ".join(each["groups"]), wide=True),
+        Col(
+            "EXPIRES",
+            lambda each: output.expected(each["expires_at"]).replace("now", "expired"),
+            lambda each: each["expires_at"],
+            moves=True,
+        ),
+        aged("USED", lambda each: each["used_at"]),
+        Col("FROM", lambda each: each["used_from"]),
+        aged("AGE", lambda each: each["created_at"], wide=True),
+        Col("BY", lambda each: each["created_by"], wide=True),
+        Col("GOOD FOR", _good_for),
+        Col("COMMENT", lambda each: each["comment"]),
+    ),
+    id=lambda each: each["id"],
+    rows=lambda each: (each,),
+    filters={By.NAME: lambda each: (each["name"],)},
+    fit=Fit(cut=("COMMENT", "GOOD FOR", "NAME"), leave=("FROM", "USED", "COMMENT", "GOOD FOR")),
+)
+
+
+@click.command("list")
+@list_options(_TOKENS)
+@api_command
+def list_tokens(app: App, asked: "Asked[Token, Token]") -> None:
+    """List tokens, the newest first.
+
+    Those that one may see: one's own, and all of them for admins.
+    """
+    calls = _calls(app)
+    empty = "No such token." if asked.filtered else "There is no token; make one with: mesos-gpu token create"
+    show(asked, lambda: Seen(calls.all(), empty, lambda tokens: {"tokens": tokens}))
 
 
 @click.command()

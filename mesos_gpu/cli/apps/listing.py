@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,6 +14,7 @@ from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import print_table
 from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import APP, VERSION
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Why
     from mesos_gpu.cli.marathon import Json, Marathon
 
-_TASKS: Final = Fit(
-    leave=("GPUS", "CURRENT", "AGE", "HEALTHY", "PORTS"), ids=("TASK", "GPUS"), hosts=("HOST",)
-)
 _YES = {True: "yes", False: "no", None: None}
 
 
@@ -115,7 +113,7 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
     output.pairs([("id", definition["id"]), *now, *_definition(definition)])
     if not version and definition["tasks"]:
         click.echo()
-        _show_tasks(marathon, definition)
+        print_table(_TASKS, _tasks(marathon, definition))
 
 
 def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
@@ -208,23 +206,75 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def _healthy(task: "Json") -> str | None:
+    from mesos_gpu.cli.apps.rolling import healthy
+
+    return _YES[healthy(task)]
+
+
+def _state(task: "Json") -> str:
+    return str(task["state"]).removeprefix("TASK_").lower()
+
+
+def _current(task: "Json") -> str | None:
+    return _YES[task.get(_IS_CURRENT)]
+
+
+_IS_CURRENT: Final = "current"  # of a task, beside what the scheduler says
+_TASKS: Final[Listing["Json", "Json"]] = Listing(
+    columns=(
+        Col("TASK", lambda task: task["id"]),
+        Col("STATE", _state),
+        Col("HEALTHY", _healthy),
+        Col("HOST", lambda task: task["host"]),
+        Col("PORTS", lambda task: " ".join(map(str, task["ports"]))),
+        aged("AGE", lambda task: _moment(task["stagedAt"])),
+        Col("CURRENT", _current),
+        Col("VERSION", lambda task: task.get("version"), wide=True),
+        Col("GPUS", lambda task: " ".join(task["gpuIds"])),
+    ),
+    id=lambda task: task["id"],
+    rows=lambda task: (task,),
+    filters={By.STATE: lambda task: (_state(task),), By.NODE: lambda task: (task["host"],)},
+    fit=Fit(leave=("GPUS", "CURRENT", "AGE", "HEALTHY", "PORTS"), ids=("TASK", "GPUS"), hosts=("HOST",)),
+)
+
+
 @click.command()
 @click.argument("app_id", metavar="ID", type=APP)
-@json_option
+@list_options(_TASKS)
 @api_command
-def tasks(app: App, app_id: str, as_json: bool) -> None:
+def tasks(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
     """List the tasks of an app, and where they are.
 
     Below them it says why those wait that have no place yet. With --json: Marathon's tasks, each with its GPUs as
     `gpuIds`.
     """
     marathon = app.marathon()
-    definition = marathon.app(app_id)
-    if as_json:
-        held = _held(marathon, definition)
-        output.document([{**each, "gpuIds": held.get(each["id"], [])} for each in definition["tasks"]])
-        return
-    _show_tasks(marathon, definition)
+
+    def look() -> "Seen[Json]":
+        definition = marathon.app(app_id)
+        return Seen(
+            _tasks(marathon, definition),
+            "No such task." if asked.filtered else "It has no task.",
+            lambda tasks: [{key: each for key, each in task.items() if key != _IS_CURRENT} for task in tasks],
+            lambda _tasks: _tell_missing(marathon, definition),
+        )
+
+    show_list(asked, look)
+
+
+def _tasks(marathon: "Marathon", app: "Json") -> "list[Json]":
+    """Tasks with their GPUs, and whether each is of the current version; the oldest first."""
+    held, current = _held(marathon, app), app["versionInfo"]["lastConfigChangeAt"]
+    return [
+        {**task, "gpuIds": held.get(task["id"], []), _IS_CURRENT: task.get("version") == current}
+        for task in sorted(app["tasks"], key=lambda task: str(task["stagedAt"]))
+    ]
+
+
+def _tell_missing(marathon: "Marathon", definition: "Json") -> None:
+    """Why instances have no task, and why they end."""
     ends = ends_words(definition)
     missing = definition["instances"] - len(definition["tasks"])
     if missing > 0:
@@ -271,49 +321,29 @@ def _why_missing(marathon: "Marathon", app: "Json") -> str:
     return "; ".join(_deploying(marathon, app["id"])) or "they are about to be started"
 
 
-def _show_tasks(marathon: "Marathon", app: "Json") -> None:
-    from mesos_gpu.cli.apps.rolling import healthy
-
-    held = _held(marathon, app)
-    output.table(
-        ("TASK", "STATE", "HEALTHY", "HOST", "PORTS", "AGE", "CURRENT", "GPUS"),
-        [
-            (
-                each["id"],
-                _state(each["state"]),
-                _YES[healthy(each)],
-                each["host"],
-                _ports(each["ports"]),
-                output.age(_moment(each["stagedAt"])),
-                "yes" if each.get("version") == app["versionInfo"]["lastConfigChangeAt"] else "no",
-                " ".join(held.get(each["id"], [])),
-            )
-            for each in sorted(app["tasks"], key=lambda task: task["stagedAt"])
-        ],
-        empty="It has no task.",
-        fit=_TASKS,
-    )
-
-
-def _state(name: str) -> str:
-    return name.removeprefix("TASK_").lower()
-
-
-def _ports(ports: Sequence[Any]) -> str:
-    return " ".join(map(str, ports))
+_VERSIONS: Final[Listing["Json", "Json"]] = Listing(
+    columns=(
+        Col("VERSION", lambda each: each["version"]),
+        aged("AGE", lambda each: _moment(each["version"])),
+        Col("NOW", lambda each: "yes" if each["now"] else None),
+    ),
+    id=lambda each: each["version"],
+    rows=lambda each: (each,),
+    filters={},
+)
 
 
 @click.command()
 @click.argument("app_id", metavar="ID", type=APP)
-@json_option
+@list_options(_VERSIONS)
 @api_command
-def versions(app: App, app_id: str, as_json: bool) -> None:
+def versions(app: App, app_id: str, asked: "Asked[Json, Json]") -> None:
     """List the versions of an app, the latest first."""
     marathon = app.marathon()
-    known = marathon.versions(app_id)
-    if as_json:
-        output.document(known)
-        return
-    now = marathon.app(app_id)["version"]
-    rows = [(each, output.age(_moment(each)), "yes" if each == now else None) for each in known]
-    output.table(("VERSION", "AGE", "NOW"), rows, empty="")
+
+    def look() -> "Seen[Json]":
+        known, now = marathon.versions(app_id), marathon.app(app_id)["version"]
+        records = [{"version": each, "now": each == now} for each in known]
+        return Seen(records, "", lambda listed: [each["version"] for each in listed])
+
+    show_list(asked, look)

@@ -7,12 +7,19 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import APP, DURATION, Ref
 from mesos_gpu.errors import Conflict, MesosGpuError
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.apps.splits import Asked, Service, Services, Share
+    from mesos_gpu.cli.apps.splits import Asked as SplitAsked
+    from mesos_gpu.cli.apps.splits import Service, Services, Share
     from mesos_gpu.cli.client import Client
 
 _LOOK_S: Final = 1.0
@@ -77,31 +84,36 @@ def _services(app: App) -> "Services":
     return Services(app.client())
 
 
+_SERVICES: Final[Listing["Service", "Service"]] = Listing(
+    columns=(
+        Col("NAME", lambda each: each["name"]),
+        Col("MODE", lambda each: each["mode"]),
+        Col("PORT", lambda each: each["port"]),
+        Col("HOSTS", lambda each: ",".join(each["hosts"])),
+        Col("BALANCE", lambda each: each["balance"], wide=True),
+        Col("SERVERS", lambda each: len(each["servers"])),
+        Col("APPS", lambda each: " ".join(f"{share['id']}={share['weight']}" for share in each["apps"])),
+    ),
+    id=lambda each: each["name"],
+    rows=lambda each: (each,),
+    filters={
+        By.NAME: lambda each: (each["name"],),
+        By.APP: lambda each: [share["id"] for share in each["apps"]],
+    },
+    fit=Fit(cut=("APPS", "HOSTS"), leave=("MODE", "HOSTS", "PORT")),
+)
+
+
 @click.command("list")
 @click.option("--group", "groups", multiple=True, help="Also what apps' labels HAPROXY_GROUP say; * for all.")
-@json_option
+@list_options(_SERVICES)
 @api_command
-def list_services(app: App, groups: tuple[str, ...], as_json: bool) -> None:
+def list_services(app: App, groups: tuple[str, ...], asked: "Asked[Service, Service]") -> None:
     """List services and where their requests go."""
-    services = _services(app).all(groups)
-    if as_json:
-        output.document({"services": services})
-        return
-    output.table(
-        ("NAME", "MODE", "PORT", "HOSTS", "SERVERS", "APPS"),
-        [
-            (
-                each["name"],
-                each["mode"],
-                each["port"],
-                ",".join(each["hosts"]),
-                len(each["servers"]),
-                " ".join(f"{share['id']}={share['weight']}" for share in each["apps"]),
-            )
-            for each in services
-        ],
-        empty="There is no service; make one with: mesos-gpu service split NAME /app=100",
-    )
+    services = _services(app)
+    nothing = "There is no service; make one with: mesos-gpu service split NAME /app=100"
+    empty = "No such service." if asked.filtered else nothing
+    show_list(asked, lambda: Seen(services.all(groups), empty, lambda listed: {"services": listed}))
 
 
 @click.command()
@@ -183,7 +195,7 @@ def split(
     _show(services.put(name, asked), as_json)
 
 
-def _asked(services: "Services", name: str) -> "Asked":
+def _asked(services: "Services", name: str) -> "SplitAsked":
     """What is asked for now; an empty request, if there is no such service."""
     known = {each["name"]: each["asked"] for each in services.all()}
     return known.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.lists.columns import R, T
+from mesos_gpu.cli.lists.columns import Listing, R, T
 from mesos_gpu.cli.lists.options import Asked, Form
 from mesos_gpu.cli.lists.seen import Seen, cells_of, columns_of
 
@@ -29,6 +29,11 @@ def show(asked: Asked[T, R], look: Callable[[], Seen[T]], *, wide: bool = False)
         seen.below(records)
     for note in seen.notes:
         output.note(note)
+
+
+def print_table(listing: Listing[T, R], records: Sequence[T]) -> None:
+    """A table of records, as it is without options: a part of what another command prints."""
+    _print_table(Asked(listing, Form.TABLE, (), (), False, {}), Seen(records, ""), records, False)
 
 
 def _print_table(asked: Asked[T, R], seen: Seen[T], records: Sequence[T], wide: bool) -> None:

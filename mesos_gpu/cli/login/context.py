@@ -9,6 +9,11 @@ import msgspec
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, json_option, url_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.locate import running
 from mesos_gpu.cli.reach import contexts as kept
 from mesos_gpu.cli.reach import logins, private
@@ -17,6 +22,7 @@ from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.cli.reach.reach import Choice
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Conflict
+from mesos_gpu.wire.listing.filters import By
 
 _MODULE: Final = "mesos_gpu.cli.login.context"
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -50,23 +56,36 @@ def _name(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
 _NAME: Final = click.argument("name", callback=_name, shell_complete=lambda *_: sorted(kept.load().contexts))
 
 
-@click.command()
-@json_option
-def list_contexts(as_json: bool) -> None:
+_CONTEXTS: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
+    columns=(
+        Col("CURRENT", lambda each: "*" if each["current"] else None),
+        Col("NAME", lambda each: each["name"]),
+        Col("URL", lambda each: each["url"]),
+        Col("LOGIN", lambda each: each["login"]),
+    ),
+    id=lambda each: each["name"],
+    rows=lambda each: (each,),
+    filters={By.NAME: lambda each: (each["name"],)},
+    fit=Fit(cut=("URL", "LOGIN"), leave=("LOGIN",)),
+)
+
+
+@click.command("list")
+@list_options(_CONTEXTS)
+def list_contexts(asked: "Asked[dict[str, Any], dict[str, Any]]") -> None:
     """List contexts; the current one is marked."""
+    empty = (
+        "No such context." if asked.filtered else "no contexts; add one: mesos-gpu context add NAME --url URL"
+    )
+    show_list(asked, lambda: Seen(_contexts(), empty, lambda each: {"contexts": each}))
+
+
+def _contexts() -> list[dict[str, Any]]:
     known, each = kept.load(), logins.load()
-    rows = [
+    return [
         {"name": name, "url": one.url, "current": name == known.current, "login": _login(name, one, each)}
         for name, one in sorted(known.contexts.items())
     ]
-    if as_json:
-        output.document({"contexts": rows})
-        return
-    output.table(
-        ("CURRENT", "NAME", "URL", "LOGIN"),
-        [("*" if row["current"] else None, row["name"], row["url"], row["login"]) for row in rows],
-        empty="no contexts; add one: mesos-gpu context add NAME --url URL",
-    )
 
 
 def _login(name: str, one: Context, each: dict[str, logins.Login]) -> str | None:

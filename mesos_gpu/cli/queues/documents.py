@@ -1,11 +1,12 @@
 """`mesos-gpu queue show|apply|diff|versions|rollback`: the document of the tree of queues."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.types import DEADLINE
 from mesos_gpu.cli.versioned import changing
 from mesos_gpu.cli.versioned.changing import FILE, comment_option, version_option, yes_option
@@ -128,12 +129,15 @@ def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
     changing.diff(ctx, _documents(app), file, as_json=as_json)
 
 
+_VERSIONS: Final = changing.versions_listing(("queues",))
+
+
 @click.command()
-@json_option
+@list_options(_VERSIONS)
 @api_command
-def versions(app: App, as_json: bool) -> None:
+def versions(app: App, asked: "Asked[Shown, Shown]") -> None:
     """List the latest versions of the tree."""
-    changing.versions(_documents(app), ("queues",), as_json=as_json)
+    changing.versions(_documents(app), asked)
 
 
 @click.command()

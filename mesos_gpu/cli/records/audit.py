@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, Form, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.types import PAST
 from mesos_gpu.errors import Damaged
 
@@ -17,15 +21,46 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.audit import AuditEntry
     from mesos_gpu.cli.client import Client
 
-_HEADERS: Final = ("TIME", "WHO", "WHAT", "ON", "RESULT", "FROM", "PROOF", "REQUEST")
-_FIT: Final = Fit(cut=("ON", "WHO"), leave=("REQUEST", "PROOF", "FROM"), names=("ON",))
 _POLL_S: Final = 1.0
 _AGAIN_S: Final = 5.0
 _PAGE: Final = 1000
+_EMPTY: Final = "Nothing is on record."
 _UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names that nobody claims
 
 
+def _who(record: "AuditEntry") -> str:
+    return record["who"] + ("" if record["proved"] or record["who"] in _UNPROVED else "?")
+
+
+def _result(record: "AuditEntry") -> str:
+    if record["result"] == "done":
+        return "done"
+    times = f" x{record['count']}" if record["count"] > 1 else ""
+    return " ".join(filter(None, (str(record["status"] or record["result"]), record["reason"]))) + times
+
+
+_RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
+    columns=(
+        Col("TIME", lambda record: output.short_stamp(record["at"]), lambda record: record["at"]),
+        Col("WHO", _who),
+        Col("WHAT", lambda record: record["right"] or record["what"]),
+        Col("ON", lambda record: " ".join(record["on"])),
+        Col("RESULT", _result),
+        Col("FROM", lambda record: " ".join(filter(None, (record["address"], record["relayed"])))),
+        Col("PROOF", lambda record: record["proof"]),
+        Col("REQUEST", lambda record: record["request_id"]),
+        Col("DETAIL", lambda record: record["detail"], wide=True),
+        Col("ID", lambda record: record["id"], wide=True),
+    ),
+    id=lambda record: record["id"],
+    rows=lambda record: (record,),
+    filters={},
+    fit=Fit(cut=("ON", "WHO"), leave=("REQUEST", "PROOF", "FROM"), names=("ON",)),
+)
+
+
 @click.command()
+@list_options(_RECORDS)
 @click.option("--who", metavar="NAME", help="Of this name; a * at its end: of all that begin so.")
 @click.option("--what", metavar="TEXT", help="A right, as job:kill, or a part of verb and route, as DELETE.")
 @click.option(
@@ -54,7 +89,6 @@ _UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names that nobody claim
     envvar="MESOS_GPU_AUDIT",
     help="The scheduler's --audit-dir, for --verify; default: that of `mesos-gpu up`.",
 )
-@json_option
 @api_command
 def audit(
     app: App,
@@ -64,7 +98,7 @@ def audit(
     of_host: bool,
     directory: Path | None,
     refused: bool,
-    as_json: bool,
+    asked: "Asked[AuditEntry, AuditEntry]",
     **filters: Any,
 ) -> None:
     """Tell who changed what, and what was refused; the newest last.
@@ -73,27 +107,21 @@ def audit(
     they are not what was written.
     """
     if verify:
-        _verify(_place(of_host, directory), as_json)
+        _verify(_place(of_host, directory), asked.form is Form.JSON)
         return
+    if follow and (asked.form not in (Form.TABLE, Form.JSON) or asked.columns or asked.sort or asked.watch):
+        raise click.UsageError("--follow prints lines, or documents with --json: leave out the other one")
     query = {name: value for name, value in filters.items() if value is not None}
     if refused:
         query["result"] = "refused"
     if of_host:
-        _show(_of_host(query, limit), as_json)
+        show(asked, lambda: Seen(_of_host(query, limit), _EMPTY))
         return
     client = app.client()
-    records = _newest(client, query, limit)
     if follow:
-        _follow(client, query, records, as_json)
+        _follow(client, query, _newest(client, query, limit), asked.form is Form.JSON)
     else:
-        _show(records, as_json)
-
-
-def _show(records: "list[AuditEntry]", as_json: bool) -> None:
-    if as_json:
-        output.document(records)
-    else:
-        output.table(_HEADERS, [_row(record) for record in records], empty="Nothing is on record.", fit=_FIT)
+        show(asked, lambda: Seen(_newest(client, query, limit), _EMPTY))
 
 
 def _place(of_host: bool, directory: Path | None) -> Path:
@@ -158,31 +186,8 @@ def _print(record: "AuditEntry", as_json: bool) -> None:
     if as_json:
         output.document(record)
     else:
-        output.line("  ".join(str(cell) for cell in _row(record) if cell))
-
-
-def _row(record: "AuditEntry") -> tuple[str | None, ...]:
-    return (
-        output.short_stamp(record["at"]),
-        _who(record),
-        record["right"] or record["what"],
-        " ".join(record["on"]),
-        _result(record),
-        " ".join(filter(None, (record["address"], record["relayed"]))),
-        record["proof"],
-        record["request_id"],
-    )
-
-
-def _who(record: "AuditEntry") -> str:
-    return record["who"] + ("" if record["proved"] or record["who"] in _UNPROVED else "?")
-
-
-def _result(record: "AuditEntry") -> str:
-    if record["result"] == "done":
-        return "done"
-    times = f" x{record['count']}" if record["count"] > 1 else ""
-    return " ".join(filter(None, (str(record["status"] or record["result"]), record["reason"]))) + times
+        cells = (col.value(record) for col in _RECORDS.columns if not col.wide)
+        output.line("  ".join(str(cell) for cell in cells if cell))
 
 
 def _verify(at: Path, as_json: bool) -> None:

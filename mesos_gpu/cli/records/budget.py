@@ -8,15 +8,19 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Lines
 from mesos_gpu.errors import NotFound
 from mesos_gpu.scheduler.options.parse import NumberRange
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import BudgetStanding
+    from mesos_gpu.cli.client import Client
 
-_HEADERS: Final = ("QUEUE", "USER", "HOURS", "USED", "LEFT", "USED%", "EMPTY", "ENDS")
-_FIT: Final = Fit(cut=("USER",), leave=("HOURS", "ENDS"), paths=("QUEUE",))
 _NEGATIVE: Final = {"ignore_unknown_options": True}  # -5 is no option, but hours that are refused as such
 _HOURS: Final = NumberRange(0, 1e9, min_open=True)
 _user_option = click.option("--user", metavar="NAME", help="The budget of this user in it, not that of all.")
@@ -27,16 +31,60 @@ def budget() -> None:
     """Budgets: GPU hours of a period, by what each GPU costs."""
 
 
+def budget_id(each: "BudgetStanding") -> str:
+    """A budget by its queue, and its user if it is of one."""
+    return " ".join(filter(None, (each["queue"], each["user"])))
+
+
+def total_hours(each: "BudgetStanding") -> float:
+    """GPU hours of its period, with what was carried over, granted and set aside."""
+    return each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
+
+
+def _empty(each: "BudgetStanding") -> str | None:
+    if each["empty"]:
+        return "now"
+    return None if each["empty_at"] is None else _day(each["empty_at"])
+
+
+def _empty_at(each: "BudgetStanding") -> float | None:
+    return 0.0 if each["empty"] else each["empty_at"]
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%m-%d %H:%M")
+
+
+_BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
+    columns=(
+        Col("QUEUE", lambda each: each["queue"]),
+        Col("USER", lambda each: each["user"]),
+        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
+        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
+        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
+        Col("USED%", lambda each: each["used_percent"]),
+        Col("NOW", lambda each: each["rate_gpus"], wide=True),
+        Col("EMPTY", _empty, _empty_at),
+        Col("THEN", lambda each: each["on_empty"], wide=True),
+        Col("ENDS", lambda each: _day(each["ends"]), lambda each: each["ends"]),
+    ),
+    id=budget_id,
+    rows=lambda each: (each,),
+    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    fit=Fit(cut=("USER",), leave=("HOURS", "ENDS"), paths=("QUEUE",)),
+)
+
+
 @budget.command("list")
-@json_option
+@list_options(_BUDGETS)
 @api_command
-def list_(app: App, as_json: bool) -> None:
-    """List budgets, what is used of each, and when it will be empty at this rate."""
-    budgets = _budgets(app)
-    if as_json:
-        output.document({"budgets": budgets})
-        return
-    output.table(_HEADERS, [_row(each) for each in budgets], empty="No queue has a budget.", fit=_FIT)
+def list_(app: App, asked: "Asked[BudgetStanding, BudgetStanding]") -> None:
+    """List budgets, what is used of each, and when it will be empty at this rate.
+
+    NOW is the GPUs, by cost, that are charged to it at the moment.
+    """
+    client, empty = app.client(), "No such budget." if asked.filtered else "No queue has a budget."
+    show_list(asked, lambda: Seen(_budgets(client), empty, lambda budgets: {"budgets": budgets}))
 
 
 @budget.command()
@@ -46,7 +94,7 @@ def list_(app: App, as_json: bool) -> None:
 @api_command
 def show(app: App, queue: str, user: str | None, as_json: bool) -> None:
     """Show a budget with its numbers."""
-    budgets = _budgets(app)
+    budgets = _budgets(app.client())
     standing = next((each for each in budgets if (each["queue"], each["user"]) == (queue, user)), None)
     if standing is None:
         whose = f"user {user} in queue {queue}" if user else f"queue {queue}"
@@ -76,10 +124,10 @@ def set_aside(app: App, queue: str, gpu_hours: float, user: str | None, as_json:
     _grant(app, queue, user, -gpu_hours, as_json)
 
 
-def _budgets(app: App) -> "list[BudgetStanding]":
+def _budgets(client: "Client") -> "list[BudgetStanding]":
     from mesos_gpu.api.spec.usage import Budgets
 
-    return app.client().call("GET", "/v1/budgets", Budgets)["budgets"]
+    return client.call("GET", "/v1/budgets", Budgets)["budgets"]
 
 
 def _grant(app: App, queue: str, user: str | None, gpu_hours: float, as_json: bool) -> None:
@@ -109,19 +157,3 @@ def _print(standing: "BudgetStanding", as_json: bool) -> None:
             ("next period", output.stamp(standing["next_period"])),
         ]
     )
-
-
-def _row(each: "BudgetStanding") -> tuple[object, ...]:
-    total = each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
-    hours = (output.hours(total), output.hours(each["used_hours"]), output.hours(each["left_hours"]))
-    return each["queue"], each["user"], *hours, each["used_percent"], _empty(each), _day(each["ends"])
-
-
-def _empty(each: "BudgetStanding") -> str | None:
-    if each["empty"]:
-        return "now"
-    return None if each["empty_at"] is None else _day(each["empty_at"])
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%m-%d %H:%M")

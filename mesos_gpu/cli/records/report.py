@@ -3,18 +3,25 @@
 import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.options import Form as ListForm
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.records.budget import budget_id, total_hours
 from mesos_gpu.cli.table import Lines
 from mesos_gpu.cli.types import PAST
 from mesos_gpu.policy.accounts.sums import GROUPS, jain_percent
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.usage import BudgetStanding, Usage, UsageRow
@@ -29,24 +36,18 @@ _NOTHING: Final = "Nothing was used then."
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a report is printed.
+    """How a report is printed that is no list.
 
     Attributes:
-        as_json, as_csv, plot: Whether it is in that form; none of them: as a table.
+        as_csv, plot: Whether it is in that form.
         amount: What the bar of a row is as long as.
-        column: Of the table's figures, which one stands beside it.
+        column: Which figure stands beside it.
     """
 
-    as_json: bool
     as_csv: bool
     plot: bool
     amount: Callable[["UsageRow"], float]
-    column: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be done at once."""
-        if self.as_json + self.as_csv + self.plot > 1:
-            raise click.UsageError("only one of --json, --csv and --plot can be printed")
+    column: str
 
 
 @click.group(cls=Lines)
@@ -80,102 +81,178 @@ def _asks(function: _F) -> _F:
     return function
 
 
+def _group(header: str, field: str) -> Col["UsageRow"]:
+    return Col(header, lambda row: _of(row, field))
+
+
+def _hours(header: str, amount: Callable[["UsageRow"], float], *, wide: bool = False) -> Col["UsageRow"]:
+    return Col(header, lambda row: output.hours(amount(row)), amount, wide)
+
+
+def _spent(header: str, field: str) -> Col["UsageRow"]:
+    def wait_s(row: "UsageRow") -> float | None:
+        at: float | None = _of(row, field)
+        return at
+
+    return Col(header, lambda row: output.span(wait_s(row)), wait_s)
+
+
+_WHOSE: Final[Sequence[Col["UsageRow"]]] = (
+    Col("FROM", lambda row: _day(row["period"]), lambda row: row["period"]),
+    *(_group(name.upper(), field) for name, field in _FIELDS.items()),
+)
+_NAMES: Final = tuple(name.upper() for name in _FIELDS if name != "queue")
+
+
+def _listing(*figures: Col["UsageRow"]) -> Listing["UsageRow", "UsageRow"]:
+    return Listing(
+        columns=(*_WHOSE, *figures),
+        id=lambda row: " ".join(str(cell) for col in _WHOSE if (cell := col.value(row))),
+        rows=lambda row: (row,),
+        filters={},
+        fit=Fit(cut=_NAMES, leave=(), names=_NAMES, paths=("QUEUE",)),
+    )
+
+
+def _paid(row: "UsageRow") -> float:
+    return row["charged_hours"] - row["refunded_hours"]
+
+
+_USAGE: Final = _listing(
+    _hours("GPU_H", lambda row: row["gpu_hours"]),
+    _hours("COST", lambda row: row["cost_hours"]),
+    _hours("CHARGED", _paid),
+    _hours("BORROWED", lambda row: row["borrowed_hours"]),
+    _hours("LOST", lambda row: row["lost_hours"]),
+    _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
+)
+
+
 @report.command()
+@list_options(_USAGE)
 @_asks
-@json_option
 @api_command
-def usage(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
+def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
     """GPU hours that were used, and those that jobs waited for.
 
     COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
     the GPUs that were waited for times how long.
     """
-    answer = _answer(app, asked)
-    columns = ("gpu_hours", "cost_hours", "charged_hours", "borrowed_hours", "lost_hours", "unmet_gpu_hours")
-    headers = ("GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET")
+    _show(app, asked, query, Form(as_csv, plot, lambda row: row["gpu_hours"], "GPU_H"))
 
-    def cells(row: "UsageRow") -> tuple[object, ...]:
-        paid = row["charged_hours"] - row["refunded_hours"]
-        return tuple(output.hours(paid if name == "charged_hours" else _of(row, name)) for name in columns)
 
-    _show(answer, headers, cells, Form(as_json, as_csv, plot, lambda row: row["gpu_hours"]))
+_WAIT: Final = _listing(
+    Col("STARTED", lambda row: row["started"]),
+    _spent("HALF", "wait_p50_s"),
+    _spent("90%", "wait_p90_s"),
+    _spent("99%", "wait_p99_s"),
+    _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
+)
 
 
 @report.command()
+@list_options(_WAIT)
 @_asks
-@json_option
 @api_command
-def wait(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
+def wait(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
     """How long jobs with GPUs waited before they started: half of them, nine of ten, and 99 of 100 no longer than so.
 
     Each wait is right to a sixteenth. Jobs that never started are not among them.
     """
-    answer = _answer(app, asked, waits=True)
+    form = Form(as_csv, plot, lambda row: row["wait_p90_s"] or 0.0, "90%")
+    _show(app, asked, query, form, waits=True)
 
-    def cells(row: "UsageRow") -> tuple[object, ...]:
-        spans = (row["wait_p50_s"], row["wait_p90_s"], row["wait_p99_s"])
-        return row["started"], *map(output.span, spans), output.hours(row["unmet_gpu_hours"])
 
-    form = Form(as_json, as_csv, plot, lambda row: row["wait_p90_s"] or 0.0, 2)
-    _show(answer, ("STARTED", "HALF", "90%", "99%", "UNMET"), cells, form)
+_IDLE: Final = _listing(
+    _hours("COST", lambda row: row["cost_hours"]),
+    _hours("IDLE", lambda row: row["idle_hours"]),
+    Col("IDLE%", lambda row: _percent(row["idle_hours"], row["cost_hours"])),
+    _hours("LOST", lambda row: row["lost_hours"]),
+    Col("LOST%", lambda row: _percent(row["lost_hours"], row["cost_hours"])),
+)
 
 
 @report.command()
+@list_options(_IDLE)
 @_asks
-@json_option
 @api_command
-def idle(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
+def idle(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
     """GPU hours, by cost, that were held and did nothing, and those whose work was lost."""
-    answer = _answer(app, asked)
+    _show(app, asked, query, Form(as_csv, plot, lambda row: row["idle_hours"], "IDLE"))
 
-    def cells(row: "UsageRow") -> tuple[object, ...]:
-        cost = row["cost_hours"]
-        amounts = row["idle_hours"], row["lost_hours"]
-        return output.hours(cost), *(
-            cell for each in amounts for cell in (output.hours(each), _percent(each, cost))
-        )
 
-    form = Form(as_json, as_csv, plot, lambda row: row["idle_hours"], 1)
-    _show(answer, ("COST", "IDLE", "IDLE%", "LOST", "LOST%"), cells, form)
+_PART: Final = "part_percent"  # of a row of `fairness`, beside what the scheduler says
+
+
+def _wanted(row: "UsageRow") -> float:
+    return row["gpu_hours"] + row["unmet_gpu_hours"]
+
+
+def _served(row: "UsageRow") -> float | None:
+    return _percent(row["gpu_hours"], _wanted(row))
+
+
+_FAIRNESS: Final = _listing(
+    _hours("GPU_H", lambda row: row["gpu_hours"]),
+    Col("PART%", lambda row: _of(row, _PART)),
+    _hours("UNMET", lambda row: row["unmet_gpu_hours"]),
+    Col("SERVED%", _served),
+    _spent("WAIT_90%", "wait_p90_s"),
+)
 
 
 @report.command()
+@list_options(_FAIRNESS)
 @_asks
-@json_option
 @api_command
-def fairness(app: App, as_json: bool, as_csv: bool, plot: bool, **asked: Any) -> None:
+def fairness(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
     """How much each got of what it asked for.
 
     SERVED is what was used, of that and what was waited for: who asked for nothing was not served well, and has none.
     Below the table, Jain's index of SERVED: 100 % if all were served alike.
     """
-    answer = _answer(app, asked, waits=True)
-    whole = sum(row["gpu_hours"] for row in answer["rows"])
+    form = Form(as_csv, plot, lambda row: _served(row) or 0.0, "SERVED%")
+    _show(app, asked, query, form, waits=True, below=_tell_jain)
 
-    def cells(row: "UsageRow") -> tuple[object, ...]:
-        used, wanted = row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]
-        served, part = _percent(used, wanted), _percent(used, whole)
-        return (
-            output.hours(used),
-            part,
-            output.hours(row["unmet_gpu_hours"]),
-            served,
-            output.span(row["wait_p90_s"]),
-        )
 
-    form = Form(as_json, as_csv, plot, _served, 3)
-    _show(answer, ("GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"), cells, form)
-    if not (as_json or as_csv or plot) and (even := _jain(answer)) is not None:
+def _tell_jain(rows: "Sequence[UsageRow]") -> None:
+    even = jain_percent(
+        [int(row["gpu_hours"] * _MILLI) for row in rows], [int(_wanted(row) * _MILLI) for row in rows]
+    )
+    if even is not None:
         output.line(f"Jain's index: {even} %")
 
 
+_BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
+    columns=(
+        Col("FROM", lambda each: _day(each["begins"]), lambda each: each["begins"]),
+        Col("QUEUE", lambda each: each["queue"]),
+        Col("USER", lambda each: each["user"]),
+        Col("HOURS", lambda each: output.hours(total_hours(each)), total_hours),
+        Col("USED", lambda each: output.hours(each["used_hours"]), lambda each: each["used_hours"]),
+        Col("USED%", lambda each: each["used_percent"]),
+        Col("LEFT", lambda each: output.hours(each["left_hours"]), lambda each: each["left_hours"]),
+    ),
+    id=lambda each: f"{_day(each['begins'])} {budget_id(each)}",
+    rows=lambda each: (each,),
+    filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
+    fit=Fit(cut=("USER",), leave=(), names=("USER",), paths=("QUEUE",)),
+)
+
+
 @report.command("budget")
+@list_options(_BUDGETS)
 @click.option("--since", type=PAST, help="Periods that end after that: 90d (ago), or 2027-03-01.")
 @click.option("--until", type=PAST, help="Periods that begin before that; default: now.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV.")
-@json_option
 @api_command
-def budget_(app: App, as_json: bool, as_csv: bool, since: float | None, until: float | None) -> None:
+def budget_(
+    app: App,
+    as_csv: bool,
+    since: float | None,
+    until: float | None,
+    asked: "Asked[BudgetStanding, BudgetStanding]",
+) -> None:
     """How each budget was used, period by period; the latest 14 of each are kept.
 
     HOURS is the amount that the queues' document gives now, with what was carried over, granted and set aside in the
@@ -183,86 +260,102 @@ def budget_(app: App, as_json: bool, as_csv: bool, since: float | None, until: f
     """
     from mesos_gpu.api.spec.usage import Budgets, BudgetStanding
 
-    every = app.client().call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
-    first, last = since or 0.0, float("inf") if until is None else until
-    periods = [each for each in every if each["ends"] > first and each["begins"] < last]
-    if as_json:
-        output.document({"budgets": periods})
-    elif as_csv:
+    client, first, last = app.client(), since or 0.0, float("inf") if until is None else until
+    _refuse_two(asked, as_csv=as_csv, plot=False)
+
+    def look() -> Seen[BudgetStanding]:
+        every = client.call("GET", "/v1/budgets", Budgets, {"past": "true"})["budgets"]
+        periods = [each for each in every if each["ends"] > first and each["begins"] < last]
+        return Seen(periods, "No budget has a period then.", lambda periods: {"budgets": periods})
+
+    if as_csv:
         names = list(BudgetStanding.__annotations__)
-        _print_csv(names, [[dict(each)[name] for name in names] for each in periods])
+        rows = asked.chosen(look().records)
+        _print_csv(names, [[dict(each)[name] for name in names] for each in rows])
     else:
-        heads = ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%", "LEFT")
-        rows = [_period(each) for each in periods]
-        fit = Fit(cut=("USER",), leave=(), names=("USER",), paths=("QUEUE",))
-        output.table(heads, rows, empty="No budget has a period then.", fit=fit)
+        show(asked, look)
 
 
-def _period(each: "BudgetStanding") -> tuple[object, ...]:
-    total = each["gpu_hours"] + each["carried_hours"] + each["granted_hours"]
-    used = output.hours(each["used_hours"]), each["used_percent"], output.hours(each["left_hours"])
-    return _day(each["begins"]), each["queue"], each["user"], output.hours(total), *used
-
-
-def _jain(answer: "Usage") -> int | None:
-    used = [int(row["gpu_hours"] * _MILLI) for row in answer["rows"]]
-    wanted = [int((row["gpu_hours"] + row["unmet_gpu_hours"]) * _MILLI) for row in answer["rows"]]
-    return jain_percent(used, wanted)
-
-
-def _answer(app: App, asked: Mapping[str, Any], *, waits: bool = False) -> "Usage":
+def _answer(app: App, query: Mapping[str, Any], *, waits: bool) -> "Callable[[], Usage]":
+    """What asks for a report."""
     from mesos_gpu.api.spec.usage import Usage
 
-    query = {name: value for name, value in asked.items() if value is not None and name != "by"}
-    query["by"] = ",".join("owner" if name == _USER else name for name in asked["by"] or ("queue",))
-    return app.client().call("GET", "/v1/usage", Usage, {**query, **({"waits": "true"} if waits else {})})
+    given = {name: value for name, value in query.items() if value is not None and name != "by"}
+    given["by"] = ",".join(_by(query))
+    client, more = app.client(), {"waits": "true"} if waits else {}
+    return lambda: client.call("GET", "/v1/usage", Usage, {**given, **more})
+
+
+def _by(query: Mapping[str, Any]) -> list[str]:
+    """What is summed up, as the scheduler calls it."""
+    return ["owner" if name == _USER else name for name in query["by"] or ("queue",)]
 
 
 def _show(
-    answer: "Usage",
-    headers: Sequence[str],
-    cells: Callable[["UsageRow"], tuple[object, ...]],
+    app: App,
+    asked: "Asked[UsageRow, UsageRow]",
+    query: Mapping[str, Any],
     form: Form,
+    *,
+    waits: bool = False,
+    below: "Callable[[Sequence[UsageRow]], None]" = lambda _rows: None,
 ) -> None:
-    if form.as_json:
-        output.document(answer)
-        return
+    _refuse_two(asked, as_csv=form.as_csv, plot=form.plot)
+    answer = _answer(app, query, waits=waits)
+    groups = (*(("FROM",) if query["period"] else ()), *(name.upper() for name in _by(query)))
+
+    def look() -> "Seen[UsageRow]":
+        usage = answer()
+
+        def document(rows: "Sequence[UsageRow]") -> object:
+            return {**usage, "rows": [_without_part(row) for row in rows]}
+
+        return Seen(_with_parts(usage["rows"]), _NOTHING, document, below)
+
     if form.as_csv:
-        _csv(answer)
-        return
-    if form.plot:
-        _plot(answer, headers[form.column], cells, form)
-        return
-    by_time = any(row["period"] is not None for row in answer["rows"])
-    heads = (*(("FROM",) if by_time else ()), *(name.upper() for name in answer["by"]), *headers)
-    body = [(*_whose(answer, row), *cells(row)) for row in answer["rows"]]
-    groups = {name.upper() for name in answer["by"]}
-    cut, paths = tuple(groups - {"QUEUE"}) or ("FROM",), tuple(groups & {"QUEUE"})
-    output.table(heads, body, empty=_NOTHING, fit=Fit(cut=cut, leave=(), names=cut, paths=paths))
+        _csv(_by(query), asked.chosen(look().records))
+    elif form.plot:
+        _plot(asked, groups, form, asked.chosen(look().records))
+    else:
+        figures = [col.header for col in asked.listing.columns if col not in _WHOSE]
+        show(replace(asked, columns=asked.columns or (*groups, *figures)), look)
 
 
-def _whose(answer: "Usage", row: "UsageRow") -> tuple[object, ...]:
-    """What a row is of: the period that it is of, if it is of one, and what it is grouped by."""
-    when = () if row["period"] is None else (_day(row["period"]),)
-    return (*when, *(_of(row, _FIELDS[name]) for name in answer["by"]))
+def _refuse_two(asked: Asked[Any, Any], *, as_csv: bool, plot: bool) -> None:
+    """Refuse what cannot be done at once."""
+    if as_csv + plot + (asked.form is not ListForm.TABLE) > 1:
+        raise click.UsageError("only one of -o, --csv and --plot can be printed")
+    if (as_csv or plot) and (asked.columns or asked.watch):
+        raise click.UsageError("--columns and --watch are not for --csv and --plot")
+
+
+def _with_parts(rows: "Sequence[UsageRow]") -> "list[UsageRow]":
+    """Rows with what each has of the GPU hours of all."""
+    whole = sum(row["gpu_hours"] for row in rows)
+    return [cast("UsageRow", {**row, _PART: _percent(row["gpu_hours"], whole)}) for row in rows]
+
+
+def _without_part(row: "UsageRow") -> dict[str, object]:
+    return {name: each for name, each in row.items() if name != _PART}
 
 
 def _plot(
-    answer: "Usage", header: str, cells: Callable[["UsageRow"], tuple[object, ...]], form: Form
+    asked: "Asked[UsageRow, UsageRow]", groups: Sequence[str], form: Form, rows: "Sequence[UsageRow]"
 ) -> None:
     from mesos_gpu.cli.records.plot import bars
 
     unicode = "utf" in (sys.stdout.encoding or "").lower()
-    rows = [
+    whose, figure = [asked.listing.col(name) for name in groups], asked.listing.col(form.column)
+    bodies = [
         (
-            output.clean(" ".join(str(each or "-") for each in _whose(answer, row))),
+            output.clean(" ".join(str(col.value(row) or "-") for col in whose)),
             form.amount(row),
-            _words(cells(row)[form.column]),
+            _words(figure.value(row)),
         )
-        for row in answer["rows"]
+        for row in rows
     ]
-    output.line(header if rows else _NOTHING)
-    for text in bars(rows, unicode=unicode):
+    output.line(form.column if rows else _NOTHING)
+    for text in bars(bodies, unicode=unicode):
         output.line(text)
 
 
@@ -271,16 +364,12 @@ def _words(cell: object) -> str:
     return "-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
-def _served(row: "UsageRow") -> float:
-    return _percent(row["gpu_hours"], row["gpu_hours"] + row["unmet_gpu_hours"]) or 0.0
-
-
-def _csv(answer: "Usage") -> None:
+def _csv(by: Sequence[str], rows: "Sequence[UsageRow]") -> None:
     from mesos_gpu.api.spec.usage import UsageRow
 
     names = [name for name in UsageRow.__annotations__ if name not in _FIELDS.values()]
-    names = [*(_FIELDS[name] for name in answer["by"]), *names]
-    _print_csv(names, [[_of(row, name) for name in names] for row in answer["rows"]])
+    names = [*(_FIELDS[name] for name in by), *names]
+    _print_csv(names, [[_of(row, name) for name in names] for row in rows])
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -7,13 +7,19 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing, aged
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import Ref
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.event import EventKind
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.cluster.hooks import Webhook
+    from mesos_gpu.api.spec.cluster.hooks import DeadLetter, Webhook, WebhookVersion
     from mesos_gpu.cli.client import Client
 
 _MODULE: Final = "mesos_gpu.cli.records.webhook"
@@ -50,39 +56,45 @@ def webhook() -> None:
     """
 
 
-@click.command("list")
-@json_option
-@api_command
-def list_webhooks(app: App, as_json: bool) -> None:
-    """List webhooks."""
-    from mesos_gpu.api.spec.cluster.hooks import Webhooks
-    from mesos_gpu.cli.fit import Fit
-
-    known = app.client().call("GET", "/v1/webhooks", Webhooks)
-    if as_json:
-        output.document(known)
-        return
-    output.table(
-        ("NAME", "URL", "EVENTS", "QUEUES", "WAITING", "DEAD", "COMMENT"),
-        [
-            (
-                hook["name"],
-                hook["url"],
-                _kinds(hook),
-                " ".join(hook["queues"]) or "all",
-                hook["waiting"],
-                hook["dead"],
-                hook["comment"],
-            )
-            for hook in known["webhooks"]
-        ],
-        empty="There is no webhook; make one with: mesos-gpu webhook add",
-        fit=Fit(cut=("URL", "EVENTS", "COMMENT"), leave=("COMMENT", "QUEUES")),
-    )
-
-
 def _kinds(hook: "Webhook") -> str:
     return " ".join(hook["kinds"]) or "of jobs that name it"
+
+
+_WEBHOOKS: Final[Listing["Webhook", "Webhook"]] = Listing(
+    columns=(
+        Col("NAME", lambda hook: hook["name"]),
+        Col("URL", lambda hook: hook["url"]),
+        Col("EVENTS", _kinds),
+        Col("QUEUES", lambda hook: " ".join(hook["queues"]) or "all"),
+        Col("WAITING", lambda hook: hook["waiting"]),
+        Col("DEAD", lambda hook: hook["dead"]),
+        aged("CHANGED", lambda hook: hook["at"], wide=True),
+        Col("BY", lambda hook: hook["by"], wide=True),
+        Col("COMMENT", lambda hook: hook["comment"]),
+    ),
+    id=lambda hook: hook["name"],
+    rows=lambda hook: (hook,),
+    filters={By.NAME: lambda hook: (hook["name"],)},
+    fit=Fit(cut=("URL", "EVENTS", "COMMENT"), leave=("COMMENT", "QUEUES", "EVENTS")),
+)
+
+
+@click.command("list")
+@list_options(_WEBHOOKS)
+@api_command
+def list_webhooks(app: App, asked: "Asked[Webhook, Webhook]") -> None:
+    """List webhooks."""
+    from mesos_gpu.api.spec.cluster.hooks import Webhooks
+
+    client = app.client()
+    nothing = "There is no webhook; make one with: mesos-gpu webhook add"
+    empty = "No such webhook." if asked.filtered else nothing
+
+    def look() -> "Seen[Webhook]":
+        known = client.call("GET", "/v1/webhooks", Webhooks)
+        return Seen(known["webhooks"], empty, lambda hooks: {**known, "webhooks": hooks})
+
+    show_list(asked, look)
 
 
 @click.command()
@@ -204,38 +216,42 @@ def test(app: App, name: str, as_json: bool) -> None:
         output.line(f"webhook {name} answered {came['status']} after {came['took_s']:.2f}s")
 
 
+_DEAD: Final[Listing["DeadLetter", "DeadLetter"]] = Listing(
+    columns=(
+        Col("ID", lambda each: each["id"]),
+        Col("EVENT", lambda each: each["event"]),
+        Col("KIND", lambda each: each["kind"]),
+        Col("TRIES", lambda each: each["tries"]),
+        Col(
+            "GIVEN_UP", lambda each: output.short_stamp(each["given_up_at"]), lambda each: each["given_up_at"]
+        ),
+        Col("ERROR", lambda each: each["error"]),
+    ),
+    id=lambda each: str(each["id"]),
+    rows=lambda each: (each,),
+    filters={},
+    fit=Fit(cut=("ERROR",), leave=("EVENT", "TRIES")),
+)
+
+
 @click.command()
 @click.argument("name", type=NAME)
-@json_option
+@list_options(_DEAD)
 @api_command
-def dead(app: App, name: str, as_json: bool) -> None:
+def dead(app: App, name: str, asked: "Asked[DeadLetter, DeadLetter]") -> None:
     """List what could not be sent and was given up.
 
-    The latest 1,000 are kept.
+    The latest 1,000 are kept. `webhook retry` takes their IDs.
     """
     from mesos_gpu.api.spec.cluster.hooks import DeadLetters
-    from mesos_gpu.cli.fit import Fit
 
-    letters = app.client().call("GET", _path(name, "dead"), DeadLetters)
-    if as_json:
-        output.document(letters)
-        return
-    output.table(
-        ("ID", "EVENT", "KIND", "TRIES", "GIVEN_UP", "ERROR"),
-        [
-            (
-                each["id"],
-                each["event"],
-                each["kind"],
-                each["tries"],
-                output.short_stamp(each["given_up_at"]),
-                each["error"],
-            )
-            for each in letters["dead"]
-        ],
-        empty="Nothing was given up.",
-        fit=Fit(cut=("ERROR",), leave=("EVENT", "TRIES")),
-    )
+    client = app.client()
+
+    def look() -> "Seen[DeadLetter]":
+        letters = client.call("GET", _path(name, "dead"), DeadLetters)
+        return Seen(letters["dead"], "Nothing was given up.", lambda dead: {"dead": dead})
+
+    show_list(asked, look)
 
 
 @click.command()
@@ -257,31 +273,36 @@ def retry(app: App, name: str, ids: tuple[int, ...], as_json: bool) -> None:
         output.line(f"{came['retried']} are tried again")
 
 
+_VERSIONS: Final[Listing["WebhookVersion", "WebhookVersion"]] = Listing(
+    columns=(
+        Col("VERSION", lambda each: each["version"]),
+        Col("AT", lambda each: output.stamp(each["at"]), lambda each: each["at"]),
+        Col("BY", lambda each: each["by"]),
+        Col("WHAT", lambda each: each["what"]),
+        Col("WEBHOOKS", lambda each: " ".join(each["webhooks"])),
+    ),
+    id=lambda each: str(each["version"]),
+    rows=lambda each: (each,),
+    filters={By.USER: lambda each: (each["by"],)},
+    fit=Fit(cut=("WEBHOOKS", "WHAT"), leave=("WEBHOOKS", "BY")),
+)
+
+
 @click.command()
-@json_option
+@list_options(_VERSIONS)
 @api_command
-def versions(app: App, as_json: bool) -> None:
+def versions(app: App, asked: "Asked[WebhookVersion, WebhookVersion]") -> None:
     """List the changes of webhooks, the latest first."""
     from mesos_gpu.api.spec.cluster.hooks import WebhookVersions
 
-    known = app.client().call("GET", "/v1/webhook-versions", WebhookVersions)
-    if as_json:
-        output.document(known)
-        return
-    output.table(
-        ("VERSION", "AT", "BY", "WHAT", "WEBHOOKS"),
-        [
-            (
-                each["version"],
-                output.stamp(each["at"]),
-                each["by"] or None,
-                each["what"],
-                " ".join(each["webhooks"]),
-            )
-            for each in known["versions"]
-        ],
-        empty="There has been no webhook yet.",
-    )
+    client = app.client()
+    empty = "No such change." if asked.filtered else "There has been no webhook yet."
+
+    def look() -> "Seen[WebhookVersion]":
+        known = client.call("GET", "/v1/webhook-versions", WebhookVersions)
+        return Seen(known["versions"], empty, lambda versions: {"versions": versions})
+
+    show_list(asked, look)
 
 
 def _path(*parts: str) -> str:

@@ -8,9 +8,14 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.versioned.files import difference, read_document, to_yaml
 from mesos_gpu.cli.versioned.kept import Documents, Shown
 from mesos_gpu.errors import Conflict, MesosGpuError
+from mesos_gpu.wire.listing.filters import By
 
 FILE: Final = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 comment_option: Final = click.option("--comment", default="", help="Why; the versions show it.")
@@ -75,28 +80,35 @@ def diff(ctx: click.Context, documents: Documents, file: str, *, as_json: bool) 
     ctx.exit(_DIFFERENT if lines else 0)
 
 
-def versions(documents: Documents, counts: Sequence[str], *, as_json: bool) -> None:
-    """List the latest versions. `counts`: what is told of how many of what they have."""
-    kept = documents.versions()
-    if as_json:
-        output.document({"versions": kept})
-        return
-    named = [each.upper() for each in counts]
-    output.table(
-        ("VERSION", "AT", "BY", *named, "COMMENT"),
-        [
-            (
-                each["version"],
-                output.stamp(each["at"]),
-                each["by"],
-                *(each[key] for key in counts),
-                each["comment"],
-            )
-            for each in kept
-        ],
-        empty=f"Nobody has written the document yet; {documents.kind.none}.",
-        fit=Fit(cut=("COMMENT", "BY"), leave=tuple(named)),
+def versions_listing(counts: Sequence[str]) -> Listing[Shown, Shown]:
+    """The versions of a document. `counts`: what is told of how many of what they have."""
+
+    def count(key: str) -> Col[Shown]:
+        return Col(key.upper(), lambda each: each[key])
+
+    return Listing(
+        columns=(
+            Col("VERSION", lambda each: each["version"]),
+            Col("AT", lambda each: output.stamp(each["at"]), lambda each: each["at"]),
+            Col("BY", lambda each: each["by"]),
+            *map(count, counts),
+            Col("COMMENT", lambda each: each["comment"]),
+        ),
+        id=lambda each: str(each["version"]),
+        rows=lambda each: (each,),
+        filters={By.USER: lambda each: (each["by"] or "",)},
+        fit=Fit(cut=("COMMENT", "BY"), leave=(*(each.upper() for each in counts), "BY")),
     )
+
+
+def versions(documents: Documents, asked: Asked[Shown, Shown]) -> None:
+    """List the latest versions."""
+    empty = (
+        "No such version."
+        if asked.filtered
+        else f"Nobody has written the document yet; {documents.kind.none}."
+    )
+    show_list(asked, lambda: Seen(documents.versions(), empty, lambda kept: {"versions": kept}))
 
 
 def rolled_back(documents: Documents, latest: Shown, version: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 After a change that is meant: `python -m tests.contract.cli.test_cli_tables > tests/data/tables.txt`, and look at it.
 """
 
+import contextlib
 import json
 import re
 import time
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import mesos_gpu
@@ -28,11 +30,14 @@ from mesos_gpu.cli.fit import (
     short_paths,
 )
 from mesos_gpu.cli.jobs import listing
+from mesos_gpu.cli.reach import contexts, logins
+from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.top import queue as top_queue
 from mesos_gpu.cli.top import tasks as top_tasks
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
+from tests.contract.cli.listed import AT, LONGEST, fill_records
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)
@@ -54,10 +59,38 @@ TABLES: dict[str, tuple[str, ...]] = {
     "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
     "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
+    "report wait --sort -unmet": ("QUEUE", "STARTED", "HALF", "90%", "99%", "UNMET"),
+    "report idle": ("QUEUE", "COST", "IDLE", "IDLE%", "LOST", "LOST%"),
+    "report budget": ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%", "LEFT"),
+    "budget list": ("QUEUE", "USED", "LEFT", "USED%", "EMPTY"),
+    "token list": ("ID", "NAME", "EXPIRES"),
+    "context list": ("CURRENT", "NAME", "URL"),
+    "audit": ("TIME", "WHO", "WHAT", "ON", "RESULT"),
+    "webhook list": ("NAME", "URL", "WAITING", "DEAD"),
+    "webhook dead ops": ("ID", "KIND", "GIVEN_UP", "ERROR"),
+    "webhook versions": ("VERSION", "AT", "WHAT"),
+    "app tasks shop/web": ("TASK", "STATE", "HOST"),
+    "app versions shop/web": ("VERSION", "AGE", "NOW"),
+    "service list": ("NAME", "SERVERS", "APPS"),
+    "queue versions": ("VERSION", "AT", "COMMENT"),
+    "access versions": ("VERSION", "AT", "COMMENT"),
+    "access rights": ("RIGHT", "ALLOWS"),
+    "uploads list": ("UPLOAD", "SIZE", "STATE", "USED", "JOBS"),
 }
-PIPED = ("ps", "ps -a -o wide", "ps -q", "nodes", "gpus", "queue", "app list")
-NOW = time.time()
-LONGEST = "research/computer-vision/segmentation-of-street-scenes"
+PIPED = (
+    "ps", "ps -a -o wide", "ps -q", "nodes", "gpus", "queue", "app list", "report usage -o wide --by user",
+    "report budget -q", "budget list -o wide", "token list -o wide", "token list --columns name,used --sort -used",
+    "context list -q", "audit -o wide", "webhook list -o wide", "webhook dead ops -q", "app tasks shop/web -o wide",
+    "app versions shop/web -q", "service list -o wide", "access versions -q", "access rights -o wide",
+)  # fmt: skip
+NOW = AT + 86_400.0
+CONTEXTS = Contexts(
+    "lab",
+    {
+        "lab": Context("https://scheduler.lab.example.com:8443"),
+        "production-in-the-cellar": Context("https://mesos-gpu.production.example.com"),
+    },
+)
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
 BUSY = {
     **dict.fromkeys(get_type_hints(Meters)), "memory_used_mib": 61000, "power_mw": 371_800, "temperature_c": 71,
@@ -112,6 +145,7 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
     _fill_queues(rest)
+    fill_records(rest, now)
 
 
 def _fill_queues(rest: FakeRest) -> None:
@@ -232,6 +266,8 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setenv("MESOS_GPU_URL", rest.url)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    monkeypatch.setattr(contexts, "load", lambda: CONTEXTS)
+    monkeypatch.setattr(logins, "load", lambda: {})
     for module in (
         output,
         listing,
@@ -256,9 +292,19 @@ def sections(text: str) -> dict[str, str]:
     return {title: body.rstrip("\n") for title, body in parts}
 
 
+@contextlib.contextmanager
+def in_utc() -> Iterator[None]:
+    """Local time is UTC, whatever it is on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 @pytest.fixture
 def rest() -> Iterator[FakeRest]:
-    with FakeRest() as server:
+    with in_utc(), FakeRest() as server:
         fill(server)
         yield server
 
@@ -279,6 +325,85 @@ def test_what_a_program_reads_is_as_it_was(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     assert piped(rest, monkeypatch, words).rstrip("\n") == sections(GOLDEN.read_text())[f"{words} piped"]
+
+
+#: Lists, where their records are in what -o json prints, and what -o name prints of each ("": itself).
+LISTS = {
+    "report usage": ("rows", "queue"),
+    "report wait": ("rows", "queue"),
+    "report idle": ("rows", "queue"),
+    "report fairness": ("rows", "queue"),
+    "token list": ("tokens", "id"),
+    "context list": ("contexts", "name"),
+    "audit": (None, "id"),
+    "webhook list": ("webhooks", "name"),
+    "webhook dead ops": ("dead", "id"),
+    "webhook versions": ("versions", "version"),
+    "app tasks shop/web": (None, "id"),
+    "app versions shop/web": (None, ""),
+    "service list": ("services", "name"),
+    "queue versions": ("versions", "version"),
+    "access versions": ("versions", "version"),
+    "access rights": ("rights", "name"),
+    "uploads list": (None, "sha256"),
+}
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_each_list_has_the_same_records_in_every_form(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    at, id = LISTS[words]
+    document = json.loads(piped(rest, monkeypatch, f"{words} --json"))
+    assert json.loads(piped(rest, monkeypatch, f"{words} -o json")) == document
+    assert yaml.safe_load(piped(rest, monkeypatch, f"{words} -o yaml")) == document
+    records = document if at is None else document[at]
+    names = [str(each[id] if id else each) for each in records]
+    assert names
+    assert piped(rest, monkeypatch, f"{words} -o name").splitlines() == names
+    assert piped(rest, monkeypatch, f"{words} -q").splitlines() == names
+    first = piped(rest, monkeypatch, words).splitlines()[0]
+    column = first.split()[0].lower()
+    shown = piped(rest, monkeypatch, f"{words} --columns {column} --sort -{column}")
+    assert shown.splitlines()[0].split() == [column.upper()]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["report usage --csv -o yaml", "report idle --plot -q", "report budget --csv --json", "audit -f -q"],
+)
+def test_forms_that_exclude_each_other_are_refused(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", rest.url)
+    got = call(*words.split())
+    assert (got.exit_code, "only one of" in got.stderr or "leave out" in got.stderr) == (2, True)
+    assert not rest.asked
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("token list --name ann*", ["4f1c22ab"]),
+        ("budget list --user ann*", ["ml ann.of.the.platform@example.com"]),
+        ("budget list --queue research", [LONGEST]),
+        ("context list --name lab", ["lab"]),
+        ("webhook list --name do*", ["done"]),
+        ("service list --app shop/web-canary", ["web"]),
+        ("service list --name api", []),
+        (
+            "app tasks shop/web --node gpu-2",
+            ["shop_web.instance-848f8361-3a3d-5b06-b8ad-d1f4d5f2bcd6._app.1"],
+        ),
+        ("app tasks shop/web --state staging", []),
+        ("access rights --name gpu:*", ["gpu:reset"]),
+        ("uploads list --state partial", ["f" * 64]),
+    ],
+)
+def test_lists_are_filtered(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, names: list[str]
+) -> None:
+    assert piped(rest, monkeypatch, f"{words} -q").splitlines() == names
 
 
 @pytest.mark.parametrize("words", ["queue list", "report usage", "report fairness"])
@@ -368,7 +493,8 @@ def test_tasks_of_an_app_name_the_gpus_that_they_share(
         "id": "a-00000006.1", "state": "TASK_RUNNING", "host": "n1", "ports": [], "stagedAt": stamp(0.0), "version": "",
     }  # fmt: skip
     path = f"GET /v2/apps{app['id']}"
-    rest.fixed[path] = (200, {"app": {**app, "gpus": 0.25, "instances": 1, "tasks": [task]}})
+    given = {"gpus": 0.25, "instances": 1, "tasks": [task], "versionInfo": {"lastConfigChangeAt": ""}}
+    rest.fixed[path] = (200, {"app": {**app, **given}})
     (listed,) = json.loads(call("app", "tasks", app["id"], "--json").stdout)
     assert listed["gpuIds"] == ["GPU-722fbf57-c73e-9aea-5239-e7d583afc8ba"]
 
@@ -396,7 +522,7 @@ def test_a_wide_character_counts_twice() -> None:
 
 
 if __name__ == "__main__":
-    with FakeRest() as server, pytest.MonkeyPatch.context() as patch:
+    with in_utc(), FakeRest() as server, pytest.MonkeyPatch.context() as patch:
         fill(server)
         texts = {
             f"{words} at {width}": drawn(server, patch, words, width) for words in TABLES for width in WIDTHS
