@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.audit import READS
 from mesos_gpu.api.http.door import BODY_S, MOST_QUERY, MOST_TARGET
 from mesos_gpu.api.spec import (
     access,
@@ -27,7 +28,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
-from mesos_gpu.api.spec.cluster import cards, hooks
+from mesos_gpu.api.spec.cluster import cards, hooks, templates
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -336,6 +337,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **cards.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
+    **templates.OPERATIONS,
     **uploads.OPERATIONS,
     **usage.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
@@ -369,6 +371,7 @@ _ID: Final = {
     "queues": "a queue's path, with its slashes",
     "tokens": "a token's id",
     "tasks": "a task's id",
+    "templates": "a template's name",
     "uploads": "the SHA-256 of an archive, in hexadecimal digits",
 }
 _REFUSALS: Final = {
@@ -455,7 +458,7 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
 
 def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
     yield from (*operation.refusals, 400, 401, 403, 429, 500, 503)
-    if verb != "GET" and not path.startswith("/v1/plan/"):
+    if verb != "GET" and not path.startswith(READS):
         yield 507
     if "{" in path:
         yield 404

@@ -6,6 +6,7 @@ from mesos_gpu.access.rights import (
     ACCESS_SEE,
     ACCESS_WRITE,
     APP_SEE,
+    APP_WRITE,
     AUDIT_SEE,
     CLUSTER_SEE,
     GPU_DRAIN,
@@ -43,6 +44,7 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
 from mesos_gpu.api.v1.access.documents import AccessDocuments
 from mesos_gpu.api.v1.access.tokens import TokenHandlers
+from mesos_gpu.api.v1.apps.templates import TemplateHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.cards import CardHandlers, card_map
 from mesos_gpu.api.v1.files.kept import KeptFiles
@@ -78,6 +80,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         route("/v1/cards", GET=needs(GPU_SEE, CardHandlers(scheduler, cards).list)),
         *_of_nodes(operate, audit),
         *_of_services(ServiceHandlers(scheduler)),
+        *_of_templates(TemplateHandlers()),
         *_of_tasks(jobs, UnknownTasks(scheduler)),
         *_of_access(AccessDocuments(scheduler), tokens, audit),
         *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
@@ -202,6 +205,14 @@ def _of_services(services: ServiceHandlers) -> list[Route]:
             PUT=judged(SERVICE_WRITE, services.put),
             DELETE=judged(SERVICE_WRITE, services.delete),
         ),
+    ]
+
+
+def _of_templates(templates: TemplateHandlers) -> list[Route]:
+    # What they hold is in every installation; of whose apps a rendered one is, is asked where it is created.
+    return [
+        route("/v1/templates", GET=judged(APP_WRITE, templates.list)),
+        route("/v1/templates/{name}/render", POST=judged(APP_WRITE, templates.render)),
     ]
 
 

@@ -12,7 +12,7 @@ async function ask(path, options = {}) {
   const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
   const text = await response.text();
   if (response.status === 401) logIn();
-  if (!response.ok) throw Object.assign(new Error(words(response, text)), { refused: true, status: response.status });
+  if (!response.ok) throw refusal(response, text);
   return text;
 }
 
@@ -20,11 +20,14 @@ function logIn() {
   location.assign(`login${location.hash}`); // which leads back to this part
 }
 
-function words(response, text) {
-  if (!(response.headers.get("content-type") ?? "").startsWith("application/json")) return response.statusText;
-  const body = JSON.parse(text), said = body.error ?? body; // below /v2 an error is Marathon's
-  const problems = (said.problems ?? []).map((each) => `${each.path} ${each.reason}`);
-  return [said.message ?? response.statusText, ...problems, said.remedy].filter(Boolean).join("; ");
+/** `problems`: {path, reason} of each place that is wrong. */
+function refusal(response, text) {
+  const isJson = (response.headers.get("content-type") ?? "").startsWith("application/json");
+  const body = isJson ? JSON.parse(text) : {}, said = body.error ?? body; // below /v2 an error is Marathon's
+  const details = Array.isArray(said.details) ? said.details.map(({ path, errors }) => ({ path, reason: errors.join("; ") })) : [];
+  const problems = said.problems ?? details;
+  const words = [said.message ?? response.statusText, ...problems.map((each) => `${each.path} ${each.reason}`), said.remedy];
+  return Object.assign(new Error(words.filter(Boolean).join("; ")), { refused: true, status: response.status, problems });
 }
 
 /** The answer to GET; the same object as the last time if it is the same. */

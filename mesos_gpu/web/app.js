@@ -15,9 +15,9 @@ const $ = (id) => document.getElementById(id);
 const OLD_MS = 4900; // without a whole answer, what is shown counts as old: people see it within 5 s
 const LEAST_PAUSE_MS = 2000, MOST_PAUSE_MS = 3500, REFUSED_PAUSE_MS = 30000; // each refusal is on record
 const SHARE = 20; // a page spends at most this part of the time on answers
-const PARTS = [ // [name, right, page of all, page of one]
+const PARTS = [ // [name, right or rights of which one is enough, page of all, page of one]
   ["jobs", "job:see", jobs.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
-  ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queues.one], ["submit", "job:run", submit.page, null],
+  ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queues.one], ["submit", ["job:run", "app:write"], submit.page, null],
 ];
 
 let shown = null; // {page, context, data}
@@ -137,7 +137,7 @@ function showWho(who) { // who looks, and a way to be nobody again
   $("who").firstChild.textContent = who.name ?? "";
   $("who").title = [`by ${who.proof}`, who.roles.length ? `roles: ${who.roles.join(", ")}` : "no roles"].join("; ");
   $("log-out").hidden = !who.session;
-  for (const [name, right] of PARTS) document.querySelector(`nav [data-part="${name}"]`)?.toggleAttribute("hidden", !has(right));
+  for (const [name, right] of PARTS) document.querySelector(`nav [data-part="${name}"]`)?.toggleAttribute("hidden", ![right].flat().some(has));
 }
 
 $("log-out").addEventListener("click", async () => {

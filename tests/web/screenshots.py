@@ -37,6 +37,7 @@ def parts(scene: Scene) -> dict[str, str]:
         "queues": "#/queues",
         "queue": "#/queues/research%2Fvision",
         "submit": "#/submit",
+        "submit-template": "#/submit?from=torch-distributed",
     }
 
 

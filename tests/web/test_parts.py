@@ -226,6 +226,67 @@ def test_a_job_is_submitted_from_a_form_and_what_is_wrong_is_told(scene: Scene, 
     assert (made["tasks"], made["gpus"], made["max_attempts"]) == (2, 1, 3)
 
 
+def test_what_is_wrong_stands_at_its_field(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/submit")
+    page.fill("form.submit input[name=name]", "Not a name!")
+    page.fill("form.submit input[name=command]", "true")
+    page.click("form.submit button", "Submit")
+    page.when('<span class="wrong bad">must')
+    assert page.run(WRONG) == ["name"]
+    assert focused(page, "name") == "name"
+
+
+WRONG: Final = "[...document.querySelectorAll('[aria-invalid]')].map((each) => each.name)"
+
+
+def test_an_app_is_started_from_a_template(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/submit")
+    page.when('<optgroup label="Groups of apps">')
+    page.fill("label.fill select", "jupyter")
+    page.when('data-shown="#/submit?from=jupyter"', "Notebooks are in the volume", "Memory, MiB.")
+    page.fill("form.submit input[name=id]", "/No Blanks")
+    page.fill("form.submit input[name=gpus]", "5000")
+    page.click("form.submit button", "Start")
+    page.when("/values/gpus")
+    assert page.run(WRONG) == ["id", "gpus"]
+    page.fill("form.submit input[name=id]", "/notebooks/ann")
+    page.fill("form.submit input[name=gpus]", "2")
+    page.fill("form.submit input[name=models]", "A100, H100")
+    page.click("form.submit button", "Start")
+    page.when('data-shown="#/apps/%2Fnotebooks%2Fann"', "/notebooks/ann is created.")
+    app = scene.call("GET", "/v2/apps/notebooks/ann").json()["app"]
+    assert (app["gpus"], app["gpu"]["models"], app["mem"]) == (2, ["A100", "H100"], 16384)
+    page.visit("#/submit?from=jupyter")
+    page.fill("form.submit input[name=id]", "/notebooks/ann")
+    page.click("form.submit button", "Start")
+    page.when("An app with id [/notebooks/ann] already exists.")
+
+
+def test_a_group_is_started_from_a_template_that_needs_values(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/submit?from=torch-distributed")
+    page.when("host (needed)", 'placeholder="as gpu-1.example.com"')
+    page.click("form.submit button", "Start")
+    assert page.run("document.querySelector('input:invalid').name") == "host"
+    assert not scene.call("GET", "/v2/groups/train").ok, "nothing was sent"
+    page.fill("form.submit input[name=host]", "a1.example")
+    page.click("form.submit button", "Start")
+    page.when('data-shown="#/apps?q=%2Ftrain%2Ftorch"', '<a href="#/apps/%2Ftrain%2Ftorch%2Fworker">')
+    apps = scene.call("GET", "/v2/groups/train/torch").json()["apps"]
+    assert sorted(each["id"] for each in apps) == ["/train/torch/store", "/train/torch/worker"]
+
+
+def test_what_to_start_from_is_what_the_address_says(scene: Scene, browser: Browser) -> None:
+    page = browser.page(f"{scene.url}/#/submit?from=vllm")
+    page.when('name="model"')
+    selected = "document.querySelector('label.fill select').value"
+    assert page.run(selected) == "vllm"
+    page.visit("#/submit")
+    assert page.run(selected) == ""
+    page.visit("#/submit?from=none")
+    page.when("There is no none to start from.")
+    assert page.run("document.querySelector('form.submit')") is None
+
+
 def test_what_is_refused_says_why_and_the_page_goes_on(scene: Scene, browser: Browser) -> None:
     page = browser.page(f"{scene.url}/#/jobs/{scene.gang}")
     page.when("Why it waits", "Place in the queue: 1")

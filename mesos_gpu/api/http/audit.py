@@ -29,7 +29,8 @@ from mesos_gpu.wire.plain import clean
 
 MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
 LONGEST_CLAIM: Final = 64
-_READS: Final = ("/v1/plan/", "/v1/access/check")  # POST that changes nothing
+#: How paths begin whose POST changes nothing.
+READS: Final = ("/v1/plan/", "/v1/access/check", "/v1/templates/")
 _BEGINS: Final = ("/login/oidc/callback",)  # GET, as an issuer leads a browser there, and a session begins
 _REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
 _SHOWN: Final = (
@@ -75,7 +76,7 @@ class Audit:
             return
         about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
         changes = scope["path"] in _BEGINS or (
-            scope["method"] not in SAFE and not scope["path"].startswith(_READS)
+            scope["method"] not in SAFE and not scope["path"].startswith(READS)
         )
         seen, noted = _Seen(bytearray()), False
 

@@ -1,20 +1,16 @@
 """`mesos-gpu template`: definitions of apps for Marathon, to start from."""
 
-from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-import mesos_gpu
+from mesos_gpu.adapters.files.templates import load, load_all, names
 from mesos_gpu.cli import output
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import Pair
-from mesos_gpu.errors import NotFound, Unavailable
-from mesos_gpu.wire.marathon.template import Parameter, Template, WrongValues, template_of
+from mesos_gpu.wire.marathon.template import Parameter, WrongValues, described, summary_of
 from mesos_gpu.wire.marathon.template import render as rendered
-
-_SUFFIX: Final = ".json"
 
 
 class _Template(Table):
@@ -51,45 +47,15 @@ class _Name(click.ParamType[str]):
 _json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def directory() -> Path:
-    """The directory of templates, beside the package: so it is in a checkout, and so it is installed."""
-    return Path(mesos_gpu.__file__).parents[1] / "marathon_templates"
-
-
-def names() -> list[str]:
-    """The names of all templates, sorted."""
-    return sorted(path.stem for path in directory().glob(f"*{_SUFFIX}"))
-
-
-def load(name: str) -> Template:
-    """The template of that name.
-
-    Raises:
-        NotFound: There is none.
-        Unavailable: There are no templates at all.
-    """
-    known = _known()
-    if name not in known:
-        raise NotFound(f"there is no template {name}", remedy=f"take one of {', '.join(known)}")
-    return template_of(name, (directory() / (name + _SUFFIX)).read_bytes())
-
-
-def _known() -> list[str]:
-    known = names()
-    if not known:
-        raise Unavailable(f"there are no templates in {directory()}", remedy="install mesos_gpu anew")
-    return known
-
-
 @click.command("list")
 @_json_option
 def list_templates(as_json: bool) -> None:
     """List the templates."""
-    templates = [load(name) for name in _known()]
+    templates = load_all()
     if as_json:
-        output.document([_summary(each) for each in templates])
+        output.document([summary_of(each) for each in templates])
         return
-    rows = [(each.name, _kind(each), each.about) for each in templates]
+    rows = [(each.name, each.kind, each.about) for each in templates]
     output.table(("NAME", "KIND", "ABOUT"), rows, empty="")
 
 
@@ -100,8 +66,7 @@ def show(name: str, as_json: bool) -> None:
     """Show what a template is for, and what can be set."""
     template = load(name)
     if as_json:
-        parameters = {each.name: _described(each) for each in template.parameters}
-        output.document({**_summary(template), "parameters": parameters, "document": dict(template.document)})
+        output.document({**described(template), "document": dict(template.document)})
         return
     output.line(f"{template.name}: {template.about}")
     for note in template.notes:
@@ -135,30 +100,6 @@ def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> Non
     output.document(rendered(template, dict(values)))
     if not as_json:
         output.note(f"start it with `mesos-gpu app create FILE`, or send it to URL{template.route}")
-
-
-def _summary(template: Template) -> dict[str, Any]:
-    return {
-        "name": template.name,
-        "kind": _kind(template),
-        "about": template.about,
-        "notes": list(template.notes),
-        "route": template.route,
-    }
-
-
-def _kind(template: Template) -> str:
-    return "group" if template.is_group else "app"
-
-
-def _described(each: Parameter) -> dict[str, Any]:
-    return {
-        "type": each.kind,
-        "default": None if each.required else each.default,
-        "required": each.required,
-        "description": each.description,
-        "paths": list(each.paths),
-    }
 
 
 def _default(each: Parameter) -> str | None:

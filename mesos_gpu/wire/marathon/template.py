@@ -4,7 +4,7 @@ A template is a definition with one more object, which Marathon ignores: `templa
 goes, as JSON pointers (RFC 6901); its default is what stands there. docs/templates.md has the format. Pure.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +13,7 @@ import msgspec
 
 from mesos_gpu.errors import Damaged, MesosGpuError
 from mesos_gpu.model.apps.app import Group
+from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.marathon.app import app_of
 from mesos_gpu.wire.marathon.group import group_of
 from mesos_gpu.wire.marathon.problems import Problems
@@ -21,10 +22,41 @@ KEY: Final = "template"
 _LONGEST_NUMBER: Final = 18  # characters; more would be no exact JSON number
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A thing that is wrong.
+
+    Attributes:
+        parameters: The names of those whose values are at fault; none: it is no value's.
+        place: Where in the definition, as Marathon writes it; "": the value came into none.
+    """
+
+    parameters: tuple[str, ...]
+    reason: str
+    place: str = ""
+
+    def line(self, values: Mapping[str, str]) -> str:
+        """In words, with what was given."""
+        given = [f"{name}={values[name]}" if values.get(name) else name for name in self.parameters]
+        where = " ".join((*given, *([f"({self.place})"] if self.place else ())))
+        return f"{where}: {self.reason}" if where else self.reason
+
+    def problems(self, path: str) -> list[Problem]:
+        """For each of its parameters, whose values are in an object at the JSON pointer `path`."""
+        if not self.parameters:
+            return [Problem(path, f"{self.place}: {self.reason}" if self.place else self.reason)]
+        return [Problem(f"{path}/{escaped(name)}", self.reason) for name in self.parameters]
+
+
 class WrongValues(MesosGpuError):
     """Values that the template has no place for, or that make no valid definition; all of them at once."""
 
     exit_code, http_status = 2, 400
+
+    def __init__(self, what: str, *, remedy: str, faults: Sequence[Fault] = ()) -> None:
+        """`faults`: what is wrong, one by one."""
+        super().__init__(what, remedy=remedy)
+        self.faults = tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +85,11 @@ class Template:
     def is_group(self) -> bool:
         """Whether it is for /v2/groups rather than /v2/apps."""
         return "apps" in self.document or "groups" in self.document
+
+    @property
+    def kind(self) -> str:
+        """What it defines: "group" or "app"."""
+        return "group" if self.is_group else "app"
 
     @property
     def route(self) -> str:
@@ -95,35 +132,64 @@ def render(template: Template, values: Mapping[str, str]) -> dict[str, Any]:
         WrongValues: A value is unknown, mistyped or missing, or what comes out is not valid.
     """
     known = {each.name: each for each in template.parameters}
-    wrong = [f"{name}={values[name]}: there is no parameter {name}" for name in values if name not in known]
+    wrong = [Fault((name,), f"there is no parameter {name}") for name in values if name not in known]
     document = deepcopy(dict(template.document))
     for each in template.parameters:
         if each.required and not values.get(each.name):
-            wrong.append(f"{each.name}: is missing: {each.description}")
+            wrong.append(Fault((each.name,), f"is missing: {each.description}"))
         elif each.name in values:
             wrong += _set(document, each, values[each.name])
     wrong += _invalid(template, document, values)
     if wrong:
-        what = "\n".join((f"template {template.name} cannot be rendered:", *(f"  {line}" for line in wrong)))
+        lines = (f"  {fault.line(values)}" for fault in wrong)
+        what = "\n".join((f"template {template.name} cannot be rendered:", *lines))
         remedy = f"`mesos-gpu template show {template.name}` lists what there is to set"
-        raise WrongValues(what, remedy=remedy)
+        raise WrongValues(what, remedy=remedy, faults=wrong)
     return document
 
 
-def _set(document: dict[str, Any], parameter: Parameter, text: str) -> list[str]:
+def summary_of(template: Template) -> dict[str, Any]:
+    """A template as JSON, without what can be set."""
+    return {
+        "name": template.name,
+        "kind": template.kind,
+        "about": template.about,
+        "notes": list(template.notes),
+        "route": template.route,
+    }
+
+
+def described(template: Template) -> dict[str, Any]:
+    """A template as JSON, without its definition."""
+    parameters = {each.name: _parameter_json(each) for each in template.parameters}
+    return {**summary_of(template), "parameters": parameters}
+
+
+def _parameter_json(each: Parameter) -> dict[str, Any]:
+    return {
+        "type": each.kind,
+        "default": None if each.required else each.default,
+        "required": each.required,
+        "example": each.default if each.required else None,
+        "description": each.description,
+        "paths": list(each.paths),
+    }
+
+
+def _set(document: dict[str, Any], parameter: Parameter, text: str) -> list[Fault]:
     """Put the value in all its places; what is wrong with it, if it is none."""
     try:
-        value = _KINDS[parameter.kind](text)
+        value = KINDS[parameter.kind](text)
     except ValueError as error:
-        return [f"{parameter.name}={text}: {error}"]
+        return [Fault((parameter.name,), str(error))]
     for path in parameter.paths:
         _put(document, path, value, text)
     return []
 
 
 def _parameter(name: str, said: _Parameter, document: dict[str, Any]) -> Parameter:
-    if said.type not in _KINDS:
-        raise ValueError(f"parameter {name}: type is none of {', '.join(_KINDS)}")
+    if said.type not in KINDS:
+        raise ValueError(f"parameter {name}: type is none of {', '.join(KINDS)}")
     if not said.paths or not all(path.startswith("/") for path in said.paths):
         raise ValueError(
             f"parameter {name}: paths are JSON pointers, one at least, as /container/docker/image"
@@ -166,7 +232,7 @@ def _list(text: str) -> list[str]:
     return parts
 
 
-_KINDS: Final[Mapping[str, Callable[[str], Any]]] = {
+KINDS: Final[Mapping[str, Callable[[str], Any]]] = {
     "string": _string,
     "integer": _integer,
     "number": _number,
@@ -202,24 +268,27 @@ def _put(document: dict[str, Any], path: str, value: Any, text: str) -> None:
     node[at] = text if isinstance(before, str) else value
 
 
-def _invalid(template: Template, document: dict[str, Any], values: Mapping[str, str]) -> list[str]:
+def _invalid(template: Template, document: dict[str, Any], values: Mapping[str, str]) -> list[Fault]:
     """What Marathon would refuse, with the values that are at fault."""
     definition = group_of(document) if template.is_group else app_of(document)
     if not isinstance(definition, Problems):
-        return (
-            [] if not template.is_group or isinstance(definition, Group) else ["it is no group's definition"]
-        )
+        is_meant = not template.is_group or isinstance(definition, Group)
+        return [] if is_meant else [Fault((), "it is no group's definition")]
     if isinstance(definition.details, str):
-        return [definition.details]
-    lines = []
-    for detail in definition.details:
-        at_fault = [
-            f"{each.name}={values[each.name]} "
-            for each in template.parameters
-            if each.name in values and any(_is_within(detail.path, path) for path in each.paths)
-        ]
-        lines.append(f"{''.join(at_fault)}({detail.path}): {'; '.join(detail.errors)}")
-    return lines
+        return [Fault((), definition.details)]
+    return [
+        Fault(_at_fault(template, values, detail.path), "; ".join(detail.errors), detail.path)
+        for detail in definition.details
+    ]
+
+
+def _at_fault(template: Template, values: Mapping[str, str], place: str) -> tuple[str, ...]:
+    """Parameters whose values are in a `Detail`'s place."""
+    return tuple(
+        each.name
+        for each in template.parameters
+        if each.name in values and any(_is_within(place, path) for path in each.paths)
+    )
 
 
 def _is_within(place: str, path: str) -> bool:

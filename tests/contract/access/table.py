@@ -247,6 +247,8 @@ V1: Final = (
     Row("/v1/services/{name}", "GET", "-x-xxx", _service()),
     Row("/v1/services/{name}", "PUT", "---x-x", _service_of, "of apps that one may change"),
     Row("/v1/services/{name}", "DELETE", "---x-x", _service(), "of apps that one may change"),
+    Row("/v1/templates", "GET", "--xx-x", _to("/v1/templates")),
+    Row("/v1/templates/{name}/render", "POST", "--xx-x", _to("/v1/templates/vllm/render", json={})),
     Row("/v1/tasks", "GET", "-xxxxx", _to("/v1/tasks"), _OWN_SEEN),
     Row("/v1/tasks/unknown", "GET", "----xx", _to("/v1/tasks/unknown")),
     Row("/v1/tasks/unknown/{id}", "DELETE", "----xx", _to("/v1/tasks/unknown/t")),

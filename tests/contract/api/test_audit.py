@@ -100,6 +100,7 @@ def test_who_only_looks_is_not_noted(rig: Rig, lines: list[dict[str, Any]]) -> N
     rig.call("GET", "/v1/jobs")
     rig.call("HEAD", "/v1/jobs")
     assert rig.call("POST", "/v1/plan/defrag", json={"gpus": 1}).status_code == 200
+    assert rig.call("POST", "/v1/templates/vllm/render", json={}).status_code == 200
     assert lines == []
 
 

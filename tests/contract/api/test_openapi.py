@@ -225,6 +225,8 @@ def there(rig: Rig, path: str) -> list[str]:
         return ["web"]
     if path.startswith("/v1/webhooks"):
         return ["there"]
+    if path.startswith("/v1/templates"):
+        return ["vllm", "torch-distributed"]
     if path.startswith("/v1/queues"):
         return ["research", "research/vision", "default"]
     if path.startswith(("/v1/access", "/v1/queue-versions")):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from mesos_gpu.adapters.files import templates
 from mesos_gpu.cli import main
-from mesos_gpu.cli.apps import template
 from mesos_gpu.wire.marathon.app import decode_app
 
 
@@ -19,7 +19,7 @@ def _run(*arguments: str, code: int = 0) -> Result:
 
 def test_list_names_them_all() -> None:
     lines = _run("list").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == template.names()
+    assert [line.split()[0] for line in lines[1:]] == templates.names()
     by_name = {each["name"]: each for each in json.loads(_run("list", "--json").stdout)}
     assert (by_name["vllm"]["kind"], by_name["vllm"]["route"]) == ("app", "/v2/apps")
     assert (by_name["tensorflow-train"]["kind"], by_name["tensorflow-train"]["route"]) == (
@@ -35,6 +35,7 @@ def test_show_says_what_can_be_set() -> None:
     described = json.loads(_run("show", "torch-distributed", "--json").stdout)
     assert described["parameters"]["host"]["required"] is True
     assert described["parameters"]["host"]["default"] is None
+    assert described["parameters"]["host"]["example"] == "gpu-1.example.com"
     assert described["parameters"]["workers"]["default"] == 2
     assert described["document"]["id"] == "/train/torch"
 
@@ -66,7 +67,7 @@ def test_what_cannot_be_rendered(arguments: tuple[str, ...], code: int, said: st
 
 
 def test_an_installation_without_templates_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(template, "directory", lambda: tmp_path)
+    monkeypatch.setattr(templates, "directory", lambda: tmp_path)
     assert "install mesos_gpu anew" in _run("show", "vllm", code=69).stderr
     assert "there are no templates in " in _run("list", code=69).stderr
 

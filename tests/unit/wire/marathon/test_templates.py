@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.cli.apps.template import load, names
+from mesos_gpu.adapters.files.templates import load, load_all, names
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.apps.app import App, EngineType, Group
 from mesos_gpu.scheduler.__main__ import scheduler
@@ -132,6 +132,26 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ):
         assert line in text
     assert caught.value.exit_code == 2
+    problems = {each.path: each.reason for fault in caught.value.faults for each in fault.problems("/values")}
+    assert set(problems) - {"/values"} == {
+        f"/values/{name}" for name in ("colour", "host", "gpus", "cpus", "models", "workers", "id")
+    }
+    assert problems["/values"].startswith("/apps("), "the id of the group is a part of those of its apps"
+    assert problems["/values/gpus"] == "must be an integer, as 2"
+
+
+def test_what_is_wrong_in_a_place_of_no_value_is_said_of_all_values() -> None:
+    body = {"id": "/a", "cpus": -1, "cmd": "true", "template": {"about": "x"}}
+    with pytest.raises(WrongValues) as caught:
+        render(template_of("mine", json.dumps(body).encode()), {})
+    ((problem,),) = [fault.problems("/values") for fault in caught.value.faults]
+    assert (problem.path, problem.reason.partition(":")[0]) == ("/values", "/cpus")
+    assert f"({problem.reason.partition(':')[0]}): " in str(caught.value)
+
+
+def test_all_are_those_of_the_names() -> None:
+    assert [each.name for each in load_all()] == NAMES
+    assert load_all() == [load(name) for name in NAMES]
 
 
 def test_a_value_that_marathon_refuses_is_named() -> None:

@@ -1,0 +1,1 @@
+"""Apps as /v1 has them: templates to start from."""
