@@ -18,7 +18,9 @@ from mesos_gpu.policy.apps.outward import Address, Network, innermost, kind_of
 
 LONGEST: Final = 1000  # characters of a URL
 _HTTPS: Final = 443
-_NAME: Final = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+#: A part of a host's name (RFC 1123). Other ones are no name to Python either, and a look-up raises UnicodeError.
+_LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_NAME: Final = re.compile(rf"(?=.{{1,253}}$)(\*\.)?{_LABEL}(\.{_LABEL})*")
 _ENTRY: Final = re.compile(
     r"(?P<host>\[[0-9a-fA-F:.]+\](?:/\d+)?|[^:]+|[0-9a-fA-F:]+(?:/\d+)?)(?::(?P<port>\d+|\*))?"
 )

@@ -75,7 +75,7 @@ class Sender:
                 _break(sock)
 
     def send(self, url: str, id: str, body: bytes, secret: bytes | None) -> Answer:
-        """POST a body, and say what came of it; it takes no longer than the time-out.
+        """POST a body, and say what came of it. When the host is looked up, no longer than the time-out is left.
 
         Args:
             url: Where to.
@@ -109,12 +109,12 @@ class Sender:
                 contextlib.closing(self._connected(receiver, deadline)) as connection,
                 self._ended_at(connection.sock, deadline),
             ):
+                if isinstance(connection.sock, ssl.SSLSocket):
+                    connection.sock.do_handshake()
                 path = receiver.url.path or "/"
                 query = f"?{receiver.url.query}" if receiver.url.query else ""
                 connection.request("POST", path + query, body, headers)
                 status = connection.getresponse().status
-        except ssl.SSLError as error:
-            return Answer(f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'it failed'}")
         except (OSError, http.client.HTTPException) as error:
             late = time.monotonic() >= deadline
             what = f"no answer within {self._timeout_s:g} s" if late else _words(error)
@@ -156,7 +156,9 @@ class Sender:
             if receiver.url.scheme == "https":
                 connection.default_port = 443
                 try:
-                    connection.sock = self._context.wrap_socket(plain, server_hostname=receiver.host)
+                    connection.sock = self._context.wrap_socket(
+                        plain, server_hostname=receiver.host, do_handshake_on_connect=False
+                    )
                 except BaseException:
                     plain.close()
                     raise
@@ -166,10 +168,13 @@ class Sender:
 
 def _break(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it is broken already
-        sock.shutdown(socket.SHUT_RDWR)
+        # Not SSLSocket's own, after which what is sent meanwhile would go unencrypted.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {getattr(error, 'verify_message', '') or error.reason or 'it failed'}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return (

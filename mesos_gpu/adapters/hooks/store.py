@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound, TooMuch
-from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion
+from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, is_url
 
 MOST_HOOKS: Final = 100
 MOST_VERSIONS: Final = 50
 MOST_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
-MOST_DEAD: Final = 1000  # of a target that are kept; the oldest go
+MOST_DEAD: Final = 1000  # of a hook that are kept; the oldest go
 NONE: Final = HookVersion(0, 0.0, "", "")
 _BESIDE: Final = ("-wal", "-shm")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
@@ -165,15 +165,16 @@ class HookStore:
 
     @contextmanager
     def _change(self, expected: int | None) -> Iterator[None]:
-        with self._transaction():
-            version = self._latest.version
-            if expected not in (None, version):
-                raise Conflict(
-                    f"the webhooks are at version {version}, and version {expected} was read",
-                    remedy="read them again (mesos-gpu webhook list)",
-                )
-            yield
-        self._latest = next(iter(self.versions()), NONE)
+        with self._lock:  # two changes at once leave the later one as the latest
+            with self._transaction():
+                version = self._latest.version
+                if expected not in (None, version):
+                    raise Conflict(
+                        f"the webhooks are at version {version}, and version {expected} was read",
+                        remedy="read them again (mesos-gpu webhook list)",
+                    )
+                yield
+            self._latest = next(iter(self.versions()), NONE)
 
     def _write(self, what: str, by: str, hooks: tuple[Hook, ...]) -> None:
         made = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
@@ -182,11 +183,11 @@ class HookStore:
 
     # --- what is to be sent
 
-    def seen(self) -> int:
-        """The number of the latest event that was looked at; 0: there is none."""
+    def seen(self) -> int | None:
+        """The number of the latest event that was looked at, 0 before the first one; None: nobody has looked yet."""
         with self._lock:
             row = self._db.execute("SELECT value FROM facts WHERE name = 'seen'").fetchone()
-        return int(row[0]) if row else 0
+        return int(row[0]) if row else None
 
     def take(self, deliveries: Sequence[tuple[str, int, str, bytes]], seen: int) -> None:
         """Keep what is to be sent, as target, event, kind and body; and up to which event was looked at.
@@ -199,7 +200,7 @@ class HookStore:
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('seen', ?)", (seen,))
             for target in dict.fromkeys(target for target, *_ in deliveries):
                 self._db.execute(_BURY, (self._clock(), target, MOST_WAITING))
-                self._db.execute(_TRIM, (target, MOST_DEAD))
+                self._db.execute(_TRIM, (target, _most_dead(target)))
         if deliveries:
             self.news.set()
 
@@ -238,7 +239,7 @@ class HookStore:
                 "UPDATE deliveries SET tries = ?, next_at = ?, error = ?, dead_at = ? WHERE id = ?",
                 (each.tries + 1, next_at or 0.0, error, dead_at, each.id),
             )
-            self._db.execute(_TRIM, (each.target, MOST_DEAD))
+            self._db.execute(_TRIM, (each.target, _most_dead(each.target)))
 
     def dead(self, target: str | None = None) -> list[Delivery]:
         """What was given up, of a target or of all, the latest last."""
@@ -291,6 +292,11 @@ class HookStore:
     def _undo(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+
+
+def _most_dead(target: str) -> int:
+    """How many dead letters of a target are kept; of URLs that jobs have named, of which there is any number, none."""
+    return 0 if is_url(target) else MOST_DEAD
 
 
 def _make_private(path: Path, *, new: bool) -> None:

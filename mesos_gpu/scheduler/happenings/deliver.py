@@ -3,23 +3,24 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final
 
 from mesos_gpu.access.patterns import any_fits
-from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.tasks.hook import Delivery, is_url, targets_of
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
 
-AT_ONCE: Final = 8  # requests, one of each target at most
+AT_ONCE: Final = 8  # requests to hooks, and as many to URLs that jobs have named; one of each target at most
 MOST_TRIES: Final = 12  # then it is given up
 LEAST_S, MOST_S = 1.0, 600.0  # between two tries; twice as long each time
 _PAGE: Final = 500  # events
-_NO_ROOM_S: Final = 5.0
+_AGAIN_S: Final = 5.0  # after what should not have failed
 logger = logging.getLogger("mesos_gpu.scheduler")
 
 
@@ -39,13 +40,16 @@ class Deliveries:
         self._wait_s = wait_s or pause_s
         self._stopped, self._wake = threading.Event(), store.news
         self._busy: set[str] = set()  # targets that are being sent to
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook")
+        # Two, so that jobs with receivers that hang hold up no hook.
+        self._of_hooks = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook")
+        self._of_jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook of a job")
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
         self._listener = threading.Thread(target=self._listen, name="webhook events", daemon=True)
-        self._seen = store.seen()
-        if not self._seen:
-            self._seen = log.last
-            store.take([], log.last)  # what comes from now on is sent, though this process be killed before
+        seen = store.seen()
+        if seen is None:
+            seen = log.last
+            store.take([], seen)  # what comes from now on is sent, though this process be killed before
+        self._seen = seen
 
     def start(self) -> None:
         """Begin where the last scheduler has ended."""
@@ -60,14 +64,18 @@ class Deliveries:
         for thread in (self._thread, self._listener):
             if thread.is_alive():
                 thread.join()
+        with self._logged("how far events were looked at was not noted"):
+            self._store.take([], self._seen)
         self._sender.interrupt()
-        self._pool.shutdown(cancel_futures=True)
+        for pool in (self._of_hooks, self._of_jobs):
+            pool.shutdown(cancel_futures=True)
 
     def _listen(self) -> None:
         """Take events over as they come."""
         while not self._stopped.is_set():
-            if self._log.wait(self._seen, 1.0):
-                self._take_over()
+            with self._logged("events were not looked at for webhooks"):
+                if self._log.wait(self._seen, 1.0):
+                    self._take_over()
 
     def _take_over(self) -> None:
         first = self._log.first
@@ -81,34 +89,46 @@ class Deliveries:
             for target in targets_of(event, hooks, _is_of)
         ]
         if deliveries:
-            try:
-                self._store.take(deliveries, events[-1].number)
-            except NoRoom as error:
-                logger.error("%s: %s", error.what, error.remedy)
-                self._stopped.wait(_NO_ROOM_S)
-                return
+            self._store.take(deliveries, events[-1].number)
         if events:
             self._seen = events[-1].number
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._wake.clear()
-            busy = set(self._busy)  # before: what is done meanwhile must not be sent again
-            for each in self._store.due(self._clock()):
-                if each.target not in busy:
-                    self._busy.add(each.target)
-                    self._pool.submit(self._send, each)
-            next_at = self._store.next_at()
-            left_s = 60.0 if next_at is None else max(next_at - self._clock(), 0.0)
-            # What is due of a target that is busy is looked at when that is done.
-            self._wake.wait(min(left_s, 60.0) if left_s > 0 else 1.0)
+            with self._logged("what waits for webhooks was not looked at"):
+                self._begin_what_is_due()
+
+    def _begin_what_is_due(self) -> None:
+        """Hand it to threads, and wait until there is more."""
+        self._wake.clear()
+        busy = set(self._busy)  # before: what is done meanwhile must not be sent again
+        for each in self._store.due(self._clock()):
+            if each.target not in busy:
+                self._busy.add(each.target)
+                pool = self._of_jobs if is_url(each.target) else self._of_hooks
+                pool.submit(self._send, each)
+        next_at = self._store.next_at()
+        left_s = 60.0 if next_at is None else max(next_at - self._clock(), 0.0)
+        # What is due of a target that is busy is looked at when that is done.
+        self._wake.wait(min(left_s, 60.0) if left_s > 0 else 1.0)
+
+    @contextmanager
+    def _logged(self, what: str) -> Iterator[None]:
+        """Log what fails, and wait a moment: it is tried again, and neither at once nor in silence."""
+        try:
+            yield
+        except NoRoom as error:
+            logger.error("%s: %s", error.what, error.remedy)
+            self._stopped.wait(_AGAIN_S)
+        except Exception:
+            logger.exception("%s", what)
+            self._stopped.wait(_AGAIN_S)
 
     def _send(self, each: Delivery) -> None:
         try:
-            self._settle(each)
-        except NoRoom as error:
-            logger.error("%s: %s", error.what, error.remedy)
-            self._stopped.wait(_NO_ROOM_S)
+            with self._logged("what came of a request to a webhook was not noted"):
+                if not self._stopped.is_set():
+                    self._settle(each)
         finally:
             self._busy.discard(each.target)
             self._wake.set()
@@ -121,7 +141,7 @@ class Deliveries:
                 self._store.done(each.id)  # it was removed
                 return
             url, secret = hook.url, self._store.secret(each.target)
-        answer = self._sender.send(url, message_id(each), each.body, secret)
+        answer = self._answer(url, each, secret)
         if self._stopped.is_set() and answer.error:
             return  # the next scheduler tries it again
         if not answer.error:
@@ -135,6 +155,14 @@ class Deliveries:
             logger.warning(
                 "webhook %s: event %d is given up after %d tries: %s", name, each.event, tries, answer.error
             )
+
+    def _answer(self, url: str, each: Delivery, secret: bytes | None) -> Answer:
+        try:
+            return self._sender.send(url, message_id(each), each.body, secret)
+        except Exception as error:  # noqa: BLE001 - a try that failed: else it were tried without end
+            why = f"the request broke down: {type(error).__name__}"  # its text may have the URL, which may be secret
+            logger.error("event %d is not sent to a webhook: %s", each.event, why)
+            return Answer(why)
 
 
 def message_id(each: Delivery) -> str:

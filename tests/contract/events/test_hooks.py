@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from mesos_gpu.adapters.hooks.receivers import receivers
-from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore
-from mesos_gpu.model.tasks.hook import Hook
-from mesos_gpu.scheduler.happenings.deliver import MOST_TRIES, Deliveries
+from mesos_gpu.model.tasks.event import EventKind, LogEvent
+from mesos_gpu.model.tasks.hook import Hook, HookVersion
+from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
+from mesos_gpu.scheduler.happenings.log import EventLog
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
@@ -236,6 +239,93 @@ def test_all_that_is_wrong_with_a_hook_is_told_at_once(rig: Hooked) -> None:
     paths = {each["path"] for each in answer.json()["error"]["problems"]}
     assert paths == {"/more", "/url", "/kinds/0", "/queues/0", "/comment"}
     assert rig.call("PUT", "/v1/webhooks/Not_one", json={"url": "https://example.com"}).status_code == 422
+
+
+def test_a_request_that_breaks_down_is_a_try_that_failed_and_holds_up_nobody_else(
+    rig: Hooked, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send = rig.sender.send
+
+    def breaks(url: str, *rest: Any) -> Answer:
+        if url.endswith("/bad"):
+            raise UnicodeError(f"what is wrong with {url}")
+        return send(url, *rest)
+
+    monkeypatch.setattr(rig.sender, "send", breaks)
+    rig.hook("bad", f"{receiver.url}/bad", "submitted")
+    rig.hook("good", f"{receiver.url}/good", "submitted")
+    job = rig.submit(name="one")
+    wait_until("it is given up", lambda: rig.hooks.dead("bad"))
+    wait_until("the other is told", lambda: told(receiver, "/good") == [("submitted", job)])
+    (letter,) = rig.hooks.dead("bad")
+    assert (letter.tries, letter.error) == (MOST_TRIES, "the request broke down: UnicodeError")
+    assert "UnicodeError" in caplog.text
+    assert "/bad" not in caplog.text, "an address may be a secret"
+
+
+def test_jobs_whose_receivers_hang_hold_up_no_hook(rig: Hooked, receiver: Receiver) -> None:
+    rig.hook("h", f"{receiver.url}/h", "killed")
+    with Receiver() as slow:
+        slow.held.clear()
+        rig.sender.receivers = receivers([f"127.0.0.1:{port}" for port in (receiver.port, slow.port)])
+        urls = [f"{slow.url}/{n}" for n in range(AT_ONCE)]
+        first = rig.submit(name="one", notify=urls)
+        rig.call("DELETE", f"/v1/jobs/{first}")
+        wait_until("all threads of jobs' receivers wait", lambda: len(slow.taken) == AT_ONCE)
+        begin = time.monotonic()
+        second = rig.submit(name="two")
+        rig.call("DELETE", f"/v1/jobs/{second}")
+        both = [("killed", first), ("killed", second)]
+        wait_until("the hook is told meanwhile", lambda: told(receiver, "/h") == both)
+        assert time.monotonic() - begin < 25, "less than a request may take"
+
+
+def test_of_urls_that_jobs_named_nothing_is_kept_that_was_given_up(tmp_path: Path) -> None:
+    store = HookStore(tmp_path / "hooks")
+    url = "https://hooks.example.com/1"
+    store.take([(target, 1, "failed", b"{}") for target in (url, "h")], 1)
+    for each in store.due(0.0):
+        store.failed(each, "the answer was 410", None)
+    store.take([(url, number, "failed", b"{}") for number in range(MOST_WAITING + 5)], MOST_WAITING + 5)
+    assert store.counts() == {"h": (0, 1), url: (MOST_WAITING, 0)}
+    store.close()
+
+
+def test_what_happens_before_anything_was_ever_told_is_told_after_a_kill(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    store = HookStore(tmp_path / "hooks")
+    sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]))
+    Deliveries(
+        store, sender, EventLog()
+    ).stop()  # a new cluster: nothing has happened, and nothing does before its end
+    store.put(Hook("h", f"{receiver.url}/h", (EventKind.NODE,)), b"key")
+    log = EventLog([LogEvent(7, 1.0, EventKind.NODE, node="a1", state="lost")])
+    deliveries = Deliveries(store, sender, log)
+    deliveries.start()
+    wait_until("it is told", lambda: told(receiver, "/h") == [("node", "")])
+    deliveries.stop()
+    store.close()
+
+
+def test_of_two_changes_at_once_the_later_one_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HookStore(tmp_path / "hooks")
+    later = threading.Thread(target=store.put, args=(Hook("later", "https://hooks.example.com/"), b"key"))
+    versions = store.versions
+
+    def meanwhile() -> list[HookVersion]:
+        seen = versions()
+        if later.ident is None:
+            later.start()
+            later.join(0.5)  # while this one is between its end on disk and its end here, it must wait
+        return seen
+
+    monkeypatch.setattr(store, "versions", meanwhile)
+    store.put(Hook("first", "https://hooks.example.com/"), b"key")
+    later.join()
+    assert store.latest.version == 2
+    assert [hook.name for hook in store.latest.hooks] == ["first", "later"]
+    store.close()
 
 
 def test_of_too_many_that_wait_the_oldest_are_given_up(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from mesos_gpu.adapters.hooks.receivers import receivers
-from mesos_gpu.adapters.hooks.send import Sender, signature, text_of
+from mesos_gpu.adapters.hooks.send import Answer, Sender, _break, signature, text_of
 from mesos_gpu.errors import NotAccepted
 from tests.certificates import Authority, context_of
+from tests.conftest import wait_until
 from tests.contract.events.receiver import Receiver
 
 NAMES = ["hooks.example.com", "*.example.org:8443"]
@@ -39,6 +40,10 @@ NUMBERS = ["10.1.0.0/16:*", "127.0.0.1:9000", "[2001:db8::1]:443"]
         ("https://bücher.example/", "of ASCII"),
         ("ftp://hooks.example.com/", "must begin with https"),
         ("https:///x", "must begin with https"),
+        ("https://a..example.org:8443/", "not the name of a host"),
+        (f"https://{'a' * 64}.example.org:8443/", "not the name of a host"),
+        (f"https://{'a.' * 150}example.org:8443/", "not the name of a host"),
+        (f"https://{'a' * 63}.example.org:8443/", ""),
         ("https://hooks.example.com/" + "x" * 1000, "at most"),
     ],
 )
@@ -174,6 +179,44 @@ def test_who_answers_byte_by_byte_is_left_at_the_deadline() -> None:
         )
         assert came.error
         assert time.monotonic() - begin < 20
+
+
+def test_what_is_sent_can_be_broken_also_while_tls_is_agreed_on() -> None:
+    hello = b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb\x03\x03"  # of a record that is never whole
+    answers = list[Answer]()
+    with speaking(hello + bytes(12_000), 0.05) as port:
+        sender = Sender(receivers([f"127.0.0.1:{port}"]), timeout_s=600.0)
+        url = f"https://127.0.0.1:{port}/"
+        sending = threading.Thread(target=lambda: answers.append(sender.send(url, "m", b"{}", b"key")))
+        sending.start()
+
+        def is_broken() -> bool:
+            sender.interrupt()
+            return not sending.is_alive()
+
+        wait_until("it is broken", is_broken)
+    assert answers[0].error
+
+
+def test_a_connection_that_is_broken_sends_nothing_in_the_clear(tmp_path: Path) -> None:
+    made = Authority(tmp_path).server("good")
+    ours, theirs = socket.socketpair()
+    with theirs, ours:
+        server = threading.Thread(target=lambda: _served(context_of(made), theirs))
+        server.start()
+        unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+        with unchecked.wrap_socket(ours) as line:
+            _break(line)
+            with pytest.raises(OSError):
+                line.sendall(b"secret")
+            assert line.version() is not None
+        server.join()
+
+
+def _served(context: ssl.SSLContext, plain: socket.socket) -> None:
+    with context.wrap_socket(plain, server_side=True) as line:
+        assert line.recv(100) == b""
 
 
 def test_what_does_not_answer_as_http_does_is_told_in_our_words() -> None:
