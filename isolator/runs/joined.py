@@ -95,12 +95,13 @@ def _work(
     for number, stream in enumerate(streams):
         os.dup2(stream, number)  # where failures went is closed by that: it has begun
     os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
+    code = 1
     try:
         code = does(argv)
     except Exception as error:  # noqa: BLE001 - its lines could be read from the task's files alone
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
-        code = 1
-    os._exit(code)
+    finally:
+        os._exit(code)  # though nobody reads there any more: what failed now is no failure to join
 
 
 def _exec(

@@ -22,7 +22,7 @@ MOST_DEPTH: Final = 100  # directories in each other
 MOST_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
 MODES: Final = 0o777  # that are kept: neither set-user-ID nor sticky
 _HEAD: Final = struct.Struct("!BI")
-_NUMBERS: Final = {"mode": 0o7777, "size": 1 << 63, "mtime_ns": 1 << 63, "uid": 1 << 32, "gid": 1 << 32}
+_NUMBERS: Final = {"mode": 0o10000, "size": 1 << 63, "mtime_ns": 1 << 63, "uid": 1 << 32, "gid": 1 << 32}
 
 
 class Mark(IntEnum):

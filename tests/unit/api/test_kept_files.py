@@ -94,7 +94,9 @@ def test_an_agent_whose_lists_have_no_names_is_none(name: str) -> None:
         records(Agent({"": [told(name)]}))
 
 
-@pytest.mark.parametrize("answer", [[1], [{"path": "x"}], b"<html>", 7.5])
+@pytest.mark.parametrize(
+    "answer", [[1], [{"path": "x"}], b"<html>", 7.5, [{**told("x"), "mtime": "1e999"}], b"[" * 100_000]
+)
 def test_an_agent_that_says_nonsense_is_none(answer: object) -> None:
     with pytest.raises(Unavailable, match="is no Mesos agent"):
         records(Agent({"": answer}))

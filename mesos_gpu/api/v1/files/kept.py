@@ -51,7 +51,11 @@ class KeptFiles:
             raise Refusal(429, "copies", what, remedy="try again later")
         sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root")
         records = sandbox.listed(path) if what == LIST else sandbox.sent(path)
-        first = await run_in_threadpool(next, records)
+        self._open += 1
+        try:
+            first = await run_in_threadpool(next, records)
+        finally:
+            self._open -= 1  # from here on `_sent` counts it
         return StreamingResponse(self._sent(first, records), media_type=MEDIA)
 
     async def _sent(self, first: bytes, records: Iterator[bytes]) -> AsyncIterator[bytes]:

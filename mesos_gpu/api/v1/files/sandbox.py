@@ -175,7 +175,7 @@ class Sandbox:
             return None
         try:
             entries = [_entry_of(path, each) for each in self._agent.value_of(self._task, response)]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             what = f"what answers at {self._task.agent_url} is no Mesos agent: {error!r}"
             raise Unavailable(what, remedy="look at that host") from error
         return sorted(entries, key=lambda each: each.path)

@@ -281,7 +281,7 @@ def test_entries_in_no_order_are_not_taken(tmp_path: Path, entries: list[Entry])
 
 
 def test_modes_are_those_of_permissions(tmp_path: Path) -> None:
-    received(hostile(tree.entry(Entry((), "file", 0o6777)), tree.data(b"x"), tree.end()), tmp_path / "x", "x")
+    received(hostile(tree.entry(Entry((), "file", 0o7777)), tree.data(b"x"), tree.end()), tmp_path / "x", "x")
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o777
 
 
