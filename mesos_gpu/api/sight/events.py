@@ -21,6 +21,8 @@ class EventSight:
         if event.budget is not None:
             return sees_budget(self._rights, event.budget)
         if event.deployment:
+            if not event.apps:
+                return self._may(APP_SEE, None)
             return all(self._may(APP_SEE, Subject(app=app)) for app in event.apps)
         return self._may(GPU_SEE if event.gpu else NODE_SEE, None)
 
