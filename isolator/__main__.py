@@ -1,4 +1,4 @@
-"""`python -m isolator executor|monitor|keeper|doctor`: what an agent starts, and a check; `probe`, `nvml`: theirs."""
+"""`python -m isolator executor|monitor|keeper`: what agents start; `doctor` checks a host; `probe`, `nvml`: theirs."""
 
 import sys
 

@@ -13,14 +13,15 @@ def locked_within(fd: int, timeout_s: float) -> bool:
     A holder that is stopped, as in a frozen cgroup, keeps it: so nobody waits without end.
     """
     deadline = time.monotonic() + timeout_s
-    while not _locked_now(fd):
+    while not locked_now(fd):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
     return True
 
 
-def _locked_now(fd: int) -> bool:
+def locked_now(fd: int) -> bool:
+    """Lock it likewise, if nobody else has; whether it was had."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

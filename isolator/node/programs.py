@@ -4,7 +4,6 @@ Each program that runs from such a directory holds it, and notes its start in it
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -13,6 +12,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from isolator.gpus.locks import locked_now
 
 KEPT_S: Final = 7 * 86400.0  # since its last start: an upgrade may be taken back
 OFTEN_S: Final = 3600.0  # between looks
@@ -60,17 +61,9 @@ def _turn(top: Path) -> Iterator[bool]:
     """Whether nobody else unpacks or removes meanwhile (mesos_gpu/install/unpack.py)."""
     handle = os.open(top / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        yield _lock(handle)
+        yield locked_now(handle)
     finally:
         os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _gone(path: Path, now: float) -> bool:
@@ -82,7 +75,7 @@ def _gone(path: Path, now: float) -> bool:
         return False
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if not _lock(handle):
+        if not locked_now(handle):
             return False
         if is_tree:
             part = path.with_name(f".part-{path.name}")  # if this ends here, the next to unpack removes it

@@ -30,7 +30,7 @@ from mesos_gpu.api.spec import (
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.cluster import cards, hooks, templates
 from mesos_gpu.api.spec.gpus.use import UseOverTime
-from mesos_gpu.api.spec.operation import Operation, in_query
+from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.spec.tasks import channel, past
 from mesos_gpu.api.v1 import audit as records
@@ -40,7 +40,7 @@ from mesos_gpu.api.v1.logs import ENCODINGS
 from mesos_gpu.model.access.record import Result
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.wire.export import prometheus
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By
+from mesos_gpu.wire.listing.filters import By
 from mesos_gpu.wire.mesos.operations import LONGEST_BY
 
 _JSON: Final = "application/json"
@@ -88,16 +88,19 @@ _WIDER: Final = {
     By.APP: "; without its slash too",
     By.NODE: "; the first part of its name is enough",
 }
-_MANY: Final = {"type": "array", "maxItems": MOST_PATTERNS, "items": {"type": "string", "maxLength": LONGEST}}
-_NODE: Final = in_query("node", _MANY, f"the node is any of these; * stands for anything{_WIDER[By.NODE]}")
+_NODE: Final = in_query(
+    "node", MANY_PATTERNS, f"the node is any of these; * stands for anything{_WIDER[By.NODE]}"
+)
 _FILTERS: Final = (
     in_query(
         "state", {"type": "array", "items": {"type": "string", **_STATES}}, "any of these; active: not ended"
     ),
     in_query("name", {"type": "string"}, "a part of the name"),
-    in_query("label", _MANY, "a key, or key=value, in whose value * stands for anything; all of these"),
+    in_query(
+        "label", MANY_PATTERNS, "a key, or key=value, in whose value * stands for anything; all of these"
+    ),
     *(
-        in_query(key, _MANY, f"the {by} is any of these; * stands for anything{_WIDER.get(by, '')}")
+        in_query(key, MANY_PATTERNS, f"the {by} is any of these; * stands for anything{_WIDER.get(by, '')}")
         for key, by in PATTERNS.items()
     ),
     in_query(
@@ -151,8 +154,8 @@ _RECORDS: Final = (
     in_query("what", _LONG, "a right, or a part of verb and route"),
     in_query("on", _LONG, "kind:id, as job:train-1a2b3c4d, or an id; a * at the end: all that begin so"),
     in_query("result", {"type": "string", "enum": [result.value for result in Result]}, "how it ended"),
-    _number(records.SINCE, "from then on, in seconds since the epoch"),
-    _number(records.UNTIL, "before that"),
+    _number(asked.SINCE, "from then on, in seconds since the epoch"),
+    _number(asked.UNTIL, "before that"),
     _number(records.MOST_RECORDS, "so many at most"),
     in_query("cursor", {"type": "string"}, "as of the answer before"),
 )

@@ -1,1 +1,1 @@
-"""What is done in a task by code of ours: as its user, in its view, and with nothing of what is there but files."""
+"""What code of ours does inside a task: as its user and in its view; no program of the task is run for it."""

@@ -1,6 +1,7 @@
-"""Many connections over one stream of bytes each way (`wire.channel.mux`), by one thread that waits for nobody.
+"""Many connections over one stream of bytes each way (`wire.channel.mux`), by one thread.
 
-Only Python's own library, nothing of which is imported late: this runs in tasks too.
+It waits for nobody but for `dial`. Only Python's own library, nothing of which is imported late: this runs in tasks
+too.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Channels: each is a place where a client and the executor of a task meet, each with a proof that is good once.
 
-A channel is made by POST /v1/jobs/{id}/exec, which asks for the right and is in the audit log as every request; what
+A channel is made by a POST (opening.py), which asks for the right and is in the audit log as every request; what
 comes to it by WebSocket (RFC 6455) needs its proof, and no other. A page of another origin has none, and is refused
 before that is looked at.
 """

@@ -1,4 +1,4 @@
-"""POST /v1/jobs/{id}/exec and /forward: a channel into a running task, for who may run commands in it."""
+"""POST /v1/jobs/{id}/exec, /files and /forward: a channel into a running task, for who may run commands there."""
 
 import asyncio
 import hashlib

@@ -83,6 +83,7 @@ ANSWER_S: Final = Number("timeout_s", 10.0, 0.0, 60.0, whole=False)
 OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
 TIMES: Final = Flag("times")
 SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
+UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 LENGTH: Final = Number("length", 1 << 16, 1, MOST_LOG_BYTES)  # bytes
 
 

@@ -1,14 +1,13 @@
 """What /v1/events answers, as types."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from mesos_gpu.api.spec.job_fields import Count
-from mesos_gpu.api.spec.operation import Operation, in_query
+from mesos_gpu.api.spec.operation import Operation, in_query, of_patterns
 from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.api.spec.shapes import Moment, Notice
 from mesos_gpu.model.tasks.event import EventKind
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS
 
 
 class BudgetEvent(TypedDict):
@@ -61,15 +60,6 @@ class Events(TypedDict):
     first: Count
 
 
-def _patterns(name: str, about: str) -> dict[str, Any]:
-    schema = {
-        "type": "array",
-        "maxItems": MOST_PATTERNS,
-        "items": {"type": "string", "maxLength": LONGEST},
-    }
-    return in_query(name, schema, f"{about}; any of these; * stands for anything")
-
-
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/events"): Operation(
         "list_events",
@@ -92,10 +82,10 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
                 "any of these",
             ),
             in_query("job", {"type": "string"}, "of jobs whose id begins so"),
-            _patterns("user", "whom the job is put down to"),
-            _patterns("queue", "the queue, or one above it"),
-            _patterns("app", "the app, or one that a deployment is of"),
-            _patterns("node", "the host"),
+            of_patterns("user", "whom the job is put down to"),
+            of_patterns("queue", "the queue, or one above it"),
+            of_patterns("app", "the app, or one that a deployment is of"),
+            of_patterns("node", "the host"),
             in_query(
                 "since",
                 {"type": "number", "minimum": 0.0, "maximum": 1e11, "default": 0.0},

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.api.spec.schema import Schema
+from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS
+
+MANY_PATTERNS: Final[Schema] = {
+    "type": "array",
+    "maxItems": MOST_PATTERNS,
+    "items": {"type": "string", "maxLength": LONGEST},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +35,8 @@ class Operation:
 def in_query(name: str, schema: Schema, about: str) -> Schema:
     """A parameter of the query."""
     return {"name": name, "in": "query", "description": about, "schema": schema}
+
+
+def of_patterns(name: str, about: str) -> Schema:
+    """A parameter of the query that may be given several times, each time with a pattern."""
+    return in_query(name, MANY_PATTERNS, f"{about}; any of these; * stands for anything")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access.asked import Asked, Found
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
-from mesos_gpu.api.http.requests import Number, job_of, result_of
+from mesos_gpu.api.http.requests import SINCE, UNTIL, Number, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import audit as shapes
@@ -21,8 +21,6 @@ from mesos_gpu.wire.checking import Problem
 
 MOST_RECORDS: Final = Number("limit", 100, 1, 1000)
 MOST_CHANGES: Final = Number("limit", 10, 1, 100)
-SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
-UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 LONGEST: Final = 256  # of a filter
 _AT_ONCE: Final = 2  # searches: each may take a processor for a second
 

@@ -1,14 +1,13 @@
 """What /v1/history answers, as types."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Final, TypedDict
 
 from mesos_gpu.api.spec.job_fields import Count
-from mesos_gpu.api.spec.operation import Operation, in_query
+from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query, of_patterns
 from mesos_gpu.api.spec.schema import one_of, says
 from mesos_gpu.api.spec.shapes import Moment
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS
 
 ENDED: Final = tuple(state.value for state in JobState if state.ended)
 MOST: Final = 10_000  # jobs of an answer
@@ -52,15 +51,6 @@ class History(TypedDict):
     cursor: str | None
 
 
-def _patterns(name: str, about: str) -> dict[str, Any]:
-    schema = {
-        "type": "array",
-        "maxItems": MOST_PATTERNS,
-        "items": {"type": "string", "maxLength": LONGEST},
-    }
-    return in_query(name, schema, f"{about}; any of these; * stands for anything")
-
-
 _MOMENT: Final = {"type": "number", "minimum": 0.0, "maximum": 1e11}
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/history"): Operation(
@@ -72,18 +62,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
             in_query(
                 "state", {"type": "array", "items": {"type": "string", "enum": [*ENDED]}}, "any of these"
             ),
-            _patterns("named", "its name"),
-            _patterns("user", "whom it is put down to; one that nobody has proved too"),
-            _patterns("queue", "its queue; those below it too"),
-            _patterns("app", "its app; without its slash too"),
-            _patterns("node", "where it ran last; the first part of its name is enough"),
+            of_patterns("named", "its name"),
+            of_patterns("user", "whom it is put down to; one that nobody has proved too"),
+            of_patterns("queue", "its queue; those below it too"),
+            of_patterns("app", "its app; without its slash too"),
+            of_patterns("node", "where it ran last; the first part of its name is enough"),
             in_query(
                 "label",
-                {
-                    "type": "array",
-                    "maxItems": MOST_PATTERNS,
-                    "items": {"type": "string", "maxLength": LONGEST},
-                },
+                MANY_PATTERNS,
                 "a key, or key=value, in whose value * stands for anything; all of these",
             ),
             in_query("since", {**_MOMENT, "default": 0.0}, "ended from then on, in seconds since the epoch"),

@@ -26,7 +26,6 @@ from mesos_gpu.wire.listing.filters import By, passes
 
 MOST: Final = Number("limit", 1000, 1, 10_000)  # events of an answer
 NEWEST: Final = Flag("newest")
-SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
 PATTERNS: Final[Mapping[str, By]] = {
     "user": By.USER,
     "queue": By.QUEUE,
@@ -97,7 +96,7 @@ def _wanted(request: Request) -> Wanted:
         raise invalid(Problem("/kind", why))
     job, since, patterns = (
         request.query_params.get("job", ""),
-        SINCE.of(request),
+        asked.SINCE.of(request),
         patterns_of(request, PATTERNS),
     )
 

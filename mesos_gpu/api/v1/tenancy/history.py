@@ -12,7 +12,7 @@ from starlette.responses import Response
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import JOB_READ, JOB_SEE, Right
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import SINCE, Number, result_of
+from mesos_gpu.api.http.requests import SINCE, UNTIL, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
@@ -26,7 +26,6 @@ from mesos_gpu.ports import UseRecords
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.listing.filters import By, Values, passes
 
-UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 MOST: Final = Number("limit", 1000, 1, shapes.MOST)
 _LOOKED_AT: Final = 100_000  # jobs, for one answer
 _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([a-z0-9._-]{1,255})")

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from mesos_gpu.access.decide import Subject
 from mesos_gpu.access.rights import JOB_SEE
 from mesos_gpu.api.http.answers import invalid, json_answer, large_answer
-from mesos_gpu.api.http.requests import Flag, Number, result_of
+from mesos_gpu.api.http.requests import SINCE, UNTIL, Flag, Number, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec import usage as shapes
@@ -29,8 +29,6 @@ from mesos_gpu.ports import UseRecords
 from mesos_gpu.wire.checking import Problem
 from mesos_gpu.wire.plain import clean
 
-SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
-UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
 WAITS: Final = Flag("waits")
 DEPTH: Final = Number("depth", 0, 1, 16)  # of queues; 0: as deep as they are
 PERIODS: Final = tuple(each for each in Period if each is not Period.ONCE)
