@@ -7,6 +7,7 @@ SOURCE_DATE_EPOCH, in seconds, is the time of all files where it is set, else th
 """
 
 import argparse
+import base64
 import hashlib
 import os
 import shutil
@@ -119,7 +120,7 @@ def _copy(wanted: locks.Locked, site: Path) -> None:
     """A release as pip has installed it here; what it has for other directories, as programs, stays behind.
 
     Raises:
-        Unavailable: Another release is installed, or none.
+        Unavailable: Another release is installed, or none; or a file is not as it was installed.
     """
     try:
         here = locks.installed(wanted.name)
@@ -134,9 +135,25 @@ def _copy(wanted: locks.Locked, site: Path) -> None:
             target = site / file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(str(file.locate()), target)
+            _see_unchanged(file, target)
             if file.name == "RECORD":  # by which its files are found
                 lines = target.read_text().splitlines(keepends=True)
                 target.write_text("".join(line for line in lines if not _is_foreign(line.split(",")[0])))
+
+
+def _see_unchanged(file: metadata.PackagePath, copy: Path) -> None:
+    """Compare a copy with the digest that pip has written down: RECORD alone has none.
+
+    Raises:
+        Unavailable: It is another file.
+    """
+    if file.hash is None:
+        return
+    digest = hashlib.new(file.hash.mode, copy.read_bytes()).digest()
+    if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+        raise Unavailable(
+            f"{file} has been changed since it was installed", remedy="make setup in a new clone"
+        )
 
 
 def _is_foreign(path: str) -> bool:
