@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_every_byte_goes_into_a_job_and_comes_out(stack: Stack) -> None:
 
 
 @contextlib.contextmanager
+def killed_at_end(process: "subprocess.Popen[Any]") -> Iterator[None]:
+    """Nobody waits for a process whose test has failed."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+@contextlib.contextmanager
 def terminal(command: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
     """A command in a terminal of its own, and the other end of that."""
     ours, theirs = pty.openpty()
@@ -81,7 +91,7 @@ def test_a_job_whose_client_is_killed_ends_and_leaves_nothing(stack: Stack) -> N
     command = words(
         stack, "run", "--name", "lost", *SMALL, "-i", "--shell", "--", "echo ready; exec sleep 86411"
     )
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran, killed_at_end(ran):
         assert ran.stdout is not None
         assert ran.stdout.readline() == b"ready\n"
         assert of_this("86411")
@@ -101,7 +111,8 @@ def test_a_gang_has_commands_by_rank_and_is_stayed_with(stack: Stack) -> None:
             command = words(stack, "exec", gang, "--rank", str(rank), "--", "sh", "-c", "echo $RANK $HOST")
             ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
             assert ran.stdout.split()[0] == str(rank), ran
-        with subprocess.Popen(words(stack, "attach", gang), stdout=subprocess.PIPE, text=True) as stays:
+        command = words(stack, "attach", gang)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stays, killed_at_end(stays):
             assert stays.stdout is not None
             said = {stays.stdout.readline() for _ in range(2)}
             assert said == {"[0] rank 0\n", "[1] rank 1\n"}
@@ -137,7 +148,10 @@ def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: S
 def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack) -> None:
     serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
     command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", serve)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ran:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ran,
+        killed_at_end(ran),
+    ):
         assert ran.stdout is not None
         url = ran.stdout.readline()
         match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]{32})\n", url)
