@@ -35,6 +35,7 @@ def job(stack: Stack) -> Iterator[str]:
             "ln -s /etc/shadow runs/shadow && mkfifo runs/pipe && echo ready; exec sleep 3600"
         )
         id = client.submit({"name": "files", "command": script, "cpus": 0.1, "mem_mib": 64})["id"]
+        wait_until("it runs", lambda: client.job(id)["state"] == "running")
         wait_until(
             "it is ready", lambda: "ready" in client.logs(id, stream="stdout", offset=0, length=99)["data"]
         )
