@@ -24,7 +24,7 @@ from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import read_until, started
 from tests.contract.events.receiver import Receiver, told
 
-JOBS = 16  # twice what there are GPUs
+JOBS = 12  # more than there are GPUs
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 

@@ -15,7 +15,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.share import Method, Share
 
 PROCESSES, ROUNDS = 8, 60
-RACERS, RACES = 4, 2500  # each
+RACERS, RACES = 4, 800  # each
 CARD_MIB = 1000
 GPUS = [GpuId(f"GPU-{n}") for n in range(4)]
 

@@ -99,7 +99,10 @@ def surroundings(pid: int) -> dict[str, object]:
 def test_a_command_runs_as_the_job_does(stack: Stack, job: str) -> None:
     """User, groups, capabilities, filters, namespaces, cgroups, what it sees of /dev, and its environment."""
     with Client(stack.url) as client:
-        main = int(client.logs(job, stream="stdout", offset=0, length=99)["data"])
+        said = wait_until(
+            "it has said who it is", lambda: client.logs(job, stream="stdout", offset=0, length=99)["data"]
+        )
+    main = int(said)
     script = "echo $$; echo $GREETING $NVIDIA_VISIBLE_DEVICES; read line"
     command = words(stack, job, "-i", "--", "sh", "-c", script)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:

@@ -16,7 +16,7 @@ PATHS = st.text("a/", max_size=8)
 
 
 @given(PATTERNS, PATTERNS, PATHS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_what_a_covered_pattern_is_for_the_wider_one_is_for(wide: str, narrow: str, text: str) -> None:
     if covers(wide, narrow) and fits(narrow, text):
         assert fits(wide, text)
@@ -60,7 +60,7 @@ def may(narrowing: Narrowing, right: int, subject: Subject | None) -> bool:
 
 
 @given(NARROWINGS, NARROWINGS, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_narrower_proof_allows_nothing_that_the_wider_one_does_not(
     wide: Narrowing, narrow: Narrowing, right: int, subject: Subject | None
 ) -> None:
@@ -73,7 +73,7 @@ BOUND = st.builds(Binding, st.just(("ann",)), st.just(()), st.just(("r1",)), QUE
 
 
 @given(ROLES, BOUND, ROLES, BOUND, st.integers(0, len(RIGHTS) - 1), SUBJECTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_nobody_gives_another_one_what_he_may_not_do_himself(
     mine: Role, my_binding: Binding, given_role: Role, binding: Binding, right: int, subject: Subject | None
 ) -> None:

@@ -97,7 +97,7 @@ def plant(top: Path, links: Mapping[str, str]) -> None:
             path.symlink_to(target)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(LINKS, st.lists(PATHS, min_size=1, max_size=20))
 @example({"a/b": "../../../../f", "a/f": "/b/f"}, ["/a/b", "a/b/", "/a/b/..", "/a/f", "../../f"])
 def test_paths_lead_where_chroot_would_lead_them(
@@ -146,7 +146,7 @@ def spoilt(draw: st.DrawFn, originals: list[bytes]) -> bytes:
     return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=100, deadline=5000)
 @given(spoilt(CACHES + real_files()[0]) | st.binary(max_size=100).map(b"glibc-ld.so.cache1.1".__add__))
 def test_a_spoilt_cache_is_read_or_refused(data: bytes) -> None:
     try:
@@ -156,7 +156,7 @@ def test_a_spoilt_cache_is_read_or_refused(data: bytes) -> None:
     assert all("\0" not in entry.name + entry.path for entry in entries)
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=100, deadline=5000)
 @given(spoilt(LIBRARIES + real_files()[1]) | st.binary(max_size=200).map(b"\x7fELF\x02\x01\x01".__add__))
 def test_a_spoilt_library_is_read_or_refused(data: bytes) -> None:
     try:
@@ -177,7 +177,7 @@ STRINGS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1
 VERSIONS = st.tuples(*[st.integers(0, 255)] * 3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([("x86_64", 64), ("i686", 32), ("aarch64", 64), ("armv7l", 32), ("ppc64le", 64)]),
     st.none() | STRINGS,
@@ -205,7 +205,7 @@ LINES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(LINES, max_size=8), st.sampled_from("<>"), st.booleans())
 def test_what_is_listed_is_read(lines: list[CacheLine], order: str, marked: bool) -> None:
     wanted = [(line.name, line.path, line.flags, line.hwcap) for line in lines]

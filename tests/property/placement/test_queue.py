@@ -170,7 +170,7 @@ def ran(works: list[Work], agents: int, restart: bool = False) -> Cluster:
     return cluster
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3), st.booleans())
 def test_everything_that_can_run_runs_within_its_limits(
     asked: list[Work], agents: int, restart: bool
@@ -180,7 +180,7 @@ def test_everything_that_can_run_runs_within_its_limits(
     assert set(cluster.works) - set(cluster.started) == never
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     works(limited=st.booleans(), later=40, high=3, shares=True),
     works(limited=st.booleans(), later=40, high=3),
@@ -201,7 +201,7 @@ def test_shares_and_whole_gpus_all_run_within_their_limits(
     assert not cluster.world.state.covers, "every card is given back"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(works(limited=st.just(True)), st.integers(1, 3))
 @example(  # what was seen of an agent was forgotten while an offer of it was on the way
     [Work(0, 1, 1), Work(0, 1, 1), Work(2, 4, 57), Work(3, 1, 4), Work(3, 4, 1), Work(0, 12, 5)], 1

@@ -182,7 +182,7 @@ class Cluster:
         assert card.sharing.mig == any(instances)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     nodes(), st.lists(st.tuples(st.booleans(), requests(), st.integers(0, 99), st.booleans()), max_size=14)
 )
@@ -212,7 +212,7 @@ def used(draw: st.DrawFn) -> NodeCapacity:
     return replace(cluster.node.holding(by_end(cluster.held)), holders=holders)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(used(), requests())
 def test_there_is_room_for_a_share_exactly_if_nothing_keeps_it_off(
     node: NodeCapacity, wanted: Request
@@ -229,7 +229,7 @@ def test_there_is_room_for_a_share_exactly_if_nothing_keeps_it_off(
     assert all(hurdle.words for hurdle in said)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(used(), requests(shares_only=True))
 def test_as_many_shares_of_one_card_start_as_there_is_room_for(node: NodeCapacity, wanted: Request) -> None:
     wanted = replace(wanted, gpu=replace(wanted.gpu, count=1))
@@ -240,7 +240,7 @@ def test_as_many_shares_of_one_card_start_as_there_is_room_for(node: NodeCapacit
     assert started == slots
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(used(), requests())
 def test_the_fewest_ends_that_make_room_for_a_share_are_found(node: NodeCapacity, wanted: Request) -> None:
     ended = soonest(wanted, node, None, (ENDLESS, 99))
@@ -264,7 +264,7 @@ def started(wanted: Request, node: NodeCapacity, open_to: NodeCapacity) -> tuple
     return node.minus(wanted.resources, chosen.gpus, chosen.share), chosen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(used(), requests(), st.lists(requests(), max_size=8), st.integers(1, 2))
 def test_what_is_kept_for_a_job_is_there_when_what_it_waits_for_has_ended(
     node: NodeCapacity, wanted: Request, others: list[Request], tasks: int

@@ -192,7 +192,7 @@ def test_rotation_keeps_the_newest_and_says_what_went(tmp_path: Path) -> None:
 
 
 def test_readers_see_whole_records_while_files_rotate(tmp_path: Path) -> None:
-    logged = Logged(tmp_path / "audit", most_bytes=32 << 10, files=4)
+    logged = Logged(tmp_path / "audit", most_bytes=16 << 10, files=4)
     over, problems, pages = threading.Event(), list[object](), list[int]()
 
     def read() -> None:
@@ -214,7 +214,7 @@ def test_readers_see_whole_records_while_files_rotate(tmp_path: Path) -> None:
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for i in range(1, 800):
+    for i in range(1, 300):
         logged.put(change(i))
     wait_until("they have read", lambda: len(pages) > 3)
     over.set()

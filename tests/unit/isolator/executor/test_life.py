@@ -1,5 +1,6 @@
 """The table of a task's life in its executor: each pair, what follows, and all lives that can be lived."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
@@ -341,7 +342,7 @@ KEPT: Final = World(may=frozenset({K.LAUNCH, K.KILL, K.CHECKPOINT}))
 
 
 def lived(first: World = World()) -> set[World]:  # noqa: B008
-    """All that can be the case: threads post what they can, in any order, with up to two events queued."""
+    """All that can be the case: threads post what they can, in any order, with up to MOST_QUEUED events queued."""
     seen, todo = {first}, [first]
     while todo:
         world = todo.pop()
@@ -357,7 +358,9 @@ def lived(first: World = World()) -> set[World]:  # noqa: B008
     return seen
 
 
-def test_no_life_breaks_a_rule_and_each_can_end() -> None:
+@pytest.mark.parametrize("most_queued", [1, pytest.param(MOST_QUEUED, marks=pytest.mark.long)])
+def test_no_life_breaks_a_rule_and_each_can_end(most_queued: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "MOST_QUEUED", most_queued)
     worlds = lived() | lived(RESIZED) | lived(NOTICED) | lived(KEPT)
     met = {(world.life.state, world.queue[0]) for world in worlds if world.queue}
     met |= {(world.life.state, kind) for world in worlds for kind in world.timers}
