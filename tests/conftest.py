@@ -76,10 +76,17 @@ def spread(some: Sequence[T], others: Sequence[T]) -> list[T]:
     return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Nearly all that is made while tests are collected stays: looks for garbage would take half of the time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: looks for garbage pass it by, which thousands of tests cause."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
