@@ -1,14 +1,19 @@
 """`mesos-gpu template`: definitions of apps for Marathon, to start from."""
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from mesos_gpu.adapters.files.templates import load, load_all, names
 from mesos_gpu.cli import output
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import Pair
+from mesos_gpu.wire.listing.filters import By
 from mesos_gpu.wire.marathon.template import Parameter, WrongValues, described, summary_of
 from mesos_gpu.wire.marathon.template import render as rendered
 
@@ -47,16 +52,24 @@ class _Name(click.ParamType[str]):
 _json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+_TEMPLATES: Final[Listing[dict[str, Any], dict[str, Any]]] = Listing(
+    columns=(
+        Col("NAME", lambda each: each["name"]),
+        Col("KIND", lambda each: each["kind"]),
+        Col("ROUTE", lambda each: each["route"], wide=True),
+        Col("ABOUT", lambda each: each["about"]),
+    ),
+    id=lambda each: each["name"],
+    rows=lambda each: (each,),
+    filters={By.NAME: lambda each: (each["name"],)},
+)
+
+
 @click.command("list")
-@_json_option
-def list_templates(as_json: bool) -> None:
+@list_options(_TEMPLATES)
+def list_templates(asked: "Asked[dict[str, Any], dict[str, Any]]") -> None:
     """List the templates."""
-    templates = load_all()
-    if as_json:
-        output.document([summary_of(each) for each in templates])
-        return
-    rows = [(each.name, each.kind, each.about) for each in templates]
-    output.table(("NAME", "KIND", "ABOUT"), rows, empty="")
+    show_list(asked, lambda: Seen([summary_of(each) for each in load_all()], "No such template."))
 
 
 @click.command()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from mesos_gpu.adapters.files import templates
@@ -26,6 +27,16 @@ def test_list_names_them_all() -> None:
         "group",
         "/v2/groups",
     )
+
+
+def test_the_list_has_the_forms_of_all_lists() -> None:
+    listed = json.loads(_run("list", "-o", "json").stdout)
+    assert yaml.safe_load(_run("list", "-o", "yaml").stdout) == listed
+    assert _run("list", "-q").stdout.split() == [each["name"] for each in listed]
+    assert _run("list", "-o", "name", "--name", "torch-*").stdout == "torch-distributed\n"
+    routes = _run("list", "--columns", "route,name", "--sort", "-name").stdout.splitlines()
+    assert routes[0].split() == ["ROUTE", "NAME"]
+    assert [line.split()[1] for line in routes[1:]] == sorted(templates.names(), reverse=True)
 
 
 def test_show_says_what_can_be_set() -> None:
