@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
 from importlib.resources import files
@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
+from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.usage import statements
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
@@ -300,35 +301,55 @@ def _mark_of(db: sqlite3.Connection) -> Mark:
     return Mark(int(_fact(db, "batch") or 0), _fact(db, "framework_id"), bytes(row[0]) if row else None)
 
 
-def backup(path: Path, target: Path) -> None:
-    """Write a copy of the state in `path` that can stand for it, also while its scheduler runs.
+def backup(path: Path, target: Path) -> list[Path]:
+    """Write a copy of the state in `path` that can stand for it, and beside that one of its webhooks, also while its
+    scheduler runs; the files, that of the state first.
+
+    Webhooks are copied first: what happens meanwhile is an event of the state's copy that they have not taken over yet,
+    and take over after a restore.
 
     Raises:
         NotFound: There is no state.
-        Conflict: The target exists.
-        Damaged: The state cannot be read.
+        Conflict: A target exists.
+        Damaged: The state, or its webhooks, cannot be read.
     """
     if not path.is_file():
         raise NotFound(f"there is no state in {path}", remedy="name the file of the scheduler's --state")
-    part = target.with_name(f".{target.name}.part")
+    pairs = [(hooks_of(path), hooks_of(target)), (path, target)]
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN))
+        if os.path.lexists(hooks_of(target)):  # of another backup: a restore would take it for this one's
+            raise FileExistsError(errno.EEXIST, "it exists", str(hooks_of(target)))
+        with ExitStack() as parts, ExitStack() as undone:
+            copies = [(parts.enter_context(_copied(each, to)), to) for each, to in pairs if each.is_file()]
+            for part, to in copies:
+                os.link(part, to)  # and not a rename: what is there stays
+                undone.callback(to.unlink)
+            _sync(target.parent)
+            undone.pop_all()
+    except FileExistsError as error:
+        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
+    return [to for _, to in reversed(copies)]
+
+
+@contextmanager
+def _copied(path: Path, target: Path) -> Iterator[Path]:
+    """A whole copy of a database, beside where it is to be, for as long as the context lasts."""
+    part = target.with_name(f".{target.name}.part")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN))
+    try:
         db = sqlite3.connect(path, isolation_level=None, timeout=30)
         try:
             db.execute("VACUUM INTO ?", (str(part),))
         finally:
             db.close()
         _sync(part)
-        os.link(part, target)  # and not a rename: what is there stays
-        _sync(target.parent)
-    except FileExistsError as error:
-        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
+        yield part
     except sqlite3.DatabaseError as error:
         raise Damaged(
             f"{path} cannot be copied: {error}", remedy="is it the scheduler's --state file?"
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        part.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.metrics.families import metrics, snapshot
+from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
@@ -33,6 +34,8 @@ class Scrape:
         self._registry = CollectorRegistry()
         for collector in (scheduler.meter, settings.figures):
             self._registry.register(collector)
+        if settings.hooks is not None:
+            self._registry.register(HookFigures(settings.hooks))
         ProcessCollector(registry=self._registry)
 
     async def metrics(self, request: Request) -> Response:

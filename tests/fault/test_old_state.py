@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4)]) as running:
+    # Nobody listens on port 1 there: what is sent to it waits.
+    to = ["--webhook-to", "127.0.0.1:1"]
+    with Stack(open_directory / "stack", [NodeSpec(4)], scheduler_arguments=to) as running:
         yield running
 
 
@@ -147,6 +150,10 @@ def memory_of(client: Client, job: str) -> int | None:
     return share["memory_mib"] if share else None
 
 
+def waiting(client: Client) -> dict[str, int]:
+    return {hook["name"]: hook["waiting"] for hook in client._get("/v1/webhooks", dict)["webhooks"]}
+
+
 def settled(client: Client, task_id: str) -> bool:
     """Whether the task is held and described, or its job has it."""
     if any(task["id"] == task_id and task["adoptable"] for task in client.unknown_tasks()):
@@ -160,6 +167,8 @@ def settled(client: Client, task_id: str) -> bool:
 def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client, tmp_path: Path) -> None:
     """A job was there at the backup, of another the backup knows only that it waits, and of a third it knows
     nothing."""
+    url = ("http://127.0.0.1:1/", "--event", "submitted")
+    assert call(stack, "webhook", "add", "kept", *url).exit_code == 0
     before = start_job(client, "before")
     request = {
         "name": "waits",
@@ -174,9 +183,10 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
     copy = tmp_path / "backup.sqlite"
     done = call(stack, "backup", str(copy), "--state", str(state_of(stack)))
     assert done.exit_code == 0, done.output
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(copy.stat().st_mode) == stat.S_IMODE(hooks_of(copy).stat().st_mode) == 0o600
     assert call(stack, "backup", str(copy), "--state", str(state_of(stack))).exit_code == 73
 
+    assert call(stack, "webhook", "remove", "kept").exit_code == 0
     client.kill(before)
     wait_until("it runs now", lambda: client.job(waits)["state"] == "running", 60)
     client.kill(waits)
@@ -187,9 +197,10 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
 
     stack.scheduler.kill()
     state = state_of(stack)
-    shutil.copyfile(copy, state)
-    for end in ("-wal", "-shm"):
-        Path(f"{state}{end}").unlink(missing_ok=True)
+    for source, restored in ((copy, state), (hooks_of(copy), hooks_of(state))):
+        shutil.copyfile(source, restored)
+        for end in ("-wal", "-shm"):
+            Path(f"{restored}{end}").unlink(missing_ok=True)
     stack.scheduler.start()
     wait_until("it ends", lambda: not stack.scheduler.running, 60)
     assert stack.scheduler.exit_code == 78
@@ -201,6 +212,10 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
         60,
     )
     assert mesos_says(stack)[f"{after}.1"] == "TASK_RUNNING"
+    wait_until(
+        "the webhook is there again, and both submissions wait", lambda: waiting(client) == {"kept": 2}
+    )
+    assert call(stack, "webhook", "remove", "kept").exit_code == 0
     shown = call(stack, "tasks", "unknown", "list").output
     assert f"{after}.1" in shown
     assert "1 task runs that the scheduler's state does not know" in call(stack, "status").output

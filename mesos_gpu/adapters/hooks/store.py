@@ -1,6 +1,6 @@
 """Webhooks in a file of their own beside the state: what they are, what is to be sent, what could not be.
 
-The engine never waits for it. Secrets are in no journal and in no copy of the state.
+The engine never waits for it. Secrets are in no journal; a backup of the state has a copy of this file beside it.
 """
 
 import os
@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS deliveries (
     body BLOB NOT NULL, tries INTEGER NOT NULL, next_at REAL NOT NULL, error TEXT NOT NULL, dead_at REAL);
 CREATE INDEX IF NOT EXISTS deliveries_by_target ON deliveries (target, id);
 CREATE INDEX IF NOT EXISTS deliveries_of_event ON deliveries (event);
+CREATE INDEX IF NOT EXISTS deliveries_counted ON deliveries (target, dead_at);
 """
 _INSERT: Final = """INSERT INTO deliveries (target, event, kind, body, tries, next_at, error)
 VALUES (?, ?, ?, ?, 0, 0, '')"""
@@ -44,7 +46,12 @@ _BURY: Final = """UPDATE deliveries SET dead_at = ?, error = 'too many wait for 
 WHERE id IN (SELECT id FROM deliveries WHERE target = ? AND dead_at IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
 _TRIM: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE target = ? AND dead_at IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
-_COUNTS: Final = "SELECT target, COUNT(*), SUM(dead_at IS NOT NULL) FROM deliveries GROUP BY target"
+_COUNTS: Final = "SELECT target, COUNT(*), COUNT(dead_at) FROM deliveries GROUP BY target"
+
+
+def hooks_of(state: Path) -> Path:
+    """Where the webhooks of a scheduler with that state file are."""
+    return Path(f"{state}.hooks")
 
 
 class HookStore:
@@ -59,6 +66,7 @@ class HookStore:
         """Open or create it."""
         self._path, self._clock, self._lock = path, clock, threading.RLock()
         self.news = threading.Event()  # something is to be sent that was not
+        self._given_up = Counter[str]()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
             _make_private(each, new=each == path)
@@ -144,6 +152,7 @@ class HookStore:
             self._write(
                 f"{name} removed", by, tuple(each for each in self._latest.hooks if each.name != name)
             )
+        self._given_up.pop(name, None)
         return hook
 
     def hook(self, name: str) -> Hook:
@@ -195,12 +204,14 @@ class HookStore:
         Raises:
             NoRoom: The disk is full; the same may be given again.
         """
+        buried = Counter[str]()
         with self._transaction():
             self._db.executemany(_INSERT, deliveries)
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('seen', ?)", (seen,))
             for target in dict.fromkeys(target for target, *_ in deliveries):
-                self._db.execute(_BURY, (self._clock(), target, MOST_WAITING))
+                buried[target] = self._db.execute(_BURY, (self._clock(), target, MOST_WAITING)).rowcount
                 self._db.execute(_TRIM, (target, _most_dead(target)))
+        self._count(buried)
         if deliveries:
             self.news.set()
 
@@ -240,6 +251,19 @@ class HookStore:
                 (each.tries + 1, next_at or 0.0, error, dead_at, each.id),
             )
             self._db.execute(_TRIM, (each.target, _most_dead(each.target)))
+        if next_at is None:
+            self._count({each.target: 1})
+
+    def _count(self, given_up: Mapping[str, int]) -> None:
+        """Note what was given up: a hook's by its name, of all else together, so that there are few."""
+        with self._lock:
+            for target, number in given_up.items():
+                self._given_up[target if self._latest.hook(target) else ""] += number
+
+    def given_up(self) -> Mapping[str, int]:
+        """How many were given up since this start, by hook; "": of URLs that jobs named."""
+        with self._lock:
+            return dict(self._given_up)
 
     def dead(self, target: str | None = None) -> list[Delivery]:
         """What was given up, of a target or of all, the latest last."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WAITING_S: Final = 5.0  # until it is asked again why it waits
 COME_S: Final = 120  # for the session; then the job ends
 _SHOWN: Final = 200  # characters of the command
+_OF: Final = ": session of: "  # what the command of such a job begins with
 _PLACE: Final = 'f="${MESOS_SANDBOX:-${MESOS_DIRECTORY:-.}}/.session"'
 #: The job's command: waits for the session, and ends with its exit code, or as by SIGHUP if it has left none.
 _HOLDS: Final = (
@@ -46,8 +47,13 @@ def held(request: dict[str, Any]) -> list[str]:
         argv = ["/bin/sh", "-c", line]
     argv = argv or ["/bin/sh"]
     # What it is for is seen in `show`. The job's shell must take it as one word, and run nothing that stands in it.
-    request["command"] = f": session of: {shlex.quote(clean(shlex.join(argv))[:_SHOWN])}; {_HOLDS}"
+    request["command"] = f"{_OF}{shlex.quote(clean(shlex.join(argv))[:_SHOWN])}; {_HOLDS}"
     return ["/bin/sh", "-c", _RUNS, "sh", *argv]
+
+
+def is_session(job: "Job") -> bool:
+    """Whether a job holds a session: what its command writes goes to who runs it, and is not in its logs."""
+    return (job["command"] or "").startswith(_OF)
 
 
 def run_interactively(app: App, request: dict[str, Any], *, stdin: bool, tty: bool) -> int:
@@ -87,7 +93,8 @@ def with_job(
             with held_interrupt():
                 job = client.submit(request)
             if names_it:
-                output.note(f"job {job['id']}")
+                kept = ": what it writes comes here, and is not in its logs" if is_session(job) else ""
+                output.note(f"job {job['id']}{kept}")
             job = running(client, job, status_of_waiting(client))
             return told_end(job) if ended(job) else serve(job)
         except KeyboardInterrupt as signal:

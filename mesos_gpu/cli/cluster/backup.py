@@ -1,4 +1,4 @@
-"""`mesos-gpu backup`: the scheduler's state as one file that can be brought back."""
+"""`mesos-gpu backup`: the scheduler's state and webhooks as files that can be brought back."""
 
 from pathlib import Path
 
@@ -22,17 +22,22 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
     """Copy the scheduler's state to a file, also while it runs.
 
     FILE is new, and only its owner can read it: it holds what users submitted, secrets in environments included.
-    To bring it back, stop the scheduler, put FILE in place of the state file, remove the files beside that which end in
-    -wal and -shm, and start once with --accept-older-state.
+    FILE.hooks beside it has the webhooks, their secrets, and what waits for them.
+    To bring them back, stop the scheduler, put FILE in place of the state file and FILE.hooks in place of the one
+    beside that which ends in .hooks, remove those which end in -wal and -shm, and start once with
+    --accept-older-state.
     """
     from mesos_gpu.adapters.sqlite_store import backup as write
     from mesos_gpu.cli.dev.up import directory
 
     state = state or directory() / "scheduler" / "state.sqlite"
     with recorded("backup", f"state:{state}", f"file:{file}"):
-        write(state, file)
-    size = file.stat().st_size
+        written, *hooks = write(state, file)
+    size = written.stat().st_size
     if as_json:
-        output.document({"file": str(file), "bytes": size, "state": str(state)})
-    else:
-        output.line(f"{file}: {size} bytes, of {state}")
+        beside = str(hooks[0]) if hooks else None
+        output.document({"file": str(file), "bytes": size, "state": str(state), "hooks": beside})
+        return
+    output.line(f"{file}: {size} bytes, of {state}")
+    for each in hooks:
+        output.line(f"{each}: {each.stat().st_size} bytes, its webhooks")

@@ -87,6 +87,7 @@ def logs(
     (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
     --prefix after it.
     """
+    from mesos_gpu.cli.channel.interactive import is_session
     from mesos_gpu.cli.jobs.stream import Shown
 
     if since is not None and tail is not None:
@@ -101,6 +102,10 @@ def logs(
         return
     client = app.client()
     job = client.job(id)
+    if is_session(job):
+        output.note(
+            f"{job['id']} was run with -i or -t: what its command writes goes to who runs it, and is not kept"
+        )
     ranks = range(job["tasks"]) if rank == EVERY else (rank,)
     if rank == EVERY and not job["id"].startswith(id):
         raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")

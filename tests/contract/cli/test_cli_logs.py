@@ -1,8 +1,10 @@
 """`mesos-gpu logs`: of jobs, launches and apps, byte for byte."""
 
 import subprocess
+from typing import Any
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.channel.interactive import held
 from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import UUIDS, call, finish, launch_two, started
 
@@ -21,6 +23,20 @@ def test_logs_are_printed_as_they_were_written(rest: FakeRest) -> None:
     for lines, want in ((0, ""), (1, "no end"), (2, "3\nno end"), (9, "1\n2\n3\nno end")):
         assert call("logs", job, "--tail", str(lines)).stdout == want
     assert call("logs", job, "-f", "-n", "1").stdout == "no end"
+
+
+def test_why_a_session_has_no_output_is_said(rest: FakeRest) -> None:
+    request: dict[str, Any] = {"argv": ["bash", "-l"]}
+    assert held(request)[-2:] == ["bash", "-l"]
+    job = rest.add(**request)
+    rest.launch(job)
+    rest.end(job, "finished", 0)
+    printed = call("logs", job)
+    assert (printed.exit_code, printed.stdout) == (0, "")
+    assert f"{job} was run with -i or -t" in printed.stderr
+    other = rest.add(command="echo ': session of: '")
+    rest.launch(other)
+    assert "-i or -t" not in call("logs", other).stderr
 
 
 def test_bytes_come_out_as_they_were_written(rest: FakeRest) -> None:

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,8 @@ import pytest
 
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender
-from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore
+from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore, hooks_of
+from mesos_gpu.adapters.sqlite_store import backup
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
@@ -21,6 +24,9 @@ from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
 from tests.contract.events.receiver import Receiver, told
+from tests.contract.metrics.prometheus import needs_prometheus
+
+NAMES = ("waiting", "dead", "given_up_total")
 
 
 class Hooked(Kept):
@@ -164,6 +170,89 @@ def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
     assert call("webhook", "retry", "h", str(letter["id"])).stdout == "1 are tried again\n"
     wait_until("it is told at last", lambda: told(receiver, "/h") == [("submitted", job)])
     wait_until("it is none any more", lambda: rig.hooks.dead() == [])
+
+
+def test_what_waits_and_what_was_given_up_is_on_the_page_of_metrics(rig: Hooked, receiver: Receiver) -> None:
+    def page() -> dict[str, list[float]]:
+        text = rig.call("GET", "/metrics/prometheus").text
+        found = re.findall(r'^mesos_gpu_webhook_(\w+)\{webhook="(.*)"\} (\S+)$', text, re.MULTILINE)
+        return {
+            hook: [float(number) for name in NAMES for key, of, number in found if (key, of) == (name, hook)]
+            for hook in sorted({of for _, of, _ in found})
+        }
+
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    rig.hook("quiet", f"{receiver.url}/quiet", "gpu")
+    assert page() == {"*": [0, 0, 0], "h": [0, 0, 0], "quiet": [0, 0, 0]}
+    receiver.status = 410
+    rig.submit(name="one")
+    wait_until("it is given up", lambda: page()["h"] == [0, 1, 1])
+    job = rig.submit(name="two", notify=[f"{receiver.url}/{number}" for number in range(3)])
+    rig.call("DELETE", f"/v1/jobs/{job}")
+    expected = {"*": [0, 0, 3], "h": [0, 2, 2], "quiet": [0, 0, 0]}
+    wait_until("those of URLs are counted together", lambda: page() == expected)
+    receiver.held.clear()
+    assert rig.hooks.retry("h") == 2
+    assert page()["h"] == [2, 0, 2], "what was given up once stays counted"
+    rig.call("DELETE", "/v1/webhooks/h")
+    assert page() == {"*": [0, 0, 3], "quiet": [0, 0, 0]}
+    receiver.held.set()
+
+
+@needs_prometheus
+def test_promtool_takes_the_metrics_of_webhooks(rig: Hooked, receiver: Receiver) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    page = rig.call("GET", "/metrics/prometheus").text
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, text=True, capture_output=True, timeout=60
+    )
+    assert 'mesos_gpu_webhook_given_up_total{webhook="h"} 0.0' in page
+    assert "webhook" not in done.stderr
+
+
+def test_a_backup_has_webhooks_their_secrets_and_what_waits(
+    rig: Hooked, receiver: Receiver, tmp_path: Path
+) -> None:
+    secret = rig.hook("h", f"{receiver.url}/h", "submitted")
+    receiver.status = 503
+    jobs = [rig.submit(name="one"), rig.submit(name="two")]
+    wait_until("both wait", lambda: rig.hooks.counts() == {"h": (2, 0)})
+    wait_until("it was tried", lambda: receiver.of("/h"))
+    copy = tmp_path / "other" / "state.sqlite"
+    copy.parent.mkdir()
+    assert backup(tmp_path / "state" / "state.sqlite", copy) == [copy, hooks_of(copy)]
+    assert {path.stat().st_mode & 0o777 for path in copy.parent.iterdir()} == {0o600}
+    rig.call("DELETE", "/v1/webhooks/h")
+    rig.stop()
+    sent, receiver.status = len(receiver.taken), 200
+    again = Hooked(copy.parent, receiver)
+    try:
+        wait_until("all are told", lambda: again.hooks.counts() == {})
+        told_now = receiver.taken[sent:]
+        assert [json.loads(each.body)["data"]["job_id"] for each in told_now] == jobs
+        assert all(each.is_signed(secret) for each in told_now)
+        assert told_now[0].headers["webhook-id"] == receiver.taken[0].headers["webhook-id"]
+        assert [hook["name"] for hook in again.call("GET", "/v1/webhooks").json()["webhooks"]] == ["h"]
+    finally:
+        again.close()
+        rig.start()
+
+
+def test_an_event_that_nobody_took_over_before_the_backup_is_told_after_it(
+    rig: Hooked, receiver: Receiver, tmp_path: Path
+) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    rig.deliveries.stop()
+    job = rig.submit(name="one")
+    assert rig.hooks.counts() == {}
+    copy = tmp_path / "other" / "state.sqlite"
+    copy.parent.mkdir()
+    backup(tmp_path / "state" / "state.sqlite", copy)
+    again = Hooked(copy.parent, receiver)
+    try:
+        wait_until("it is told", lambda: told(receiver, "/h") == [("submitted", job)])
+    finally:
+        again.close()
 
 
 def test_a_job_tells_whom_it_names_how_it_ends(rig: Hooked, receiver: Receiver) -> None:

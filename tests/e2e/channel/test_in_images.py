@@ -104,6 +104,55 @@ def test_a_command_and_a_port_of_an_image(stack: Stack, engine_of: str) -> None:
         wait_until("it has ended", lambda: client.job(job)["ended_at"])
 
 
+def copied(
+    stack: Stack, command: str, *more: str, data: bytes | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """`cp`, `ls` or `cat` for the second task of a gang."""
+    return subprocess.run(
+        words(stack, command, "--rank", "1", *more), input=data, capture_output=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+def test_files_of_a_task_in_an_image(stack: Stack, engine_of: str, tmp_path: Path) -> None:
+    with Client(stack.url) as client:
+        write = 'cd "$MESOS_SANDBOX"; mkdir out; echo "rank $RANK" > out/said; exec sleep 3600'
+        asked = {"name": "gang", "image": "plain:1", "container_engine": engine_of, "command": write}
+        job = client.submit({**asked, "tasks": 2, "gpus": 1, "cpus": 0.1, "mem_mib": 64})["id"]
+        wait_until("it runs", lambda: client.job(job)["state"] == "running")
+    wait_until("it has written", lambda: copied(stack, "cat", f"{job}:out/said").stdout == b"rank 1\n")
+    assert subprocess.run(words(stack, "cat", f"{job}:out/said"), capture_output=True).stdout == b"rank 0\n"
+    assert copied(stack, "ls", f"{job}:out", "-q").stdout == b"said\n"
+    assert {b"bin", b"mnt"} <= set(copied(stack, "ls", f"{job}:/", "-q").stdout.split())
+    assert copied(stack, "cat", f"{job}:/etc/debian_version").returncode == 74, (
+        "the host's is not in the image"
+    )
+
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given/every").write_bytes(EVERY_BYTE * 8192)
+    went = copied(stack, "cp", str(tmp_path / "given"), f"{job}:")
+    assert went.returncode == 0, went.stderr
+    assert copied(stack, "cp", "-", f"{job}:given/more", data=EVERY_BYTE).returncode == 0
+    own = 'cd "$MESOS_SANDBOX"; ls given; cat given/more given/every > both; test -O given/more && id -u'
+    ran = subprocess.run(
+        words(stack, "exec", job, "--rank", "1", "--", "sh", "-c", own), capture_output=True, timeout=120
+    )
+    assert ran.stdout.split()[:2] == [b"every", b"more"], ran
+    assert int(ran.stdout.split()[2]) != 0, "all is the job's user's"
+    (tmp_path / "back").mkdir()
+    here = copied(stack, "cp", f"{job}:given", str(tmp_path / "back"))
+    assert here.returncode == 0, here.stderr
+    assert (tmp_path / "back/given/every").read_bytes() == EVERY_BYTE * 8192
+    assert copied(stack, "cat", f"{job}:both").stdout == EVERY_BYTE * 8193
+    other = subprocess.run(words(stack, "cat", f"{job}:both"), capture_output=True, timeout=120)
+    assert other.returncode == 74, "the first task has none of it"
+
+    with Client(stack.url) as client:
+        client.kill(job)
+        wait_until("it has ended", lambda: client.job(job)["ended_at"])
+    assert copied(stack, "cp", f"{job}:both", "-").stdout == EVERY_BYTE * 8193, "its agent keeps it"
+
+
 @pytest.mark.parametrize("engine_of", ["mesos", "docker"])
 def test_a_job_with_an_image_has_this_terminal(stack: Stack, engine_of: str) -> None:
     options = ("--image", "plain:1", "--container-engine", engine_of, "--cpus", "0.1", "--mem", "64MiB")

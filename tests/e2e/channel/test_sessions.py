@@ -76,7 +76,7 @@ def terminal(command: list[str]) -> "Iterator[tuple[int, subprocess.Popen[bytes]
 def test_a_job_has_a_terminal_and_ends_with_its_shell(stack: Stack) -> None:
     command = words(stack, "run", "--name", "shell", "--gpus", "1", *SMALL, "-it", "--", "sh")
     with terminal(command) as (keys, ran):
-        until(keys, b"$ ")
+        assert b"what it writes comes here, and is not in its logs" in until(keys, b"$ ")
         os.write(keys, b"test -t 0 && echo cards: $(ls /dev | grep -c 'nvidia[0-9]'); sleep 86410\n")
         until(keys, b"cards: 1\r\n")
         wait_until("it sleeps", lambda: of_this("86410"))
@@ -85,6 +85,9 @@ def test_a_job_has_a_terminal_and_ends_with_its_shell(stack: Stack) -> None:
         os.write(keys, b"exit 5\n")
         assert ran.wait(60) == 5
     wait_until("the job has its code", lambda: state_of(stack, "shell") == ("failed", 5))
+    printed = subprocess.run(words(stack, "logs", "shell"), capture_output=True, text=True, timeout=120)
+    assert (printed.returncode, printed.stdout) == (0, ""), printed
+    assert "was run with -i or -t: what its command writes goes to who runs it" in printed.stderr
 
 
 def test_a_job_whose_client_is_killed_ends_and_leaves_nothing(stack: Stack) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
 from mesos_gpu.adapters.sqlite_store import SqliteStore, backup
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
 from mesos_gpu.model.saves import SaveFramework, SaveTrust
@@ -190,6 +191,14 @@ def test_a_backup_is_whole_while_the_store_is_written(path: Path, tmp_path: Path
     again.close()
     with pytest.raises(Conflict, match="exists"):
         backup(path, tmp_path / "copy")
+    HookStore(hooks_of(path)).close()
+    with pytest.raises(Conflict, match="copy exists"):
+        backup(path, tmp_path / "copy")
+    assert not hooks_of(tmp_path / "copy").exists(), "neither or both"
+    hooks_of(tmp_path / "copy3").touch()
+    with pytest.raises(Conflict, match=r"copy3\.hooks exists"):
+        backup(path, tmp_path / "copy3")
+    assert not (tmp_path / "copy3").exists()
     with pytest.raises(NotFound):
         backup(tmp_path / "none", tmp_path / "copy2")
     (tmp_path / "text").write_text("not a state " * 100)

@@ -9,7 +9,7 @@ import click
 
 from mesos_gpu.adapters.hooks.receivers import Receivers, receivers
 from mesos_gpu.adapters.hooks.send import Sender
-from mesos_gpu.adapters.hooks.store import HookStore
+from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.scheduler.options.section import Section
 
@@ -27,7 +27,7 @@ class WebhookOptions:
         Raises:
             Damaged: Their file cannot be read.
         """
-        return HookStore(Path(f"{state}.hooks"))
+        return HookStore(hooks_of(state))
 
     def sender(self) -> Sender:
         """What sends to them.

@@ -1,0 +1,62 @@
+"""What waits for webhooks and what was given up, as their file has it when the page is made."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from mesos_gpu.adapters.hooks.store import HookStore
+
+OTHERS: Final = "*"  # the URLs that jobs name, together: users choose them
+
+
+class HookFigures(Collector):
+    """Read on the thread that makes the page: it waits for a disk."""
+
+    def __init__(self, store: HookStore) -> None:
+        """Of these webhooks; there are at most a hundred."""
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        """Each webhook is there from its first day: of what begins at its first count no increase is seen."""
+        names = [hook.name for hook in self._store.latest.hooks]
+        counts = self._store.counts()
+        waiting = {target: number for target, (number, _) in counts.items()}
+        dead = {target: number for target, (_, number) in counts.items()}
+        yield _filled(
+            GaugeMetricFamily(
+                "mesos_gpu_webhook_waiting", "Events that wait to be sent to a webhook.", labels=["webhook"]
+            ),
+            names,
+            waiting,
+        )
+        yield _filled(
+            GaugeMetricFamily(
+                "mesos_gpu_webhook_dead",
+                "Events that a webhook did not take, and that are kept to be sent again.",
+                labels=["webhook"],
+            ),
+            names,
+            dead,
+        )
+        yield _filled(
+            CounterMetricFamily(
+                "mesos_gpu_webhook_given_up",
+                "Events that were given up after all tries, or as too many waited.",
+                labels=["webhook"],
+            ),
+            names,
+            self._store.given_up(),
+        )
+
+
+def _filled(
+    family: GaugeMetricFamily | CounterMetricFamily, names: list[str], counts: Mapping[str, int]
+) -> Metric:
+    """The family with a number for each name, and one for all that is of none."""
+    for name in names:
+        family.add_metric([name], counts.get(name, 0))
+    family.add_metric([OTHERS], sum(counts.values()) - sum(counts.get(name, 0) for name in names))
+    return family
