@@ -16,7 +16,7 @@ class HookFigures(Collector):
     """Read on the thread that makes the page: it waits for a disk."""
 
     def __init__(self, store: HookStore) -> None:
-        """Of these webhooks; there are at most a hundred."""
+        """`store`: of webhooks, of which there are at most a hundred."""
         self._store = store
 
     def collect(self) -> Iterator[Metric]:

@@ -175,10 +175,12 @@ def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
 def test_what_waits_and_what_was_given_up_is_on_the_page_of_metrics(rig: Hooked, receiver: Receiver) -> None:
     def page() -> dict[str, list[float]]:
         text = rig.call("GET", "/metrics/prometheus").text
-        found = re.findall(r'^mesos_gpu_webhook_(\w+)\{webhook="(.*)"\} (\S+)$', text, re.MULTILINE)
+        samples = re.findall(r'^mesos_gpu_webhook_(\w+)\{webhook="(.*)"\} (\S+)$', text, re.MULTILINE)
         return {
-            hook: [float(number) for name in NAMES for key, of, number in found if (key, of) == (name, hook)]
-            for hook in sorted({of for _, of, _ in found})
+            hook: [
+                float(number) for name in NAMES for key, of, number in samples if (key, of) == (name, hook)
+            ]
+            for hook in sorted({of for _, of, _ in samples})
         }
 
     rig.hook("h", f"{receiver.url}/h", "submitted")
