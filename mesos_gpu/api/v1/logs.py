@@ -12,10 +12,11 @@ import requests
 
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
+from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.api.spec.shapes import LogTime
 from mesos_gpu.errors import NotFound, Unavailable
-from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, MOST_TIMES, TIMES, Times, begin_of, times_of, times_within
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
@@ -99,6 +100,7 @@ class LogReader:
 
         Raises:
             NotFound: The sandbox is gone.
+            Refusal: The task has not begun: there is none yet.
             Unavailable: The agent does not answer, or not as Mesos does.
         """
         try:
@@ -111,6 +113,9 @@ class LogReader:
             raise Unavailable(
                 f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
             ) from error
+        if piece is None and task.state in (TaskState.LAUNCHED, TaskState.STARTING):
+            what = f"task {task.id} has not begun on {task.hostname}, and has written nothing"
+            raise Refusal(409, "not-started", what, remedy=f"stay with it: mesos-gpu logs -f {task.id}")
         if piece is None:
             raise NotFound(
                 f"the sandbox of {task.id} is gone from {task.hostname}",

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.v1.logs import Chunk, LogReader, log_times, whole
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -189,6 +190,13 @@ def test_a_sandbox_that_is_gone(agent: Agent, reader: LogReader) -> None:
     with pytest.raises(NotFound, match=r"the sandbox of j\.1 is gone from h1") as error:
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
     assert "--gc_delay" in error.value.remedy
+
+
+def test_a_sandbox_that_is_not_there_yet(reader: LogReader, agent: Agent) -> None:
+    begins = launch(agent.url, TaskState.STARTING)
+    with pytest.raises(Refusal, match="has not begun on h1") as error:
+        reader.read(begins, "fw", "stdout", 0, 100)
+    assert error.value.code == "not-started"
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"7", b'{"frameworks": 1}', b'{"frameworks": [{}]}'])
