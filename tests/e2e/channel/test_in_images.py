@@ -150,6 +150,7 @@ def test_files_of_a_task_in_an_image(stack: Stack, engine_of: str, tmp_path: Pat
     with Client(stack.url) as client:
         client.kill(job)
         wait_until("it has ended", lambda: client.job(job)["ended_at"])
+    assert copied(stack, "cp", f"{job}:both", "-").stdout == EVERY_BYTE * 8193, "its agent keeps it"
 
 
 @pytest.mark.parametrize("engine_of", ["mesos", "docker"])

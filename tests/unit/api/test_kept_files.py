@@ -30,7 +30,7 @@ class Agent(LogReader):
         self.asked: list[str] = []
 
     def fetch(self, task: Task, path: str, query: Any, *, stream: bool = False) -> requests.Response:
-        wanted = query["path"].decode().removeprefix(TOP)
+        wanted = query.get("path", b"/state").decode().removeprefix(TOP)
         self.asked.append(f"{path} {wanted}")
         said = self._answers.get(wanted, 400)
         response = requests.Response()
@@ -57,6 +57,17 @@ def records(agent: Agent, path: str = "", *, list_it: bool = False) -> list[Reco
     decoder = Decoder()
     pieces = sandbox.listed(path_of(path)) if list_it else sandbox.sent(path_of(path))
     return [record for piece in pieces for record in decoder.take(piece)]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_files_of_an_image_are_in_its_container_s_directory_if_it_was_begun(begun: bool) -> None:
+    own = {"/containers/task": [told("containers/task/made")], "/containers/task/made": []}
+    missing = {"/containers/task": 404, "/state": {}, "/gone/containers/task": 404}
+    agent = Agent({"": [told("stderr")], "/stderr": [], **(own if begun else missing)})
+    sandbox = Sandbox(agent, TASK, "f", as_root=False, nested=True)
+    pieces, decoder = list(sandbox.listed(())), Decoder()
+    names = entries([record for piece in pieces for record in decoder.take(piece)])
+    assert names == [(), ("made",) if begun else ("stderr",)]
 
 
 def left(stream: list[Record]) -> dict[tuple[str, ...], str]:

@@ -16,7 +16,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.v1.files.sandbox import Sandbox, path_of
 from mesos_gpu.api.v1.logs import LogReader
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Engine, Job
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.channel.file import GET, LIST
 from mesos_gpu.wire.checking import Problem
@@ -49,7 +49,8 @@ class KeptFiles:
         if self._open >= MOST_AT_ONCE:
             what = f"there are {self._open} copies out of sandboxes at once"
             raise Refusal(429, "copies", what, remedy="try again later")
-        sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root")
+        nested = bool(job.spec.image) and job.spec.container_engine is Engine.MESOS
+        sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root", nested=nested)
         records = sandbox.listed(path) if what == LIST else sandbox.sent(path)
         self._open += 1
         try:

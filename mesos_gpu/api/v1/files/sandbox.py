@@ -23,6 +23,7 @@ from mesos_gpu.wire.checking import Problem
 
 MOST_ENTRIES: Final = 100_000  # of one answer
 _IN_IMAGES: Final = "/mnt/mesos/sandbox"  # what tasks with images call it
+_NESTED: Final = "/containers/task"  # in the sandbox of its executor (`nested_run.CONTAINER` of the isolator)
 _PIECE: Final = 1 << 17
 _KINDS: Final = {"-": "file", "d": "dir"}
 _ELSEWHERE: Final = "it is a link that leads out of the sandbox"
@@ -33,12 +34,14 @@ Path = tuple[str, ...]
 class Sandbox:
     """The sandbox of a task that has ended. Blocking, so it runs on a worker thread."""
 
-    def __init__(self, agent: LogReader, task: Task, framework_id: str, *, as_root: bool) -> None:
-        """Read nothing yet. `as_root`: the task ran as root."""
+    def __init__(
+        self, agent: LogReader, task: Task, framework_id: str, *, as_root: bool, nested: bool = False
+    ) -> None:
+        """Read nothing yet. `as_root`: the task ran as root; `nested`: in a container below that of its executor."""
         self._agent, self._task, self._as_root = agent, task, as_root
         self._framework_id = framework_id
-        self._base = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
-        self._is_real = False  # whether the agent has forgotten that path, and this is the directory's own
+        self._bases = self._places(nested)
+        self._base = next(self._bases)
         self._skipped, self._left = 0, MOST_ENTRIES
         self._files = self._bytes = self._faults = 0
 
@@ -153,6 +156,13 @@ class Sandbox:
 
     # --- of the agent
 
+    def _places(self, nested: bool) -> Iterator[str]:
+        """Where its files may be: by the path that agents forget, then by the directory's own; those of a nested
+        container below its executor's, or there if that container was never begun."""
+        for below in (_NESTED, "") if nested else ("",):
+            yield f"/frameworks/{self._framework_id}/executors/{self._task.executor_id}/runs/latest{below}"
+            yield self._agent.directory(self._task, self._framework_id) + below
+
     def _inner(self, path: Path) -> list[Entry]:
         inner = self._browsed(path)
         if inner is None:
@@ -162,8 +172,8 @@ class Sandbox:
     def _browsed(self, path: Path) -> list[Entry] | None:
         """What is in a directory, by name; of a file nothing. None: it is a link that leads out of the sandbox."""
         response = self._agent.fetch(self._task, "/files/browse", self._query(path))
-        if response.status_code == _GONE and not self._is_real:
-            self._base, self._is_real = self._agent.directory(self._task, self._framework_id), True
+        if response.status_code == _GONE and (base := next(self._bases, None)) is not None:
+            self._base = base
             return self._browsed(path)
         if response.status_code == _GONE:
             what = f"the sandbox of {self._task.id} is gone from {self._task.hostname}, or {'/'.join(path)} in it"
