@@ -4,9 +4,11 @@ It waits for nobody but for `dial`. Only Python's own library, nothing of which 
 too.
 """
 
+import errno
 import os
 import selectors
 import socket
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +17,8 @@ from mesos_gpu.wire.channel.mux import MOST_CONNECTIONS, WINDOW, Decoder, Mark, 
 
 _FULL: Final = 1 << 18  # bytes that wait to be written, above which no connection is read
 _SOME: Final = 1 << 16
+_NO_MORE_FILES: Final = (errno.EMFILE, errno.ENFILE)
+_PAUSE_S: Final = 0.05
 
 
 class Tunnel:
@@ -123,8 +127,10 @@ class Tunnel:
         assert isinstance(listener, socket.socket)
         try:
             line, _ = listener.accept()
-        except OSError:  # it has gone again, or this process has too many files
-            return
+        except OSError as error:
+            if error.errno in _NO_MORE_FILES:
+                time.sleep(_PAUSE_S)  # it still waits, and would be asked for again at once
+            return  # else it has gone again
         self._next += 1
         self._connections[self._next] = Connection(self._next, line)
         self._put(Record(Mark.OPEN, self._next, number=self._listeners[listener]))

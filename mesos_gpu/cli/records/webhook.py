@@ -1,5 +1,6 @@
 """`mesos-gpu webhook`: who is told what happens."""
 
+import sys
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote
 
@@ -161,7 +162,7 @@ def add(
 
     The secret alone is on stdout. By it the receiver checks the signature of each request, as Standard Webhooks
     (standardwebhooks.com) has it: HMAC-SHA256 over id, time and body. A hook that gets another address gets another
-    secret.
+    secret. An address that is a secret itself comes by stdin, as -: there no list of processes has it.
 
     \b
       mesos-gpu webhook add ops https://hooks.example.com/gpu --event gpu --event node
@@ -169,7 +170,8 @@ def add(
     """
     from mesos_gpu.api.spec.cluster.hooks import WebhookMade
 
-    request = {"url": address, "kinds": list(kinds), "queues": list(queues), "comment": comment}
+    url = sys.stdin.readline().strip() if address == "-" else address
+    request = {"url": url, "kinds": list(kinds), "queues": list(queues), "comment": comment}
     made = app.client().call("PUT", _path(name), WebhookMade, body=request)
     if as_json:
         output.document(made)

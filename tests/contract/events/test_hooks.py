@@ -306,7 +306,7 @@ def test_a_hook_is_made_shown_changed_tried_and_removed_and_its_secret_is_told_o
     receiver.status = 500
     failed = call("webhook", "test", "ops")
     assert (failed.exit_code, "the answer was 500" in failed.output) == (1, True)
-    same = call("webhook", "add", "ops", f"{receiver.url}/secret-path", "--event", "node")
+    same = call("webhook", "add", "ops", "-", "--event", "node", stdin=f"{receiver.url}/secret-path\n")
     assert (same.stdout, "keeps its secret" in same.stderr) == ("", True)
     other = call("webhook", "add", "ops", f"{receiver.url}/elsewhere", "--event", "node")
     assert other.stdout.strip() not in ("", secret), "who gets it now must not know what the other one knew"

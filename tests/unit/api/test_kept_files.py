@@ -2,12 +2,14 @@
 
 import io
 import json
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import requests
 
 from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.v1.files.kept import MOST_AT_ONCE, MOST_OF_ONE, UnderWay
 from mesos_gpu.api.v1.files.sandbox import Sandbox, path_of
 from mesos_gpu.api.v1.logs import LogReader
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
@@ -143,3 +145,20 @@ def test_a_path_outside_is_refused(path: str) -> None:
 )
 def test_a_path_inside_is_names(path: str, names: tuple[str, ...]) -> None:
     assert path_of(path) == names
+
+
+def test_neither_one_caller_nor_all_have_more_copies_under_way_than_they_may() -> None:
+    under_way = UnderWay()
+    with ExitStack() as open_:
+        for _ in range(MOST_OF_ONE):
+            under_way.room("ann")
+            open_.enter_context(under_way.one("ann"))
+        with pytest.raises(Refusal, match=f"{MOST_OF_ONE} copies out of sandboxes of ann") as error:
+            under_way.room("ann")
+        assert error.value.http_status == 429
+        for number in range(MOST_AT_ONCE - MOST_OF_ONE):
+            under_way.room(f"user{number}")
+            open_.enter_context(under_way.one(f"user{number}"))
+        with pytest.raises(Refusal, match=f"and {MOST_AT_ONCE} of all"):
+            under_way.room("bob")
+    under_way.room("ann")

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.api.metrics import families
 from mesos_gpu.api.metrics.families import FAMILIES
 from mesos_gpu.api.metrics.family import Family
+from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.metrics.http import HttpFigures
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -30,20 +32,24 @@ def on_the_page() -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
-def counted() -> dict[str, str]:
-    """Kind of each metric that Prometheus' client keeps, by its name on the page of samples."""
-    return {
-        metric.name + ("_total" if metric.type == "counter" else ""): metric.type
-        for collector in (Meter(), HttpFigures())
-        for metric in collector.collect()
-    }
+def counted(directory: Path) -> dict[str, str]:
+    """Kind of each metric that Prometheus' client makes, by its name on the page of samples."""
+    hooks = HookStore(directory / "state.hooks")
+    try:
+        return {
+            metric.name + ("_total" if metric.type == "counter" else ""): metric.type
+            for collector in (Meter(), HttpFigures(), HookFigures(hooks))
+            for metric in collector.collect()
+        }
+    finally:
+        hooks.close()
 
 
-def test_the_page_has_every_metric_with_its_kind_and_labels_and_no_other() -> None:
+def test_the_page_has_every_metric_with_its_kind_and_labels_and_no_other(tmp_path: Path) -> None:
     declared = {family.name: (family.kind, family.labels) for family in FAMILIES}
-    on_page = on_the_page()
-    assert {name: row for name, row in on_page.items() if name not in counted()} == declared
-    assert {name: kind for name, (kind, _) in on_page.items() if name in counted()} == counted()
+    on_page, kinds = on_the_page(), counted(tmp_path)
+    assert {name: row for name, row in on_page.items() if name not in kinds} == declared
+    assert {name: kind for name, (kind, _) in on_page.items() if name in kinds} == kinds
 
 
 def test_a_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:

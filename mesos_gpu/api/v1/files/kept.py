@@ -1,6 +1,8 @@
 """GET /v1/jobs/{id}/files: what a job that has ended left in its sandbox."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Final
 
@@ -11,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import Number, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
@@ -22,8 +25,38 @@ from mesos_gpu.wire.channel.file import GET, LIST
 from mesos_gpu.wire.checking import Problem
 
 MOST_AT_ONCE: Final = 16
+MOST_OF_ONE: Final = 4  # of one caller
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
+
+
+class UnderWay:
+    """Copies that are under way, by whose they are. Only for the server's loop."""
+
+    def __init__(self) -> None:
+        """None is."""
+        self._open: Counter[str] = Counter()
+
+    def room(self, key: str) -> None:
+        """See that one more may begin.
+
+        Raises:
+            Refusal: There are too many, of this caller or of all.
+        """
+        mine, every = self._open[key], self._open.total()
+        if every >= MOST_AT_ONCE or mine >= MOST_OF_ONE:
+            what = f"there are {mine} copies out of sandboxes of {key}, and {every} of all, at once"
+            raise Refusal(429, "copies", what, remedy="end some, or try again later")
+
+    @contextmanager
+    def one(self, key: str) -> Iterator[None]:
+        """Count one, for as long as this lasts."""
+        self._open[key] += 1
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            self._open += Counter()  # forgets who has none
 
 
 class KeptFiles:
@@ -31,7 +64,8 @@ class KeptFiles:
 
     def __init__(self, scheduler: SchedulerApi, agent: LogReader) -> None:
         """`agent`: reads from agents."""
-        self._scheduler, self._agent, self._open = scheduler, agent, 0
+        self._scheduler, self._agent = scheduler, agent
+        self._under_way = UnderWay()
 
     async def read(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/files: records, as over a channel while it runs."""
@@ -46,27 +80,20 @@ class KeptFiles:
 
         job, task, framework_id = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
-        if self._open >= MOST_AT_ONCE:
-            what = f"there are {self._open} copies out of sandboxes at once"
-            raise Refusal(429, "copies", what, remedy="try again later")
+        key = key_of(request.scope)
+        self._under_way.room(key)
         nested = bool(job.spec.image) and job.spec.container_engine is Engine.MESOS
         sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root", nested=nested)
         records = sandbox.listed(path) if what == LIST else sandbox.sent(path)
-        self._open += 1
-        try:
+        with self._under_way.one(key):
             first = await run_in_threadpool(next, records)
-        finally:
-            self._open -= 1  # from here on `_sent` counts it
-        return StreamingResponse(self._sent(first, records), media_type=MEDIA)
+        return StreamingResponse(self._sent(key, first, records), media_type=MEDIA)
 
-    async def _sent(self, first: bytes, records: Iterator[bytes]) -> AsyncIterator[bytes]:
+    async def _sent(self, key: str, first: bytes, records: Iterator[bytes]) -> AsyncIterator[bytes]:
         """All of them, each read when the one before is sent."""
-        self._open += 1
-        try:
+        with self._under_way.one(key):
             async for record in iterate_in_threadpool(chain([first], records)):
                 yield record
-        finally:
-            self._open -= 1
 
 
 def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
