@@ -55,7 +55,7 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
     id=lambda record: record["id"],
     rows=lambda record: (record,),
     filters={},
-    fit=Fit(cut=("ON", "WHO"), leave=("REQUEST", "PROOF", "FROM"), names=("ON",)),
+    fit=Fit(cut=("ON", "WHO"), leave=("REQUEST", "PROOF", "FROM", "ON"), names=("ON",)),
 )
 
 

@@ -71,7 +71,7 @@ _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     id=budget_id,
     rows=lambda each: (each,),
     filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
-    fit=Fit(cut=("USER",), leave=("HOURS", "ENDS"), paths=("QUEUE",)),
+    fit=Fit(cut=("USER",), leave=("HOURS", "ENDS", "LEFT"), paths=("QUEUE",)),
 )
 
 

@@ -236,7 +236,7 @@ _BUDGETS: Final[Listing["BudgetStanding", "BudgetStanding"]] = Listing(
     id=lambda each: f"{_day(each['begins'])} {budget_id(each)}",
     rows=lambda each: (each,),
     filters={By.USER: lambda each: (each["user"] or "",), By.QUEUE: lambda each: (each["queue"],)},
-    fit=Fit(cut=("USER",), leave=(), names=("USER",), paths=("QUEUE",)),
+    fit=Fit(cut=("USER",), leave=("LEFT",), names=("USER",), paths=("QUEUE",)),
 )
 
 
