@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mesos_gpu.install.files import HostFile, rotation, variables
+from mesos_gpu.install.files import HostFile, of_service
 
 CGROUPS: Final = ("v1", "v2")
 SECRETS: Final = "/etc/mesos-gpu/secrets"
@@ -93,12 +93,7 @@ def files(host: AgentHost) -> list[HostFile]:
         BadConfiguration: A value cannot stand in a file of variables.
     """
     given = {f"MESOS_{name.upper()}": value for name, value in flags(host).items()}
-    return [
-        HostFile("/usr/lib/systemd/system/mesos-gpu-agent.service", _UNIT.replace("BINARY", host.binary)),
-        HostFile("/etc/mesos-gpu/agent.env", variables(given), 0o600),
-        HostFile("/usr/lib/tmpfiles.d/mesos-gpu-agent.conf", _DIRECTORIES),
-        HostFile("/etc/logrotate.d/mesos-gpu-agent", rotation("/var/log/mesos-gpu/agent.log")),
-    ]
+    return of_service("agent", _UNIT.replace("BINARY", host.binary), given, _DIRECTORIES)
 
 
 STEPS: Final = (

@@ -28,6 +28,31 @@ class HostFile:
         return self.path.endswith(".env")
 
 
+def of_service(
+    name: str, unit: str, settings: dict[str, str], directories: str, *more: HostFile
+) -> list[HostFile]:
+    """What a service of ours needs: systemd's unit, its settings, `more`, directories, rotation of its log.
+
+    Args:
+        name: Without the `mesos-gpu-` before it.
+        unit: All of the unit's text.
+        settings: The variables of its environment.
+        directories: As of tmpfiles.d(5).
+        more: What only this one has.
+
+    Raises:
+        BadConfiguration: A setting cannot stand in a file of variables.
+    """
+    full = f"mesos-gpu-{name}"
+    return [
+        HostFile(f"/usr/lib/systemd/system/{full}.service", unit),
+        HostFile(f"/etc/mesos-gpu/{name}.env", variables(settings), 0o600),
+        *more,
+        HostFile(f"/usr/lib/tmpfiles.d/{full}.conf", directories),
+        HostFile(f"/etc/logrotate.d/{full}", rotation(f"/var/log/mesos-gpu/{name}.log")),
+    ]
+
+
 def printed(files: Iterable[HostFile], steps: Iterable[str]) -> str:
     """All files one after the other, each below a line of its path, mode and owner; then the commands to run."""
     parts = [f"# {file.path}  ({file.mode:04o} root:root)\n{file.text}" for file in files]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mesos_gpu.install.files import HostFile, rotation, variables
+from mesos_gpu.install.files import HostFile, of_service
 
 USER: Final = "mesos-gpu"
 OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd makes words of it
@@ -27,13 +27,8 @@ def files(master: str, program: str, archive: str | None, options: str = "") -> 
         **({"MESOS_GPU_EXECUTOR_ARCHIVE": archive} if archive else {}),
         OPTIONS: options,
     }
-    return [
-        HostFile("/usr/lib/systemd/system/mesos-gpu-scheduler.service", _UNIT.replace("PROGRAM", program)),
-        HostFile("/etc/mesos-gpu/scheduler.env", variables(settings), 0o600),
-        HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f'u {USER} - "Scheduler of mesos_gpu"\n'),
-        HostFile("/usr/lib/tmpfiles.d/mesos-gpu-scheduler.conf", _DIRECTORIES),
-        HostFile("/etc/logrotate.d/mesos-gpu-scheduler", rotation("/var/log/mesos-gpu/scheduler.log")),
-    ]
+    user = HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f'u {USER} - "Scheduler of mesos_gpu"\n')
+    return of_service("scheduler", _UNIT.replace("PROGRAM", program), settings, _DIRECTORIES, user)
 
 
 STEPS: Final = (

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from mesos_gpu.install import agent, mesos_access
+from mesos_gpu.install import agent, master, mesos_access
 from mesos_gpu.install.files import HostFile, variables
 
 #: Of the scheduler: its user's, and not below a directory that root alone may pass.
@@ -25,21 +25,13 @@ def files(role: str, *, tokens: bool) -> list[HostFile]:
         tokens: Whether agents give executors tokens of their own, for which their Mesos must have OpenSSL.
     """
     own = mesos_access.credentials()
-    secrets = agent.SECRETS
-    of_master = {
-        **mesos_access.HTTP,
-        "authenticate_frameworks": "true",
-        "authenticate_agents": "true",
-        "authenticate_http_frameworks": "true",
-        "http_framework_authenticators": "basic",
-        "credentials": f"{secrets}/master-credentials.json",
-        "acls": f"file://{secrets}/master-acls.json",
-    }
+    asks = {f"MESOS_{name.upper()}": value for name, value in master.AUTHENTICATION.items()}
     return [
         _document("master/master-credentials.json", mesos_access.known_to_master(own)),
         _document("master/master-acls.json", mesos_access.acls_of_master("root", role)),
         _file(
-            "master/master.env", variables({f"MESOS_{name.upper()}": of_master[name] for name in of_master})
+            "master/master.env",
+            variables(asks),
         ),
         _document("agent/agent-of-master.json", own[mesos_access.AGENT]),
         _document("agent/http-credentials.json", mesos_access.known_to_agents(own)),

@@ -1,6 +1,7 @@
 """A real Mesos cluster on this machine: one master and any number of agents, each a process of its own."""
 
 import contextlib
+import http.client
 import json
 import logging
 import os
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from mesos_gpu.errors import BadConfiguration, Unavailable
-from mesos_gpu.local import fetch, helpers, leftovers
-from mesos_gpu.local.processes import Agent, Master, is_free
+from mesos_gpu.libmesos import fetch, helpers
+from mesos_gpu.local import leftovers, zookeeper
+from mesos_gpu.local.network import Host, Network
+from mesos_gpu.local.processes import Agent, Master, is_free, poll
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.local.task_ports import TaskPorts
+from mesos_gpu.local.zookeeper import ZooKeeper
 
 logger = logging.getLogger(__name__)
 Isolation = Literal["auto", "linux", "posix"]
@@ -92,43 +96,114 @@ class Cluster:
         images: Path | None = None,
         devices: Devices = "",
         secure: Secure | None = None,
+        masters: int = 1,
+        network: Network | None = None,
     ) -> None:
         """Nothing runs yet, and nothing is written. master_port: None for a free one. secure: None asks nobody who
-        they are.
+        they are. masters: several elect a leader through as many servers of ZooKeeper, which are started, too.
+        network: where each master, with its ZooKeeper, and each agent gets a host of its own; None: all are on this
+        machine's addresses.
 
         Raises:
             BadConfiguration: A flag that the cluster itself must set.
             Unavailable: isolation="linux", images or devices, and not root, or no cgroup v1 (or v2, for
-                devices="cgroup2"); isolation="posix" with images or devices; or no free port.
+                devices="cgroup2"); isolation="posix" with images or devices; no free port; no ZooKeeper.
         """
+        if masters > 1:
+            zookeeper.check()
         self.directory = Path(os.path.realpath(directory))
         self.images, self.devices = None if images is None else Path(os.path.realpath(images)), devices
         wish: Isolation = "linux" if isolation == "auto" and (images or devices) else isolation
         self.ip, self.isolation = ip, choose_isolation(wish)
         if images or devices:
             _check_containers(self.isolation, images, devices)
-        self._secure = secure
-        asks = secure.master_flags() if secure else {}
-        flags = {
-            "cluster": self.directory.name,
-            "hostname": ip,
-            **_MASTER_FLAGS,
-            **asks,
-            **(master_flags or {}),
-        }
-        directory, port = self.directory / "master", master_port or free_port(ip)
-        self.master = Master(directory, ip, port, _flags(flags, directory, ip, port))
-        self.master.secure = secure
+        self._secure, self.network = secure, network
+        self._ports: set[int] = set()
+        self.zookeepers: tuple[ZooKeeper, ...] = ()
+        hosts = [network.add(f"m{number}") if network else None for number in range(1, masters + 1)]
+        if masters > 1:
+            self.zookeepers = self._ensemble(hosts)
+        self.masters = tuple(
+            self._master(number, host, master_port, master_flags or {})
+            for number, host in enumerate(hosts, 1)
+        )
         self.agents: tuple[Agent, ...] = ()
         self._started, self._task_ports = False, TaskPorts()
         for spec in agents:
             self.agents += (self._agent(spec, len(agents)),)
 
+    @property
+    def master(self) -> Master:
+        """The only one; of several, the first."""
+        return self.masters[0]
+
+    @property
+    def address(self) -> str:
+        """Where agents and frameworks find the master that leads."""
+        return zookeeper.url(self.zookeepers) if self.zookeepers else f"{self.master.ip}:{self.master.port}"
+
+    def leader(self) -> Master | None:
+        """The master that leads now and has recovered its registry; None while none does."""
+        for master in self.masters:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if master.running and master.ready():
+                    return master
+        return None
+
+    def _free_port(self, ip: str, width: int = 1) -> int:
+        """The first of some ports in a row that no process of the cluster is to have."""
+        port = free_port(ip, {taken - near for taken in self._ports for near in range(width)})
+        self._ports.update(range(port, port + width))
+        return port
+
+    def _ensemble(self, hosts: Sequence[Host | None]) -> tuple[ZooKeeper, ...]:
+        """A server of ZooKeeper beside each master."""
+        servers: list[ZooKeeper] = []
+        for number, host in enumerate(hosts, 1):
+            ip = host.ip if host else self.ip
+            port = 2181 if host else self._free_port(ip, zookeeper.PORTS)
+            servers.append(ZooKeeper(self.directory / f"zookeeper-{number}", number, ip, port, host))
+        for server in servers:
+            server.join(servers)
+        return tuple(servers)
+
+    def _master(self, number: int, host: Host | None, port: int | None, more: Mapping[str, str]) -> Master:
+        ip = host.ip if host else self.ip
+        directory = self.directory / (f"master-{number}" if self.zookeepers else "master")
+        port = port or (5050 if host else self._free_port(ip))
+        flags = {
+            "cluster": self.directory.name,
+            "hostname": ip,
+            **_MASTER_FLAGS,
+            **self._election(),
+            **(self._secure.master_flags() if self._secure else {}),
+            **more,
+        }
+        master = Master(directory, ip, port, _flags(flags, directory, ip, port), host)
+        master.secure = self._secure
+        if self.zookeepers:  # another is asked then
+            master.answers_in_s = 1.0
+        return master
+
+    def _election(self) -> dict[str, str]:
+        """Flags of a master that is one of several."""
+        if not self.zookeepers:
+            return {}
+        quorum = str(len(self.zookeepers) // 2 + 1)
+        return {
+            "zk": self.address,
+            "quorum": quorum,
+            "zk_session_timeout": "2secs",
+            # Without a quorum a leader ends itself after that long; it does not go on when there is one again.
+            "registry_fetch_timeout": "5secs",
+        }
+
     def _agent(self, spec: AgentSpec, agents: int) -> Agent:
         number = len(self.agents) + 1
         directory = self.directory / f"agent-{number}"
-        ip = spec.ip or self.ip
-        port = free_port(ip, [process.port for process in (self.master, *self.agents)])
+        host = self.network.add(f"a{number}") if self.network else None
+        ip = host.ip if host else spec.ip or self.ip
+        port = 5051 if host else self._free_port(ip)
         ports = (FIXED_PORTS, self._task_ports.share(number, agents))
         amounts = {"disk": 10000, **spec.resources}
         environment = {
@@ -151,14 +226,14 @@ class Cluster:
             **spec.flags,
         }
         ours = {
-            "master": f"{self.ip}:{self.master.port}",
+            "master": self.address,
             "launcher_dir": str(self.directory / "libexec"),
             "runtime_dir": str(directory / "run"),
             "fetcher_cache_dir": str(directory / "fetch"),
             "cgroups_hierarchy": str(_CGROUPS),
             "cgroups_root": leftovers.cgroup_root(self.directory, number),
         }
-        agent = Agent(self.master, directory, ip, port, _flags(flags, directory, ip, port, **ours))
+        agent = Agent(self.leader, directory, ip, port, _flags(flags, directory, ip, port, **ours), host)
         agent.secure = self._secure
         return agent
 
@@ -204,6 +279,7 @@ class Cluster:
     def _note(self, *agents: Agent) -> None:
         """Note what agents are about to make."""
         with leftovers.editing(self.directory) as record:
+            record.networks = [self.network.name] if self.network else []
             record.entries += [agent.name for agent in agents]
             record.cgroup_roots += [agent.cgroup_root for agent in agents]
 
@@ -216,12 +292,21 @@ class Cluster:
             Unavailable: Something is missing, or does not come up.
         """
         library = fetch.libmesos()
-        leftovers.claim(self.directory, entries=["libexec", "master"])
+        first = (*self.zookeepers, *self.masters)
+        leftovers.claim(self.directory, entries=["libexec", *(each.directory.name for each in first)])
         self._started = True
         try:
             helpers.write(self.directory / "libexec", library, self._cgroup2())
             self._note(*self.agents)
-            self.master.start().wait()
+            if self.network:
+                self.network.open()
+            for server in self.zookeepers:
+                server.start()
+            for server in self.zookeepers:
+                server.wait()
+            for master in self.masters:
+                master.start()
+            self.await_leader()
             for agent in self.agents:
                 agent.start()
             for agent in self.agents:
@@ -230,6 +315,21 @@ class Cluster:
             self.stop(grace_s=0)
             raise
         return self
+
+    def await_leader(self, timeout_s: float = 60) -> Master:
+        """The master that leads, as soon as one does.
+
+        Raises:
+            BadConfiguration, Unavailable: One ended that must not, or none leads in time.
+        """
+
+        def leader() -> Master | None:
+            for master in self.masters:
+                if not self.zookeepers:
+                    master.checked()
+            return self.leader()
+
+        return poll("a master that leads", leader, timeout_s)
 
     def stop(self, *, grace_s: float = 6.0) -> None:
         """End and remove everything; harmless if nothing runs. Agents are asked first: they unregister and
@@ -246,14 +346,15 @@ class Cluster:
             OSError
         ) as error:  # a full disk: what ends first takes its children along only if they are found later
             logger.warning("processes of the cluster could not be noted: %s", error.strerror)
-        for process in (self.master, *self.agents):
+        first = (*self.masters, *self.zookeepers)
+        for process in (*first, *self.agents):
             process.send(signal.SIGCONT)
         for agent in self.agents:
             agent.send(signal.SIGUSR1)
         deadline = time.monotonic() + grace_s
         while any(agent.running for agent in self.agents) and time.monotonic() < deadline:
             time.sleep(0.01)
-        for process in (*self.agents, self.master):
+        for process in (*self.agents, *first):
             process.kill()
         leftovers.remove(leftovers.own(self.directory))
         self._task_ports.close()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from mesos_gpu.errors import Conflict, Damaged
+from mesos_gpu.local import network
 
 RECORD: Final = "cluster.json"
 #: In the environment of every master and agent: the cluster's directory.
@@ -27,7 +28,7 @@ MARK: Final = "MESOS_GPU_CLUSTER"
 #: MARK, and what Mesos gives to executors and tasks: paths under the agent's directories.
 _MARKS: Final = (MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX")
 _CGROUP_ROOT: Final = re.compile(r"mesos_gpu-[0-9a-f]{10}-[0-9]+")
-_ENTRY: Final = re.compile(r"libexec|master|agent-[0-9]+")
+_ENTRY: Final = re.compile(r"libexec|master(-[0-9]+)?|zookeeper-[0-9]+|agent-[0-9]+")
 _LOCK: Final = threading.Lock()  # the note is read, changed and written
 _MNT_DETACH: Final = 2  # umount2(2)
 
@@ -61,6 +62,7 @@ class Record:
     processes: dict[str, Identity] = field(default_factory=dict)
     cgroup_roots: list[str] = field(default_factory=list)
     entries: list[str] = field(default_factory=list)  # files and directories in `directory`
+    networks: list[str] = field(default_factory=list)  # names of bridges
 
     def save(self) -> None:
         """Write it, atomically."""
@@ -87,7 +89,7 @@ class Record:
             return None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _damaged(path) from error
-        names = (_CGROUP_ROOT, record.cgroup_roots), (_ENTRY, record.entries)
+        names = (_CGROUP_ROOT, record.cgroup_roots), (_ENTRY, record.entries), (network.NAME, record.networks)
         if version != 1 or not all(pattern.fullmatch(n) for pattern, used in names for n in used):
             raise _damaged(path)
         return record
@@ -179,6 +181,7 @@ def remove(record: Record, *, timeout_s: float = 20.0) -> None:
 
     Raises:
         Conflict: Something would not go away in time.
+        Unavailable: A network would not.
     """
     deadline = time.monotonic() + timeout_s
     while left := [*_kill(processes(record)), *_remove_cgroups(record.cgroup_roots)]:
@@ -189,6 +192,8 @@ def remove(record: Record, *, timeout_s: float = 20.0) -> None:
             )
         time.sleep(0.01)
     unmount(record.directory)
+    for name in record.networks:
+        network.remove(name)
     for name in record.entries:
         path = record.directory / name
         if path.exists():

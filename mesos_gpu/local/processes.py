@@ -18,8 +18,10 @@ from typing import IO, Any, Final, Self, TypeVar
 from isolator.agent.http import HttpConnection
 from mesos_gpu.adapters.proofs.socket_paths import opened
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
-from mesos_gpu.local import helpers, leftovers
-from mesos_gpu.local.cxx import REFUSED
+from mesos_gpu.libmesos import helpers
+from mesos_gpu.libmesos.cxx import REFUSED
+from mesos_gpu.local import leftovers
+from mesos_gpu.local.network import Host
 from mesos_gpu.local.secure import Secure
 
 T = TypeVar("T")
@@ -78,8 +80,10 @@ def get_json(
     timeout_s: float = 10,
     authorization: str = "",
     tls: ssl.SSLContext | None = None,
+    call: Mapping[str, Any] | None = None,
 ) -> Any:
     """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none. `tls`: over HTTPS.
+    `call`: what is posted; None: nothing, it is a GET.
 
     Raises:
         OSError, http.client.HTTPException: No answer, or one with another status than 200.
@@ -90,7 +94,12 @@ def get_json(
         else http.client.HTTPSConnection(ip, port, timeout=timeout_s, context=tls)
     )
     with contextlib.closing(connection):
-        connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
+        headers = {"Authorization": authorization} if authorization else {}
+        if call is None:
+            connection.request("GET", path, headers=headers)
+        else:
+            headers |= {"Content-Type": "application/json", "Accept": "application/json"}
+            connection.request("POST", path, json.dumps(call), headers)
         response = connection.getresponse()
         body = response.read()
         if response.status != 200:
@@ -122,16 +131,27 @@ class Process:
 
     url: http://ip:port; log: its standard output and error, appended to at each start.
     secure: whose name `get` uses; None: it asks for none.
+    answers_in_s: what `get` takes for no answer after that long.
     """
 
     secure: Secure | None = None
+    answers_in_s = 10.0
 
-    def __init__(self, module: str, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
-        """Nothing runs yet. `flags`: as for mesos-master or mesos-agent, without the dashes."""
+    def __init__(
+        self,
+        module: str,
+        directory: Path,
+        ip: str,
+        port: int,
+        flags: Mapping[str, str],
+        host: Host | None = None,
+    ) -> None:
+        """Nothing runs yet. `flags`: as for mesos-master or mesos-agent, without the dashes. `host`: on which it runs;
+        None: on this one."""
         self.name, self.directory, self.ip, self.port = directory.name, directory, ip, port
         self.url = f"http://{ip}:{port}"
         self.log = directory / "log"
-        self._module, self._flags = module, dict(flags)
+        self._module, self._flags, self.host = module, dict(flags), host
         self._popen: subprocess.Popen[bytes] | None = None
         self._log_offset = 0  # of the latest start, in bytes
         self._started_at = 0.0  # seconds since the epoch
@@ -160,7 +180,7 @@ class Process:
         """
         if self.running:
             raise Conflict(f"{self.name} runs already", remedy="kill it first")
-        if self._popen is not None:
+        if self._popen is not None and self.host is None:
             await_port(self.ip, self.port)
         try:
             with leftovers.editing(self.directory.parent) as record:
@@ -187,10 +207,11 @@ class Process:
             (self.directory / private).chmod(0o700)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MESOS_", "LIBPROCESS_"))}
         own = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
+        command = self._command()
         with private_log(self.log) as log:
             self._log_offset = log.tell()
             return subprocess.Popen(
-                helpers.command(self._module, self._flags),
+                self.host.inside(command) if self.host else command,
                 env={**inherited, **own, leftovers.MARK: str(self.directory.parent)},
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -198,6 +219,10 @@ class Process:
                 start_new_session=True,
                 umask=0o022,
             )
+
+    def _command(self) -> list[str]:
+        """What runs when it has read GO."""
+        return helpers.gated_command(self._module, self._flags)
 
     def checked(self) -> Self:
         """Itself.
@@ -247,7 +272,7 @@ class Process:
     def get(self, path: str) -> Any:
         """GET a JSON document of it. Raises what `get_json` raises."""
         authorization = self.secure.credential().header if self.secure else ""
-        return get_json(self.ip, self.port, path, authorization=authorization)
+        return get_json(self.ip, self.port, path, self.answers_in_s, authorization)
 
     def send(self, number: int) -> None:
         """Send a signal, if it runs."""
@@ -262,35 +287,50 @@ class Process:
 
 
 class Master(Process):
-    """The master."""
+    """A master: the only one, or one of those that elect a leader."""
 
-    def __init__(self, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, ip: str, port: int, flags: Mapping[str, str], host: Host | None = None
+    ) -> None:
         """Nothing runs yet."""
-        super().__init__("master", directory, ip, port, flags)
+        super().__init__("master", directory, ip, port, flags, host)
 
     def ready(self) -> bool:
-        """Whether it leads and has recovered its registry, for only then /slaves is answered; and whether it
-        is this one that answers: it fails only later if another master has the port."""
-        self.agents()
-        # local::launch appends a directory of its own
-        return str(self.get("/flags")["flags"]["work_dir"]).startswith(str(self.directory))
+        """Whether it leads and has recovered its registry, for only then its operators' calls are answered; and whether
+        it is this one that answers: it fails only later if another master has the port."""
+        authorization = self.secure.credential().header if self.secure else ""
+        version = {"type": "GET_VERSION"}
+        get_json(self.ip, self.port, "/api/v1", self.answers_in_s, authorization, call=version)
+        return bool(self.get("/flags")["flags"]["work_dir"] == self._flags["work_dir"])
+
+    def led_since(self) -> float:
+        """When it began to lead, in seconds since the epoch; a moment before, if nobody else can lead."""
+        return float(self.state()["elected_time"]) if "zk" in self._flags else self._started_at
 
     def state(self) -> Any:
         """Ask the master for its /state."""
         return self.get("/state")
 
     def agents(self) -> list[Any]:
-        """The agents that it has, as in its /slaves."""
+        """The agents that it has, as in its /slaves; only a leader answers."""
         return list(self.get("/slaves")["slaves"])
 
 
 class Agent(Process):
     """An agent."""
 
-    def __init__(self, master: Master, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
-        """Nothing runs yet."""
-        super().__init__("agent", directory, ip, port, flags)
-        self._master = master
+    def __init__(
+        self,
+        leader: Callable[[], Master | None],
+        directory: Path,
+        ip: str,
+        port: int,
+        flags: Mapping[str, str],
+        host: Host | None = None,
+    ) -> None:
+        """Nothing runs yet. `leader`: the master that leads now, if one does."""
+        super().__init__("agent", directory, ip, port, flags, host)
+        self._leader = leader
         self._latest = directory / "work/meta/slaves/latest"  # the agent's own link, to .../slaves/<id>
 
     @property
@@ -310,16 +350,20 @@ class Agent(Process):
         return self._latest.readlink().name
 
     def info(self) -> Any:
-        """The agent as the master has it in /slaves; None unless it is active there."""
+        """The agent as the leading master has it in /slaves; None unless it is active there."""
+        leader = self._leader()
+        return self._info(leader) if leader else None
+
+    def _info(self, leader: Master) -> Any:
         address = f"@{self.ip}:{self.port}"
-        return next((a for a in self._master.agents() if a["active"] and a["pid"].endswith(address)), None)
+        return next((a for a in leader.agents() if a["active"] and a["pid"].endswith(address)), None)
 
     def ready(self) -> bool:
-        """Whether it has (re)registered since it, and the master, were started. The master may take a moment
-        to notice that an agent was killed, and shows it as active until then; and it shows a new agent a
+        """Whether it has (re)registered since it was started and the master began to lead. The master may take a
+        moment to notice that an agent was killed, and shows it as active until then; and it shows a new agent a
         moment before that knows its id."""
-        info = self.info()
-        if info is None or not self._latest.is_symlink():
+        leader = self._leader()
+        if leader is None or not (info := self._info(leader)) or not self._latest.is_symlink():
             return False
-        since = max(self._started_at, self._master._started_at)
+        since = max(self._started_at, leader.led_since())
         return bool(max(info["registered_time"], info.get("reregistered_time", 0)) > since)

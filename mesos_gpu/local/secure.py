@@ -7,10 +7,8 @@ import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from mesos_gpu.adapters.credentials import VARIABLE, Credential, read
-from mesos_gpu.errors import Unavailable
 from mesos_gpu.install import mesos_access
 from mesos_gpu.install.mesos_access import (
     AGENT,
@@ -21,10 +19,7 @@ from mesos_gpu.install.mesos_access import (
     acls_of_agents,
     acls_of_master,
 )
-
-#: Where Debian's libsasl2-2 looks for mechanisms; libcrammd5 is of libsasl2-modules.
-_SASL: Final = ("usr/lib/x86_64-linux-gnu/sasl2", "usr/lib64/sasl2", "usr/lib/sasl2")
-_MECHANISM: Final = "libcrammd5.so"
+from mesos_gpu.libmesos import fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,7 @@ class Secure:
         Raises:
             Unavailable: Agents cannot prove who they are here, for SASL lacks CRAM-MD5.
         """
-        check_mechanism()
+        fetch.check_mechanism()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
         own = mesos_access.credentials()
@@ -112,16 +107,3 @@ class Secure:
     def scheduler_arguments(self) -> list[str]:
         """Options of the scheduler."""
         return ["--mesos-credentials", str(self.framework)]
-
-
-def check_mechanism(root: Path = Path("/")) -> None:
-    """See that agents can prove who they are.
-
-    Raises:
-        Unavailable: They cannot: libsasl2 does not find CRAM-MD5.
-    """
-    if not any((root / place / _MECHANISM).exists() for place in _SASL):
-        raise Unavailable(
-            f"agents cannot authenticate: SASL's {_MECHANISM} is not installed",
-            remedy="apt-get install -y libsasl2-modules",
-        )

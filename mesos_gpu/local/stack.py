@@ -30,6 +30,7 @@ from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
+from mesos_gpu.local.network import Network
 from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
@@ -178,10 +179,13 @@ class Stack:
         master_flags: Mapping[str, str] | None = None,
         secure: bool = False,
         tls: TlsHere | None = None,
+        masters: int = 1,
+        hosts: bool = False,
     ) -> None:
-        """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices and
-        master_flags as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
-        tls: of the REST interface.
+        """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
+        master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
+        tls: of the REST interface. hosts: whether masters and agents are on hosts of their own, in network namespaces;
+        the scheduler is on this one.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
@@ -189,9 +193,10 @@ class Stack:
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None
+        network = Network(self.directory / "mesos") if hosts else None
         self.secure = Secure(self.directory / "secrets", _role(scheduler_arguments)) if secure else None
         given = {**_believed(tls), **(executor_environment or {})}
-        agents = [self._agent(n, spec, given, allow_root) for n, spec in self._numbered()]
+        agents = [self._agent(n, spec, given, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
         self.cluster = Cluster(
             self.directory / "mesos",
@@ -202,6 +207,8 @@ class Stack:
             images=images,
             devices=devices,
             secure=self.secure,
+            masters=masters,
+            network=network,
         )
         port = port or free_port()
         archived = "--executor-archive" in scheduler_arguments
@@ -227,7 +234,7 @@ class Stack:
     def _arguments(self, allow_root: Root) -> list[str]:
         """What the scheduler is told of this cluster."""
         return [
-            "--master", f"127.0.0.1:{self.cluster.master.port}",
+            "--master", self.cluster.address,
             "--state", str(self.directory / "scheduler" / "state.sqlite"),
             "--journal", str(self.directory / "scheduler" / "journal"),
             *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
@@ -239,7 +246,9 @@ class Stack:
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))
 
-    def _agent(self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: Root) -> AgentSpec:
+    def _agent(
+        self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: Root, *, hosts: bool
+    ) -> AgentSpec:
         environment = {
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
@@ -248,11 +257,13 @@ class Stack:
             **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
             **more,
         }
+        name = spec.hostname or ("" if hosts else address(number))
+        named = {"hostname": name} if name else {}
         return AgentSpec(
             {"cpus": spec.cpus, "mem": spec.mem_mib, "gpus": spec.gpus},
             {"gpu_model": spec.model.replace(" ", "-"), **spec.attributes},
             environment,
-            {"hostname": spec.hostname or address(number), **_domain(spec.zone), **spec.flags},
+            {**named, **_domain(spec.zone), **spec.flags},
             ip=address(number),
         )
 

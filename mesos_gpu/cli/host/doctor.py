@@ -10,13 +10,13 @@ import click
 from isolator.agent.tls import AgentTls
 from isolator.gpus.ledger import directory
 from isolator.node import doctor as checks
-from isolator.node.findings import Finding, Level, lines
+from isolator.node.findings import Finding, Level
 from isolator.node.mesos_access import of_master
 from isolator.node.monitor import probe_from
 from isolator.node.private_files import CHECK, seen_by_others
 from mesos_gpu.adapters.credentials import read
-from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, json_option
+from mesos_gpu.cli.host.findings import told
 from mesos_gpu.errors import Unavailable
 
 _PATH: Final = click.Path(path_type=Path)
@@ -54,17 +54,7 @@ def doctor(
         *_of_master(master, mesos_credentials),
         *_of_files(private),
     ]
-    if as_json:
-        output.document(
-            [
-                {"check": f.check, "level": f.level.value, "text": f.text, "remedy": f.remedy or None}
-                for f in findings
-            ]
-        )
-    else:
-        for line in lines(findings):
-            output.line(line)
-    ctx.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
+    told(ctx, findings, as_json=as_json)
 
 
 def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:

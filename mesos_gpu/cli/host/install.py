@@ -43,6 +43,10 @@ class _Install(Table):
             "Write mesos-gpu-executor.pyz: all that agents run, in one file.",
         ),
         "agent": ("mesos_gpu.cli.host.install", "Print what a GPU host needs: service, flags, directories."),
+        "master": (
+            "mesos_gpu.cli.host.install",
+            "Print what the host of a Mesos master needs: service, flags, directories.",
+        ),
         "scheduler": (
             "mesos_gpu.cli.host.install",
             "Print what the scheduler's host needs: service, settings, user.",
@@ -56,7 +60,7 @@ class _Install(Table):
 
 @click.group(cls=_Install)
 def install() -> None:
-    """Make or print what a real cluster's hosts need; nothing is changed."""
+    """Make or print what a real cluster's hosts need; nothing is installed."""
 
 
 @click.command()
@@ -85,7 +89,9 @@ def executor(into: Path, as_json: bool) -> None:
 
 @click.command()
 @_MASTER
-@click.option("--gpus", required=True, type=click.IntRange(0), help="How many GPUs the host has.")
+@click.option(
+    "--gpus", required=True, type=click.IntRange(0), metavar="N", help="How many GPUs the host has."
+)
 @click.option(
     "--cgroups",
     type=click.Choice(("v1", "v2")),
@@ -138,6 +144,42 @@ def agent(
         environment=dict(_setting(each) for each in settings),
     )
     _hand_out(of_agent.files(host), of_agent.STEPS, settings_only, into, as_json)
+
+
+@click.command()
+@click.option("--ip", required=True, help="Address at which others reach it.")
+@click.option("--zk", default="", metavar="zk://…", help="Where several masters elect one.")
+@click.option("--quorum", type=click.IntRange(1), default=1, help="More than half of the masters, as 2 of 3.")
+@click.option(
+    "--authentication/--no-authentication",
+    default=True,
+    show_default=True,
+    help="Whether the master asks everybody for name and secret.",
+)
+@click.option(
+    "--binary",
+    default="/usr/sbin/mesos-master",
+    show_default=True,
+    help="The host's mesos-master, or '/opt/mesos-gpu/bin/mesos-gpu mesos master'.",
+)
+@_SETTINGS
+@_INTO
+@json_option
+def master(
+    ip: str,
+    zk: str,
+    quorum: int,
+    authentication: bool,
+    binary: str,
+    settings_only: bool,
+    into: Path | None,
+    as_json: bool,
+) -> None:
+    """Print what the host of a Mesos master needs: service, flags, directories."""
+    from mesos_gpu.install import master as of_master
+
+    host = of_master.MasterHost(ip, zk, quorum, authentication, binary)
+    _hand_out(of_master.files(host), of_master.STEPS, settings_only, into, as_json)
 
 
 @click.command()

@@ -15,6 +15,7 @@ from mesos_gpu.adapters.credentials import read
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.errors import BadConfiguration, Conflict, NotFound, Unavailable
+from mesos_gpu.model.words import counted
 from mesos_gpu.wire.body import parsed
 
 GONE_S: Final = 30.0  # until the master no longer lists it
@@ -43,6 +44,9 @@ def teardown(framework: str, master: str, mesos_credentials: Path | None, yes: b
 
     A scheduler that still runs is told so, and ends. Its state file then names a framework that is gone: start
     the next one with a new --state.
+
+    \b
+      mesos-gpu teardown mesos_gpu --master 10.0.0.2:5050
     """
     proof = {"Authorization": read(mesos_credentials).header} if mesos_credentials else {}
     endpoint = master.partition("://")[2] or master
@@ -51,7 +55,7 @@ def teardown(framework: str, master: str, mesos_credentials: Path | None, yes: b
     name, count = f"{one['name']} ({one['id']})", len(one.get("tasks", ()))
     if not yes:
         alive = "; its scheduler is connected" if one.get("connected") else ""
-        click.confirm(f"End framework {name} and its {count} tasks{alive}?", abort=True, err=True)
+        click.confirm(f"End framework {name} and its {counted(count, 'task')}{alive}?", abort=True, err=True)
     order = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": one["id"]}}}
     _answer(daemon, "POST", "/api/v1", json.dumps(order).encode())
     deadline = time.monotonic() + GONE_S
@@ -62,7 +66,7 @@ def teardown(framework: str, master: str, mesos_credentials: Path | None, yes: b
     if as_json:
         output.document({"id": one["id"], "name": one["name"], "tasks": count})
     else:
-        output.line(f"{name} has ended, with {count} tasks")
+        output.line(f"{name} has ended, with {counted(count, 'task')}")
 
 
 def chosen(frameworks: list[dict[str, Any]], asked: str) -> Mapping[str, Any]:

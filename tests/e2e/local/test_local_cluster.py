@@ -19,7 +19,8 @@ import pytest
 import requests
 
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
-from mesos_gpu.local import fetch, helpers, leftovers
+from mesos_gpu.libmesos import fetch, helpers
+from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Isolation, choose_isolation
 from mesos_gpu.local.processes import Agent, Process, poll
 
@@ -380,7 +381,7 @@ def test_the_next_owner_cleans_up_after_a_killed_one(directory: Path, isolation:
         assert owner.stdout.readline() == b"up\n"
         with pytest.raises(Conflict, match=f"process {owner.pid} has a cluster"):
             cluster.start()
-        agent = Agent(cluster.master, directory / "agent-1", "127.0.0.1", 1, {})
+        agent = Agent(cluster.leader, directory / "agent-1", "127.0.0.1", 1, {})
         with Framework(cluster) as framework:
             assert framework.run(agent, command)["state"] == "TASK_RUNNING"
         owner.kill()

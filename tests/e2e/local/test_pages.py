@@ -1,5 +1,6 @@
 """Every command of the other pages: on a cluster that they share, but for those that start one."""
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.cli.client import Client
+from tests.clients import kill_all
 from tests.documents.blocks import blocks, documents
 from tests.documents.reader import Reader, reading
 
@@ -35,13 +38,15 @@ def shared() -> Iterator[Reader]:
 
 @pytest.fixture
 def reader(shared: Reader) -> Iterator[Reader]:
-    """Without jobs and apps of pages before, and with the queues of the start."""
+    """Without jobs and apps of pages before, and with the queues of the start; asked for without a command for each,
+    which takes longer than its answer."""
     yield shared
-    shared.type("mesos-gpu kill --all --yes")
-    for name in shared.type("mesos-gpu app list -o name").stdout.split():
-        shared.type(f"mesos-gpu app delete {name} --force")
-    (shared.work / "none.yaml").write_text("queues: {}\n")
-    shared.type("mesos-gpu queue apply none.yaml")
+    with Client(json.loads((shared.home / "up.json").read_text())["url"]) as client:
+        kill_all(client)
+        nothing: dict[str, object] = {"id": "/", "apps": [], "groups": []}
+        client.call("PUT", "/v2/groups", dict[str, object], {"force": True}, body=nothing)
+        version = client.call("GET", "/v1/queues", dict[str, object])["version"]
+        client.call("PUT", "/v1/queues", dict[str, object], body={"version": version, "queues": {}})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in OWN])

@@ -59,7 +59,7 @@ SMALL = ("--cpus", "0.1", "--mem", "64")
 
 def test_the_directory_comes_along_and_is_the_task_s_user_s(stack: Stack, code: Path) -> None:
     (code / "new.txt").write_text("sent by nobody else")
-    script = "./train.sh; ls -A pkg; find . -path ./containers -prune -o -user root ! -name .mesos-gpu-times -print"
+    script = "./train.sh; ls -A pkg; find . -path ./containers -prune -o -user root ! -name '.*mesos-gpu-times*' -print"
     done = mesos_gpu(stack, code, "run", "--upload", *SMALL, "--shell", "--", script)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

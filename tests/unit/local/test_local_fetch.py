@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
-from mesos_gpu.local import fetch
+from mesos_gpu.libmesos import fetch
 
 
 @pytest.mark.parametrize(

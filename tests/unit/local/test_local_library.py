@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.errors import Damaged
-from mesos_gpu.local import containerizer, cxx, master, patch_elf
+from mesos_gpu.libmesos import containerizer, cxx, master, patch_elf
 
 
 def test_another_build_is_not_patched(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from mesos_gpu.adapters.credentials import read
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.install.mesos_access import acls_of_agents, acls_of_master
-from mesos_gpu.local.secure import Secure, check_mechanism
+from mesos_gpu.libmesos.fetch import check_mechanism
+from mesos_gpu.local.secure import Secure
 
 
 def test_every_start_has_secrets_of_its_own_in_private_files(tmp_path: Path) -> None:

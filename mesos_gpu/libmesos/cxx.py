@@ -89,6 +89,19 @@ def option_of(pointer: int) -> P:
     return P(address)
 
 
+def duration(lib: Mesos, text: str) -> int:
+    """Address of a Duration {int64_t nanos}, parsed by Mesos itself, as "10secs".
+
+    Raises:
+        CallFailed: It is none.
+    """
+    result = zeros(256)
+    lib["_ZN8Duration5parseERK" + STRING](P(result), string(text))
+    if ctypes.c_int.from_address(result).value != SOME:
+        raise CallFailed(read_string(result + 16 + 8))
+    return result + 8
+
+
 def virtual_base(address: int, index: int = 0) -> int:
     """The object's index-th virtual base. Its offset lies in front of the vtable:
     … vbase offset 1, vbase offset 0, offset to top, typeinfo | virtual functions."""
@@ -181,14 +194,25 @@ class Mesos(ctypes.CDLL):
             _keep.append(function)
             P.from_address(base + slot).value = ctypes.cast(function, P).value
 
-    def start_libprocess(self, delegate: str, readwrite: str, readonly: str) -> None:
-        """process::initialize(delegate, realm, realm), which must come first; logging; the process behind
-        /version."""
+    def vtable(self, symbol: str) -> int:
+        """Where objects of a class point to: behind the offset to top and the typeinfo."""
+        return ctypes.addressof(ctypes.c_char.in_dll(self, symbol)) + 16
+
+    def start_libprocess(self, delegate: str, readwrite: str, readonly: str, argv: list[str]) -> None:
+        """process::initialize(delegate, realm, realm), which must come first; logging, as `argv` says, whose first is
+        the program's name; the process behind /version."""
+        # Mesos ends itself by exit(3), as when it lost its leadership: destructors would run beside threads of
+        # libprocess that go on, and wait for each other. on_exit(3) of _exit(2) comes before them.
+        libc = ctypes.CDLL(None)
+        libc.on_exit(libc._exit, P(0))
         name = f"_ZN7process10initializeERK6OptionI{STRING}ES9_S9_"
         self[name](option(delegate), option(readwrite), option(readonly))
+        flags = zeros(0x1000)  # Option<logging::Flags>, and logging::Flags : virtual flags::FlagsBase
+        self["_ZN5mesos8internal7logging5FlagsC1Ev"](P(flags + 8))
+        self.load_flags(virtual_base(flags + 8), "MESOS_", argv, unknowns=True)
         # logging::initialize(argv0, bool catch signals, const Option<logging::Flags>&)
         self[f"_ZN5mesos8internal7logging10initializeERK{STRING}bRK6OptionINS1_5FlagsEE"](
-            string(delegate), ctypes.c_bool(True), option()
+            string(argv[0]), ctypes.c_bool(True), P(flags)
         )
         self.spawn(self.new("_ZN5mesos8internal14VersionProcessC1Ev"))
 

@@ -22,6 +22,10 @@ LIBRARY_SHA256: Final = "bcd3245576a338258225014f41919674d8f7edeaceb64620be0dee8
 #: What the library needs of the system, and the Debian package that has it.
 NEEDED: Final = {"libsasl2.so.2": "libsasl2-2", "libz.so.1": "zlib1g", "libstdc++.so.6": "libstdc++6"}
 
+#: Where Debian's libsasl2-2 looks for mechanisms; libcrammd5 is of libsasl2-modules.
+_SASL: Final = ("usr/lib/x86_64-linux-gnu/sasl2", "usr/lib64/sasl2", "usr/lib/sasl2")
+_MECHANISM: Final = "libcrammd5.so"
+
 
 def cache_directory() -> Path:
     """MESOS_GPU_CACHE, else the user's cache directory."""
@@ -100,6 +104,19 @@ def check_system_libraries(needed: dict[str, str] | None = None) -> None:
         raise Unavailable(
             f"Mesos needs {', '.join(name for name, _ in missing)}, which this system lacks",
             remedy=f"apt-get install -y {' '.join(package for _, package in missing)}",
+        )
+
+
+def check_mechanism(root: Path = Path("/")) -> None:
+    """See that agents can prove who they are.
+
+    Raises:
+        Unavailable: They cannot: libsasl2 does not find CRAM-MD5.
+    """
+    if not any((root / place / _MECHANISM).exists() for place in _SASL):
+        raise Unavailable(
+            f"agents cannot authenticate: SASL's {_MECHANISM} is not installed",
+            remedy="apt-get install -y libsasl2-modules",
         )
 
 
@@ -199,7 +216,7 @@ class _Progress:
 
 def _make(path: Path, source: Path) -> None:
     """Write the patched library beside `path`, check it, and move it there."""
-    from mesos_gpu.local import patch_elf
+    from mesos_gpu.libmesos import patch_elf
 
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=".patch-")
     part = Path(name)

@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 
-from mesos_gpu.local.cxx import CallFailed, Mesos, P, fail, string_at, virtual_base, zeros
+from mesos_gpu.libmesos.cxx import CallFailed, Mesos, P, fail, string_at, virtual_base, zeros
 
 _SLAVE = "_ZN5mesos8internal5slave"
 CLASSES = {

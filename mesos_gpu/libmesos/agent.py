@@ -1,7 +1,6 @@
 """A Mesos agent process: the steps, in the order, of main() in src/slave/main.cpp of 1.11.0.
 
-All flags come from the environment (MESOS_*, as for mesos-agent); LIBPROCESS_IP and LIBPROCESS_PORT say
-where it listens. Left out: modules, hooks, firewall rules, CSI, domain sockets, systemd, and the pending-future
+Left out: modules, hooks, firewall rules, CSI, domain sockets, systemd, and the pending-future
 tracker (so never ask an agent for /containerizer/debug: it would call a null pointer).
 """
 
@@ -9,8 +8,8 @@ import ctypes
 import os
 from typing import Final
 
-from mesos_gpu.local import authorization
-from mesos_gpu.local.cxx import (
+from mesos_gpu.libmesos import authorization, program
+from mesos_gpu.libmesos.cxx import (
     STRING,
     CallFailed,
     Mesos,
@@ -46,6 +45,23 @@ SLAVE_CONSTRUCTOR: Final = SLAVE + (  # Slave::Slave(
     "RK6OptionINS11_7network8internal6SocketINS17_4unix7AddressEEEE"  #   const Option<unix::Socket>&,
     "RKS16_IPNS_10AuthorizerEE"  #   const Option<Authorizer*>&)
 )
+#: What main.cpp makes an object of whose code is not in the library; and what it means if it is not given.
+NOT_WIRED: Final = {
+    "authorizers": "local",
+    "csi_plugin_config_dir": "",
+    "domain_socket_location": "",
+    "firewall_rules": "",
+    "hooks": "",
+    "ip6_discovery_command": "",
+    "ip_discovery_command": "",
+    "master_detector": "",
+    "modules": "",
+    "modules_dir": "",
+    "qos_controller": "",
+    "resource_estimator": "",
+    "resource_provider_config_dir": "",
+    "secret_resolver": "",
+}
 PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
 SLAVE_SIZE: Final = 0x24A0  # the operator new in front of Slave::Slave in local::launch
 
@@ -63,17 +79,22 @@ def main(path: str, flags: list[str]) -> int:
 
 def _start(lib: Mesos, argv: list[str]) -> int:
     lib.do_without_curl()
-    given = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+    given = program.given(argv, NOT_WIRED)
+    for needed in ("master", "work_dir"):
+        if not given.get(needed):
+            raise CallFailed(f"--{needed} is needed")
     if "image_providers" in given:
         # A nested container's first process is an orphan. Mesos notices its end only when it is reaped, which not
         # every pid 1 does at once: 2 s were seen. What Mesos does not reap stays a zombie until the agent ends.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     # slave::Flags : virtual logging::Flags : virtual flags::FlagsBase
     flags = lib.new(SLAVE + "5FlagsC1Ev")
-    lib.load_flags(virtual_base(flags, 1), "MESOS_", ["mesos-agent", *argv])
+    command = ["mesos-agent", *argv]
+    lib.load_flags(virtual_base(flags, 1), "MESOS_", command)
+    program.listen(given, 5051)
     name = zeros(32)  # process::ID::generate("slave") -> string
     lib["_ZN7process2ID8generateERK" + S](P(name), string("slave"))
-    lib.start_libprocess(read_string(name), "mesos-agent-readwrite", "mesos-agent-readonly")
+    lib.start_libprocess(read_string(name), "mesos-agent-readwrite", "mesos-agent-readonly", command)
 
     fetcher = lib.new(SLAVE + "7FetcherC1ERKNS1_5FlagsE", P(flags))
     gc = lib.new(f"{SLAVE}16GarbageCollectorC1ERK{S}", string(given["work_dir"]))

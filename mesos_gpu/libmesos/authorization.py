@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from mesos_gpu.local.cxx import (
+from mesos_gpu.libmesos.cxx import (
     HMAC_SLOT,
     SHA256_SLOT,
     SOME,

@@ -1,0 +1,123 @@
+"""`mesos-gpu mesos`: Mesos' own master and agent as services of this host, and whether it is fit for them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.host.findings import told
+from mesos_gpu.cli.table import Table
+
+if TYPE_CHECKING:
+    from mesos_gpu.libmesos.service import Service
+
+_ANY_FLAG: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_FLAGS: Final = click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[--FLAG=VALUE]...")
+_BINARIES: Final = click.option(
+    "--mesos-binaries",
+    "binaries",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    envvar="MESOS_GPU_MESOS_BINARIES",
+    help="Run mesos-master or mesos-agent of this directory instead of this package's.",
+)
+_OPEN: Final = click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Believe whoever reaches it: for a network where everybody is trusted.",
+)
+
+
+class _Mesos(Table):
+    table: ClassVar = {
+        "master": ("mesos_gpu.cli.host.mesos", "Run a Mesos master on this host, until it is stopped."),
+        "agent": ("mesos_gpu.cli.host.mesos", "Run a Mesos agent on this host, until it is stopped."),
+        "check": (
+            "mesos_gpu.cli.host.mesos",
+            "Look whether this host is fit for a master or an agent with these flags.",
+        ),
+    }
+
+
+@click.group(cls=_Mesos)
+def mesos() -> None:
+    """Mesos itself on this host: a master, an agent."""
+
+
+@click.command(context_settings=_ANY_FLAG)
+@_BINARIES
+@_OPEN
+@_FLAGS
+def master(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None:
+    r"""Run a Mesos master on this host, until it is stopped.
+
+    FLAGS are those of mesos-master, also as variables MESOS_NAME; options of ours come first. Several masters need
+    --zk and --quorum: they elect one, and a quorum of them keeps who its agents are.
+
+    \b
+    mesos-gpu mesos master --ip=127.0.0.1 --work_dir=/var/lib/mesos-master
+    mesos-gpu mesos master --zk=zk://z1:2181,z2:2181,z3:2181/mesos --quorum=2 \
+        --ip=10.0.0.1 --work_dir=/var/lib/mesos-master
+    """
+    from mesos_gpu.libmesos.service import Service
+
+    _run(Service("master", flags, binaries), is_open)
+
+
+@click.command(context_settings=_ANY_FLAG)
+@_BINARIES
+@_OPEN
+@_FLAGS
+def agent(binaries: Path | None, is_open: bool, flags: tuple[str, ...]) -> None:
+    r"""Run a Mesos agent on this host, until it is stopped.
+
+    FLAGS are those of mesos-agent, also as variables MESOS_NAME; options of ours come first. `mesos-gpu install agent`
+    prints them for a GPU host. Jobs of this package run there; commands of other frameworks need Mesos' own
+    mesos-executor.
+
+    \b
+    mesos-gpu mesos agent --master=zk://z1:2181,z2:2181,z3:2181/mesos --ip=10.0.0.4 --work_dir=/var/lib/mesos
+    """
+    from mesos_gpu.libmesos.service import Service
+
+    _run(Service("agent", flags, binaries), is_open)
+
+
+@click.command(context_settings=_ANY_FLAG)
+@_BINARIES
+@json_option
+@click.argument("kind", type=click.Choice(("master", "agent")))
+@_FLAGS
+@click.pass_context
+def check(
+    ctx: click.Context, binaries: Path | None, as_json: bool, kind: str, flags: tuple[str, ...]
+) -> None:
+    r"""Look whether this host is fit for a master or an agent with these flags.
+
+    Its address and port, its disk, who is believed, ZooKeeper, the quorum beside the masters that are there, cgroups.
+    Nothing is started or changed; exit code 1 if something would fail.
+
+    \b
+    mesos-gpu mesos check master --zk=zk://z1:2181,z2:2181,z3:2181/mesos --quorum=2 --ip=10.0.0.1 \
+        --work_dir=/var/lib/mesos-master
+    """
+    from mesos_gpu.libmesos.check import diagnose
+    from mesos_gpu.libmesos.service import Service
+
+    told(ctx, diagnose(Service(kind, flags, binaries)), as_json=as_json)
+
+
+def _run(service: "Service", is_open: bool) -> None:
+    """Say what a firewall must do, then become it.
+
+    Raises:
+        BadConfiguration: It would be open to other hosts, or a flag cannot be used.
+        Unavailable: Mesos is not here.
+    """
+    if not is_open:
+        service.check_names()
+    for line in service.firewall():
+        output.note(line)
+    service.become()

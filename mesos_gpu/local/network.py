@@ -1,0 +1,182 @@
+"""Hosts of a cluster on one machine: a network namespace with an address of its own for each, joined by a bridge.
+
+What is between two hosts can be cut, one way or both, and slowed: by rules inside a host's own namespace, which go with
+it. There is no default route, so that nobody waits for a resolver that does not answer. Needs root, iproute2, iptables.
+"""
+
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from mesos_gpu.errors import Unavailable
+
+Way = Literal["from", "to", "both"]
+#: Addresses for tests of networks (RFC 2544), of which each cluster has 256.
+_ADDRESSES: Final = ipaddress.ip_network("198.18.0.0/15")
+#: Names of a cluster's bridge, and, with a host's behind it, of its namespaces and links: at most 15 characters.
+NAME: Final = re.compile(r"mg[0-9a-f]{6}")
+_CHAIN: Final = {"from": ("INPUT", "-s"), "to": ("OUTPUT", "-d")}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A namespace.
+
+    Attributes:
+        namespace: Its name, as of ip-netns(8).
+        ip: Its address.
+    """
+
+    namespace: str
+    ip: str
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The command, as a process of this host: with all of this machine but its network."""
+        return ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *command]
+
+    def cut(self, peers: Iterable[str], way: Way = "both") -> None:
+        """Lose every packet from or to these addresses, as behind a broken switch: nobody is told."""
+        for peer in peers:
+            for direction in _CHAIN if way == "both" else (way,):
+                chain, option = _CHAIN[direction]
+                self._iptables("-A", chain, option, peer, "-j", "DROP")
+
+    def lose(self, share: float) -> None:
+        """Lose that share of the packets that come in, by chance."""
+        self._iptables(
+            "-A", "INPUT", "-m", "statistic", "--mode", "random", "--probability", f"{share}", "-j", "DROP"
+        )
+
+    def slow(self, kbit_s: int) -> None:
+        """Send no faster than that; what does not fit waits up to 400 ms, and is lost then."""
+        _run("tc", "-n", self.namespace, "qdisc", "replace", "dev", "eth0", "root", "tbf",
+             "rate", f"{kbit_s}kbit", "burst", "32kbit", "latency", "400ms")  # fmt: skip
+
+    def heal(self) -> None:
+        """Undo `cut`, `lose` and `slow`."""
+        self._iptables("-F")
+        if "tbf" in _run("tc", "-n", self.namespace, "qdisc", "show", "dev", "eth0"):
+            _run("tc", "-n", self.namespace, "qdisc", "del", "dev", "eth0", "root")
+
+    def _iptables(self, *arguments: str) -> None:
+        _run(*self.inside(["iptables", "-w", *arguments]))
+
+
+class Network:
+    """The bridge and its hosts. `close` removes them, and so does `remove` after a kill -9."""
+
+    def __init__(self, directory: Path) -> None:
+        """Nothing is made yet; a range of addresses is chosen that nothing here uses.
+
+        Args:
+            directory: The cluster's, after which all is named.
+
+        Raises:
+            Unavailable: Not root, or a program is missing.
+        """
+        check()
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()
+        self.name = f"mg{digest[:6]}"
+        self.hosts: dict[str, Host] = {}
+        self._range = _free_range(int(digest[6:10], 16), self.name)
+        self._is_open = False
+
+    @property
+    def ip(self) -> str:
+        """Address of this machine, on the bridge."""
+        return str(self._range[1])
+
+    def add(self, name: str) -> Host:
+        """A host; its name has at most 6 characters.
+
+        Raises:
+            Unavailable: It cannot be made.
+        """
+        host = self.hosts[name] = Host(f"{self.name}-{name}", str(self._range[10 + len(self.hosts)]))
+        if self._is_open:
+            self._make(host)
+        return host
+
+    def open(self) -> None:
+        """Make the bridge and the hosts.
+
+        Raises:
+            Unavailable: They cannot be made.
+        """
+        remove(self.name)
+        _run("ip", "link", "add", self.name, "type", "bridge")
+        _run("ip", "address", "add", f"{self.ip}/24", "dev", self.name)
+        _run("ip", "link", "set", self.name, "up")
+        for host in self.hosts.values():
+            self._make(host)
+        self._is_open = True
+
+    def _make(self, host: Host) -> None:
+        link = host.namespace
+        _run("ip", "netns", "add", link)
+        _run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", link)
+        _run("ip", "link", "set", link, "master", self.name, "up")
+        _run("ip", "-n", link, "address", "add", f"{host.ip}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            _run("ip", "-n", link, "link", "set", device, "up")
+
+    def close(self) -> None:
+        """Remove it all; harmless if nothing was made."""
+        remove(self.name)
+        self._is_open = False
+
+
+def _free_range(first: int, own: str) -> ipaddress.IPv4Network:
+    """The first range from a number on that no other interface of this machine has."""
+    routes = json.loads(_run("ip", "-j", "route"))
+    taken = [ipaddress.IPv4Network(each["dst"]) for each in routes
+             if each["dst"] != "default" and each.get("dev") != own]  # fmt: skip
+    ranges = [ipaddress.IPv4Network(each) for each in _ADDRESSES.subnets(new_prefix=24)]
+    turned = ranges[first % len(ranges) :] + ranges[: first % len(ranges)]
+    return next(each for each in turned if not any(each.overlaps(other) for other in taken))
+
+
+def check() -> None:
+    """See that this machine can have hosts.
+
+    Raises:
+        Unavailable: It cannot; the message says why.
+    """
+    if os.geteuid():
+        raise Unavailable("network namespaces need root", remedy="run it as root")
+    for program, package in (("ip", "iproute2"), ("iptables", "iptables"), ("nsenter", "util-linux")):
+        if shutil.which(program) is None:
+            raise Unavailable(f"no program {program}", remedy=f"apt-get install -y {package}")
+
+
+def remove(name: str) -> None:
+    """Remove the namespaces and links of a cluster's network, also after its owner was killed. Processes in a
+    namespace keep it until they end, without its name and its link."""
+    namespaces = [line.split()[0] for line in _run("ip", "netns", "list").splitlines() if line]
+    for namespace in namespaces:
+        if namespace.startswith(f"{name}-"):
+            _run("ip", "netns", "del", namespace)
+    links = [link["ifname"] for link in json.loads(_run("ip", "-j", "link"))]
+    for link in links:
+        if link == name or link.startswith(f"{name}-"):
+            subprocess.run(
+                ["ip", "link", "del", link], capture_output=True, check=False
+            )  # it may go with its namespace
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(
+            f"`{' '.join(command)}` failed: {done.stderr.strip()}",
+            remedy="this kernel must have what it asks for",
+        )
+    return done.stdout

@@ -1,0 +1,1 @@
+"""What brings the platform onto hosts, with a real Mesos."""

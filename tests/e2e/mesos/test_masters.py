@@ -1,0 +1,108 @@
+"""Three masters that elect a leader through ZooKeeper, and keep their registry with a quorum: leaders are killed under
+work.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.processes import Master, poll
+from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.zookeeper import JAR
+from tests.conftest import wait_until
+from tests.e2e.test_jobs import end_of, submit
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(2), NodeSpec(2)], masters=3) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        wait_until("all nodes report", lambda: len(client.gpus()) == 4)
+        yield client
+
+
+def led(stack: Stack) -> Master:
+    """The master that leads, once all agents have registered with it."""
+    leader = stack.cluster.await_leader()
+    for agent in stack.cluster.agents:
+        agent.wait()
+    return leader
+
+
+def elections(master: Master) -> int:
+    """How often it was elected."""
+    return master.log.read_text().count("Elected as the leading master")
+
+
+def test_a_leader_is_killed_and_its_cluster_goes_on_with_the_next(stack: Stack, client: Client) -> None:
+    """Agents, framework and job are known to a master that never saw them begin."""
+    job = submit(client, "sleep 3", gpus=2)
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    ids = {agent.id for agent in stack.cluster.agents}
+    first = led(stack)
+    (framework,) = first.state()["frameworks"]
+    first.kill(signal.SIGKILL)
+    second = led(stack)
+    assert second is not first
+    assert {agent["id"] for agent in second.agents()} == ids
+    wait_until(
+        "the scheduler has found it",
+        lambda: [each["id"] for each in second.state()["frameworks"] if each["active"]] == [framework["id"]],
+    )
+    ended = end_of(client, job)
+    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    again = end_of(client, submit(client, "true", gpus=2))
+    assert again["state"] == "finished", again
+    first.start()
+    poll("a standby", lambda: first.get("/flags") and stack.cluster.leader() is second)
+
+
+def test_a_leader_that_was_paused_ends_when_it_wakes(stack: Stack, client: Client) -> None:
+    """Another leads, for the session was lost: the first ends itself, to be started again, before it does anything."""
+    first = led(stack)
+    first.kill(signal.SIGSTOP)
+    second = led(stack)
+    assert second is not first
+    first.kill(signal.SIGCONT)
+    wait_until("it ends", lambda: not first.running)
+    assert re.search("Lost (leadership|candidacy)", first.log.read_text())
+    assert end_of(client, submit(client, "true", gpus=1))["state"] == "finished"
+    first.start()
+    poll("a standby", lambda: first.get("/flags"))
+
+
+def test_without_a_quorum_of_masters_nobody_leads_and_work_goes_on(stack: Stack, client: Client) -> None:
+    """The registry could not be kept: whoever is left must not lead. Tasks know nothing of it."""
+    first = led(stack)
+    others = [master for master in stack.cluster.masters if master is not first]
+    job = submit(client, "sleep 15", gpus=1)
+    wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+    last = others[1]
+    before = elections(last)
+    for master in (first, others[0]):
+        master.kill(signal.SIGKILL)
+    wait_until("the last one is elected, and cannot recover", lambda: elections(last) > before)
+    assert stack.cluster.leader() is None
+    wait_until("it ends, to be started anew", lambda: not last.running)
+    for master in others:
+        master.start()
+    assert led(stack) in others
+    ended = end_of(client, job)
+    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    first.start()
