@@ -20,6 +20,8 @@ from mesos_gpu.cli.bench.placement import placement
 from mesos_gpu.cli.bench.queues import queues
 from mesos_gpu.cli.bench.reports import reports
 from mesos_gpu.cli.bench.shim import shim
+from mesos_gpu.cli.bench.starts import Used, await_containers, containers, empty_start_ms
+from mesos_gpu.cli.bench.store import store
 from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.table import Lines
@@ -87,6 +89,7 @@ bench.add_command(placement)
 bench.add_command(queues)
 bench.add_command(reports)
 bench.add_command(metrics)
+bench.add_command(store)
 
 
 def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:
@@ -150,8 +153,8 @@ def _latency(jobs: Sequence[Job]) -> dict[str, float]:
 def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
     import psutil
 
-    scheduler = psutil.Process(stack.scheduler.pid)
-    cpu_before = sum(scheduler.cpu_times()[:2])
+    scheduler, resident = psutil.Process(stack.scheduler.pid), containers(stack)
+    empty_ms, before = empty_start_ms(), Used.of(stack)
     ids = {_submit(client)["id"] for _ in range(tasks)}
     peak_rss = 0
     deadline = time.monotonic() + max(300.0, tasks)
@@ -165,6 +168,8 @@ def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
     jobs = [job for job in client.jobs(limit=tasks + 100) if job["id"] in ids]
     if not all(ended(job) and job["state"] == "finished" for job in jobs) or len(jobs) != tasks:
         raise MesosGpuError("not every task of the burst finished", remedy=stack.scheduler.tail())
+    await_containers(stack, resident)
+    used = Used.of(stack).since(before, tasks, (empty_ms + empty_start_ms()) / 2)
     took_s = max(job["ended_at"] or 0.0 for job in jobs) - min(job["submitted_at"] for job in jobs)
     return {
         "burst": _latency(jobs),
@@ -172,7 +177,7 @@ def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
         "tasks_per_s": round(tasks / took_s, 1),
         "launches_lost_to_infrastructure": sum(job["infrastructure_failures"] for job in jobs),
         "scheduler_rss_mib": round(peak_rss / 2**20, 1),
-        "scheduler_cpu_ms_per_task": round((sum(scheduler.cpu_times()[:2]) - cpu_before) * 1000 / tasks, 2),
+        **used,
     }
 
 

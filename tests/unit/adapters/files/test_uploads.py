@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters.uploads.store import GRACE_S, KEEP_S, OutOfPlace, UploadLimits, UploadStore
-from mesos_gpu.errors import BadConfiguration, NotFound, TooMuch
+from mesos_gpu.errors import BadConfiguration, Conflict, NotFound, TooMuch
 from mesos_gpu.testing.fake_driver import FakeClock
 
 
@@ -97,3 +97,22 @@ def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "uploads").symlink_to("there")
     with pytest.raises(BadConfiguration, match="link"):
         UploadStore(tmp_path / "uploads")
+
+
+def test_what_is_about_to_be_needed_is_not_removed_and_what_is_being_removed_is_not_there(kept: Kept) -> None:
+    name = kept.put(b"a" * 10)
+    with kept.store.held("ann", name), kept.store.held("ann", name):
+        with pytest.raises(Conflict, match="just being taken"), kept.store.going("ann", name):
+            pass
+        with kept.store.going("bob", name):
+            pass
+    with kept.store.going("ann", name):
+        with pytest.raises(NotFound), kept.store.held("ann", name):
+            pass
+        with pytest.raises(Conflict), kept.store.going("ann", name):
+            pass
+        kept.store.remove("ann", name)
+    with pytest.raises(NotFound), kept.store.held("ann", name):
+        pass
+    with kept.store.going("ann", name):
+        pass

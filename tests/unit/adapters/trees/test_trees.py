@@ -329,3 +329,15 @@ def test_a_list_has_what_is_there_and_goes_no_further(source: Path) -> None:
     assert entries[("every",)].uid == os.geteuid()
     assert ("a", "run.sh") not in entries
     assert records[-1].what == Done(0, 0, 0)
+
+
+@pytest.mark.parametrize("letter", ["é", "\x01", "\udcff", "字"])
+def test_the_longest_paths_come_out_as_they_were(letter: str) -> None:
+    size = len(letter.encode(errors="surrogateescape"))
+    path = (letter * (tree.MOST_NAME // size),) * tree.MOST_DEPTH
+    target = letter * (4095 // size)
+    (record,) = records_of(iter([tree.entry(Entry(path, "link", 0o777, 1 << 40, 1 << 62, target, 1, 1))]))
+    assert isinstance(record.what, Entry)
+    assert (record.what.path, record.what.target) == (path, target)
+    (record,) = records_of(iter([tree.said(Mark.FAULT, Said(path, letter * 1000))]))
+    assert record.what == Said(path, letter * 1000)

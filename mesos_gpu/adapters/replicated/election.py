@@ -1,0 +1,179 @@
+"""Who of several schedulers leads: the one that stood for it first of those whose sessions live.
+
+Who leads writes its word, and the version of that is its term: what a leader of an earlier term writes is refused.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from mesos_gpu.adapters.replicated import place as at
+from mesos_gpu.adapters.replicated.place import ANSWER_S, AWAY, Place
+from mesos_gpu.errors import Unavailable
+
+FORGOTTEN_S: Final = 86400.0  # a scheduler that was not seen for so long is waited for no more
+_CANDIDATE: Final = "c-"
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A scheduler: where it is reached, and the last batch that its state has."""
+
+    url: str
+    applied: int = 0
+    run: str = ""  # of its process
+
+
+class Election:
+    """This scheduler's part in it. `lost` is set when its session is: it may be led by another then."""
+
+    def __init__(self, client: KazooClient, place: Place, url: str) -> None:
+        """Nothing is written yet. `url`: where this scheduler is reached by others."""
+        self._client, self._place = client, place
+        self._run, self.url = secrets.token_hex(16), url
+        self._name = ""
+        self.lost = threading.Event()
+        client.add_listener(self._heard)
+
+    def _heard(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self.lost.set()
+
+    def stand(self) -> None:
+        """Be a candidate, the last in the line.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            for name, member in self._line():
+                if member.run == self._run:  # an answer that did not arrive
+                    self._name = name
+                    return
+            path = self._client.create_async(
+                self._place.of(at.ELECTION, _CANDIDATE),
+                msgspec.json.encode(Member(self.url, run=self._run)),
+                ephemeral=True,
+                sequence=True,
+            ).get(timeout=ANSWER_S)
+            self._name = path.rpartition("/")[2]
+        except AWAY as error:
+            raise _away(error) from error
+
+    def leads(self, watch: Callable[[WatchedEvent], Any] | None = None) -> bool:
+        """Whether this one is the first in the line. `watch`: called once when the line changes.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            line = self._names(watch)
+        except AWAY as error:
+            raise _away(error) from error
+        return bool(self._name) and line[:1] == [self._name]
+
+    def take(self) -> int:
+        """Begin a term: from now on nobody of an earlier one can write. Its number.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer, or this one is no candidate any more.
+        """
+        begun = self._client.transaction()
+        begun.check(self._place.of(at.ELECTION, self._name), 0)
+        begun.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self._run)))
+        try:
+            candidate, word = begun.commit_async().get(timeout=ANSWER_S)
+        except AWAY as error:
+            raise _away(error) from error
+        if isinstance(candidate, Exception) or isinstance(word, Exception):
+            raise _away(candidate if isinstance(candidate, NoNodeError) else word)
+        return int(word.version)
+
+    def leader(self) -> Member | None:
+        """Who leads; None: nobody does now.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            data, _ = self._client.get_async(self._place.of(at.LEADER)).get(timeout=ANSWER_S)
+            first = next(iter(self._line()), None)
+        except AWAY as error:
+            raise _away(error) from error
+        if not data or first is None:
+            return None
+        word = msgspec.json.decode(data, type=Member)
+        return word if word.run == first[1].run else None
+
+    def candidates(self) -> int:
+        """How many schedulers stand, who leads among them.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            return len(self._names(None))
+        except AWAY as error:
+            raise _away(error) from error
+
+    def note(self, applied: int) -> None:
+        """Say how far this scheduler's state is.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        path = self._place.of(at.MEMBERS, self.url.replace("/", "_"))
+        data = msgspec.json.encode(Member(self.url, applied, self._run))
+        try:
+            try:
+                self._client.set_async(path, data).get(timeout=ANSWER_S)
+            except NoNodeError:
+                self._client.create_async(path, data).get(timeout=ANSWER_S)
+        except NodeExistsError:
+            return  # two that say they are the same: the other has just said it
+        except AWAY as error:
+            raise _away(error) from error
+
+    def slowest(self) -> int | None:
+        """The last batch that every scheduler has that was seen of late; None: none was.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            seen: list[tuple[float, int]] = []
+            for name in self._client.get_children_async(self._place.of(at.MEMBERS)).get(timeout=ANSWER_S):
+                data, stat = self._client.get_async(self._place.of(at.MEMBERS, name)).get(timeout=ANSWER_S)
+                seen.append((stat.last_modified, msgspec.json.decode(data, type=Member).applied))
+        except NoNodeError:
+            return None  # it was removed meanwhile; the next look tells
+        except AWAY as error:
+            raise _away(error) from error
+        newest = max((at_s for at_s, _ in seen), default=0.0)  # by ZooKeeper's clock alone
+        return min((applied for at_s, applied in seen if newest - at_s < FORGOTTEN_S), default=None)
+
+    def _names(self, watch: Callable[[WatchedEvent], Any] | None) -> list[str]:
+        names: list[str] = self._client.get_children_async(self._place.of(at.ELECTION), watch).get(
+            timeout=ANSWER_S
+        )
+        return sorted(names)
+
+    def _line(self) -> list[tuple[str, Member]]:
+        """Candidates, the first first."""
+        line = []
+        for name in self._names(None):
+            try:
+                data, _ = self._client.get_async(self._place.of(at.ELECTION, name)).get(timeout=ANSWER_S)
+            except NoNodeError:
+                continue  # it has just gone
+            line.append((name, msgspec.json.decode(data, type=Member)))
+        return line
+
+
+def _away(error: BaseException) -> Unavailable:
+    return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="bring its quorum back")

@@ -1,0 +1,162 @@
+"""Where schedulers of one cluster meet: zk://USER:PASSWORD@HOST:PORT,…/PATH, and the connection to it."""
+
+import ipaddress
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NodeExistsError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import make_digest_acl
+
+from mesos_gpu.adapters.files import private
+from mesos_gpu.errors import BadConfiguration, Unavailable
+
+#: A leader that was not heard for that long has lost its place. Servers grant 2 to 20 of their ticks.
+SESSION_S: Final = 4.0
+#: For an answer of ZooKeeper; then it is away.
+ANSWER_S: Final = 3.0
+_PORT: Final = 2181
+_FORM: Final = "give zk://USER:PASSWORD@HOST:PORT,HOST:PORT,…/PATH, or file://FILE that holds it"
+#: Below the path: candidates, the leader's word, batches, who follows them.
+ELECTION, LEADER, LOG, MEMBERS = "election", "leader", "log", "members"
+#: Below the path: which log it is, the last batch that is cut off, and what secrets of launches are made of.
+HISTORY, BASE, KEY = "history", "base", "key"
+#: Failures that say nothing of whether the request was done.
+AWAY: Final = (KazooException, KazooTimeoutError)
+logging.getLogger("kazoo").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Servers of ZooKeeper, a path there, and who owns what is below it.
+
+    Attributes:
+        hosts: HOST:PORT,…
+        path: Without a slash at its end.
+        user: Who writes and reads there; "": everybody.
+        password: Of `user`.
+    """
+
+    hosts: str
+    path: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    def of(self, *names: str) -> str:
+        """The path of a node below."""
+        return "/".join([self.path, *names])
+
+    def __str__(self) -> str:
+        return f"zk://{self.hosts}{self.path}"
+
+
+def parsed(given: str) -> Place:
+    """What the command line, or a file that it names, says.
+
+    Raises:
+        BadConfiguration: It is no such address; others may read the file; a server beyond loopback, and no password.
+    """
+    text = given
+    if given.startswith("file://"):
+        text = private.read_text(Path(given.removeprefix("file://")), "the address of ZooKeeper").strip()
+    if not text.startswith("zk://"):
+        raise BadConfiguration("--ha is no address of ZooKeeper", remedy=_FORM)
+    proof, at, rest = text.removeprefix("zk://").rpartition("@")
+    hosts, slash, path = rest.partition("/")
+    user, colon, password = proof.partition(":")
+    path = path.rstrip("/")
+    if not (hosts and slash and path) or (at and not (user and colon and password)) or "//" in path:
+        raise BadConfiguration("--ha is no address of ZooKeeper", remedy=_FORM)
+    servers = [_server(each) for each in hosts.split(",")]
+    if not at and not all(_is_loopback(name) for name, _ in servers):
+        raise BadConfiguration(
+            "--ha names ZooKeeper on other hosts without a user and a password: whoever reaches it could launch "
+            "tasks",
+            remedy=_FORM,
+        )
+    return Place(
+        ",".join(f"{name}:{port}" for name, port in servers), f"/{path}", unquote(user), unquote(password)
+    )
+
+
+def _server(text: str) -> tuple[str, int]:
+    name, _, port = text.rpartition(":") if ":" in text else (text, "", str(_PORT))
+    if not name or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadConfiguration(f"--ha: {text!r} is no HOST:PORT", remedy=_FORM)
+    return name, int(port)
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def connected(place: Place) -> KazooClient:
+    """A connection, with the nodes there that are always there.
+
+    Raises:
+        Unavailable: ZooKeeper does not answer.
+        BadConfiguration: What is there belongs to somebody else, or to everybody.
+    """
+    acl = [make_digest_acl(place.user, place.password, all=True)] if place.user else None
+    client = KazooClient(
+        place.hosts,
+        timeout=SESSION_S,
+        auth_data=[("digest", f"{place.user}:{place.password}")] if place.user else None,
+        default_acl=acl,
+        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0},
+    )
+    try:
+        client.start(timeout=15)
+        _prepare(client, place, acl)
+    except (AuthFailedError, NoAuthError) as error:
+        close(client)
+        raise BadConfiguration(
+            f"{place} in ZooKeeper is not open to the user of --ha",
+            remedy="give the user and password that made it, or another path",
+        ) from error
+    except AWAY as error:
+        close(client)
+        raise Unavailable(
+            f"ZooKeeper at {place} does not answer: {error!r}", remedy="start it, then this scheduler"
+        ) from error
+    except BaseException:
+        close(client)
+        raise
+    return client
+
+
+def _prepare(client: KazooClient, place: Place, acl: list[Any] | None) -> None:
+    client.ensure_path(place.path)
+    _see_owned(client, place.path, acl)
+    for name in (ELECTION, LEADER, LOG, MEMBERS):
+        try:
+            client.create(place.of(name))
+        except NodeExistsError:
+            _see_owned(client, place.of(name), acl)
+
+
+def _see_owned(client: KazooClient, path: str, acl: list[Any] | None) -> None:
+    """See that nobody else may write what this scheduler believes."""
+    owners, _ = client.get_acls(path)
+    if acl is not None and [(each.perms, each.id) for each in owners] != [
+        (each.perms, each.id) for each in acl
+    ]:
+        raise BadConfiguration(
+            f"{path} in ZooKeeper is not this user's alone",
+            remedy="name another path in --ha, or remove that one there if nothing uses it",
+        )
+
+
+def close(client: KazooClient) -> None:
+    """End the session: what lives as long as it is gone at once."""
+    client.stop()
+    client.close()
