@@ -17,7 +17,7 @@ from typing import Any, Final
 import requests
 from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
-from mesos_gpu.local.fetch import pip_settings
+from mesos_gpu.libmesos.fetch import pip_settings
 from scripts import locks
 
 LOCKS: Final = (locks.EVERYTHING, locks.RUN, locks.DRIVER, locks.TOOLS)

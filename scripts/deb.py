@@ -6,7 +6,6 @@ others are those that `make setup` has installed by their hashes. The same commi
 SOURCE_DATE_EPOCH, in seconds, is the time of all files where it is set, else that of the commit.
 """
 
-import argparse
 import base64
 import hashlib
 import os
@@ -24,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mesos_gpu import __version__  # noqa: E402  found by the line above
-from mesos_gpu.errors import MesosGpuError, Unavailable  # noqa: E402
+from mesos_gpu.errors import Unavailable  # noqa: E402
 from mesos_gpu.install import agent, scheduler  # noqa: E402
 from mesos_gpu.install.files import HostFile  # noqa: E402
 from scripts import locks, wheel  # noqa: E402
@@ -248,22 +247,15 @@ def _when() -> str:
 
 def main() -> int:
     """Read the arguments, build, print where the packages are."""
-    parser = argparse.ArgumentParser(description="Build Debian packages of a release.")
-    parser.add_argument("--into", type=Path, default=ROOT / "dist", help="directory for them (default: dist)")
-    parser.add_argument(
-        "--machine", action="append", choices=wheel.MACHINES, help="libraries for this one only; repeatable"
-    )
-    parser.add_argument("--host-compiler", action="store_true", help="this host's compiler instead of zig")
+    parser = wheel.arguments("Build Debian packages of a release.")
     parser.add_argument("--compression", default="xz", help="as of dpkg-deb -Z (default: xz)")
     asked = parser.parse_args()
     machines = tuple(asked.machine or wheel.MACHINES)
-    try:
-        for path in build(asked.into, machines, by_host=asked.host_compiler, compression=asked.compression):
-            print(path)
-    except (MesosGpuError, subprocess.CalledProcessError) as error:
-        print(f"deb: {error}", file=sys.stderr)
-        return 1
-    return 0
+
+    def made() -> list[Path]:
+        return build(asked.into, machines, by_host=asked.host_compiler, compression=asked.compression)
+
+    return wheel.told("deb", made)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from mesos_gpu import __version__
-from mesos_gpu.local import fetch
+from mesos_gpu.libmesos import fetch
 from scripts import locks
 
 _SPACE: Final = uuid.UUID("6c0a5c3e-0f0e-5b6a-9a52-3f6a1a7c9d51")  # of serial numbers

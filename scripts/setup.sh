@@ -56,5 +56,6 @@ pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
 "${pip[@]}" --require-hashes -r requirements.lock
 # Without its dependencies: one of them does not build, and mesos_gpu has another in its place (docs/adr/0015).
 "${pip[@]}" --require-hashes --no-deps --no-build-isolation -r pymesos.lock
-"${pip[@]}" --no-deps --no-build-isolation -e . # built by what the lock names
+# Built by what the lock names; by a path, and not by a finder that each start of Python would import.
+"${pip[@]}" --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 echo "$want" >"$stamp"

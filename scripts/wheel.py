@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -92,19 +93,31 @@ def _bring_driver(tree: Path) -> None:
     (target / "pymesos/METADATA.txt").write_text(str(driver.read_text("METADATA")))
 
 
-def main() -> int:
-    """Read the arguments, build, print where the wheel is."""
-    parser = argparse.ArgumentParser(description="Build the wheel of a release.")
-    parser.add_argument("--into", type=Path, default=ROOT / "dist", help="directory for it (default: dist)")
+def arguments(description: str) -> argparse.ArgumentParser:
+    """What all programs that build a release can be told: `into`, `machine`, `host_compiler`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--into", type=Path, default=ROOT / "dist", help="a directory (default: dist)")
     parser.add_argument("--machine", action="append", choices=MACHINES, help="only for this one; repeatable")
     parser.add_argument("--host-compiler", action="store_true", help="this host's compiler instead of zig")
-    asked = parser.parse_args()
+    return parser
+
+
+def told(name: str, build: Callable[[], Iterable[Path]]) -> int:
+    """Build, and print where it is, or as `name` why it is not; the exit status."""
     try:
-        print(wheel(asked.into, tuple(asked.machine or MACHINES), by_host=asked.host_compiler))
+        for path in build():
+            print(path)
     except (MesosGpuError, subprocess.CalledProcessError) as error:
-        print(f"wheel: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def main() -> int:
+    """Read the arguments, build, print where the wheel is."""
+    asked = arguments("Build the wheel of a release.").parse_args()
+    machines = tuple(asked.machine or MACHINES)
+    return told("wheel", lambda: [wheel(asked.into, machines, by_host=asked.host_compiler)])
 
 
 if __name__ == "__main__":

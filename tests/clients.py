@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import Stack
+from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 
 
@@ -15,6 +16,15 @@ def client_of(stack: Stack, gpus: int) -> Iterator[Client]:
         client.patience_s = 60
         wait_until("the nodes report", lambda: len(client.gpus()) == gpus, 60)
         yield client
+
+
+@contextmanager
+def reporting(directory: Path, *gpus: int) -> Iterator[Stack]:
+    """A cluster of a node for each of these numbers of GPUs, once all have reported."""
+    with Stack(directory, [NodeSpec(each) for each in gpus]) as stack:
+        with client_of(stack, sum(gpus)):
+            pass
+        yield stack
 
 
 def run(client: Client, **request: object) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
 from isolator.devices.facts import isolation_name, write_inventory
@@ -37,9 +37,11 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.policy.gpus.health import HealthSettings, tiers_from
-from mesos_gpu.ports import GpuProbe
 from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos import report
+
+if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
+    from mesos_gpu.ports import GpuProbe
 
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
 DEFAULT_INTERVAL_S: Final = 10.0
@@ -53,7 +55,7 @@ class Monitor:
     def __init__(
         self,
         settings: Settings,
-        probe: GpuProbe,
+        probe: "GpuProbe",
         ledger: Ledger,
         health: HealthSettings | None = None,
         abilities: Abilities | None = None,
@@ -352,7 +354,7 @@ def health_from(env: Mapping[str, str]) -> HealthSettings:
     )
 
 
-def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> GpuProbe:
+def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> "GpuProbe":
     """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones. `ledger`: who holds them, if anybody can.
 
     Raises:

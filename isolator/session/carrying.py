@@ -71,7 +71,8 @@ class Carrier:
             self._may_come -= len(data)
             if self._may_come < 0:
                 raise ValueError(f"a client sends more than {WINDOW} bytes ahead")
-        self._given.put(data)
+        if data:  # frames without any would be without number
+            self._given.put(data)
 
     def _write(self) -> None:
         """Write to its stdin. Of a command that reads no more the rest is thrown away, as by a pipe that is closed."""

@@ -12,7 +12,7 @@ import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -47,10 +47,11 @@ class SqliteStore:
         Damaged: The file is no store of this program, is corrupt, or is newer than the program.
     """
 
-    def __init__(self, path: Path, *, accept_older: bool = False) -> None:
+    def __init__(self, path: Path, *, accept_older: bool = False, replicated: bool = False) -> None:
         """Open or create `path`, and bring its schema up. `accept_older`: an operator's word for going on with a state
-        that has lost something; what runs and is not in it is held then."""
-        self._path = path
+        that has lost something; what runs and is not in it is held then. `replicated`: it follows a log elsewhere,
+        which says how new it is: not the mark."""
+        self._path, self._replicated = path, replicated
         with self._refusing_damage():
             self._begin(accept_older)
 
@@ -85,6 +86,8 @@ class SqliteStore:
     def _judged(self, accept_older: bool) -> Mark:
         """Hold the file against its mark, before anything is written to it; what it is to go on from."""
         here = self._peeked()
+        if self._replicated:
+            return here
         try:
             mark = self._mark.read()
         except Damaged:
@@ -218,6 +221,25 @@ class SqliteStore:
         self._mark.sync()
         return here.key
 
+    @property
+    def batch(self) -> int:
+        """How many batches were written, in its whole life."""
+        return self._at.batch
+
+    def fact(self, name: str) -> str | None:
+        """A word that is kept beside all else; None: there is none."""
+        with self._refusing_damage():
+            return _fact(self._db, name)
+
+    def follow(self, key: bytes, facts: Mapping[str, str]) -> None:
+        """Keep words beside all else, and what secrets of launches are made of elsewhere, too."""
+        with self._refusing_damage():
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", [("key", key), *facts.items()])
+            self._db.execute("COMMIT")
+        self._set_mark(replace(self._at, key=key))
+        self._mark.sync()
+
     def _set_mark(self, mark: Mark) -> None:
         self._at = mark
         self._mark.write(mark)
@@ -335,7 +357,7 @@ def backup(path: Path, target: Path) -> list[Path]:
 def _copied(path: Path, target: Path) -> Iterator[Path]:
     """A whole copy of a database, beside where it is to be, for as long as the context lasts."""
     part = target.with_name(f".{target.name}.part")
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN))
+    handle = _begun(part)
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=30)
         try:
@@ -350,6 +372,37 @@ def _copied(path: Path, target: Path) -> Iterator[Path]:
         ) from error
     finally:
         part.unlink()
+        os.close(handle)
+
+
+def _begun(part: Path) -> int:
+    """Make a file and lock it. One that nobody locks was left by a backup that was killed: it is removed.
+
+    Raises:
+        FileExistsError: Another backup writes it, or it is another user's.
+    """
+    if _is_left(part):
+        part.unlink()
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def _is_left(part: Path) -> bool:
+    try:
+        handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False  # it is not there, or none of ours
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return False
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def _sync(path: Path) -> None:

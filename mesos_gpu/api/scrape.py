@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.answers import json_answer, pieces_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.api.metrics.hooks import HookFigures
@@ -31,7 +32,7 @@ class Scrape:
     def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
         """Serve a scheduler. What is counted is in a registry of its own: nothing of other libraries gets in."""
         self._scheduler, self._settings = scheduler, settings
-        self._registry = CollectorRegistry()
+        self._registry, self._texts = CollectorRegistry(), prometheus.Texts()
         for collector in (scheduler.meter, settings.figures):
             self._registry.register(collector)
         if settings.hooks is not None:
@@ -48,10 +49,11 @@ class Scrape:
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus."""
         measured = await result_of(self._scheduler.read(snapshot))
-        text = await run_in_threadpool(
-            lambda: prometheus.render(metrics(measured)).encode() + generate_latest(self._registry)
-        )
-        return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+        own = await run_in_threadpool(
+            generate_latest, self._registry
+        )  # before anything is sent, as it may fail
+        pages = prometheus.rendered(metrics(measured), self._texts)
+        return await pieces_answer(chain(pages, [own.decode()]), prometheus.CONTENT_TYPE)
 
     async def targets(self, request: Request) -> Response:
         """GET /v1/sd: a list of targets, as Prometheus' http_sd_configs read it."""

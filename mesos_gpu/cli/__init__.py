@@ -8,6 +8,7 @@ import click
 
 import mesos_gpu
 from mesos_gpu.cli.app import EXIT_CODES, App, context_options, home_option, tls_options, url_option
+from mesos_gpu.cli.interrupt import Terminated
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.wire.plain import clean_lines
@@ -91,12 +92,13 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
     "install": (
         "mesos_gpu.cli.host.install",
-        "Make or print what a real cluster's hosts need; nothing is changed.",
+        "Make or print what a real cluster's hosts need; nothing is installed.",
     ),
     "doctor": (
         "mesos_gpu.cli.host.doctor",
         "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
     ),
+    "mesos": ("mesos_gpu.cli.host.mesos", "Mesos itself on this host: a master, an agent."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
     "teardown": (
@@ -200,6 +202,8 @@ class Group(Table):
             absent = _of_an_extra(err)
             click.echo(f"Error: {clean_lines(str(absent))}", err=True)
             ctx.exit(absent.exit_code)
+        except Terminated:
+            ctx.exit(143)
         except KeyboardInterrupt:
             click.echo(err=True)  # the shell's prompt should not follow ^C
             ctx.exit(130)

@@ -30,9 +30,9 @@ EXIT_CODES: Final = {
     "78": "a setting, an option or a file of one cannot be used as it is",
     "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
-    "130": "interrupted; run: Ctrl-C has killed the job",
+    "130": "ended by Ctrl-C; run: that has killed the job",
     "141": "the reader of the output has gone; run: that has killed the job",
-    "143": "run, wait: the job was killed",
+    "143": "ended by SIGTERM; run, wait: the job was killed",
     "N": "run, wait: the job's own exit code; 128+N after signal N",
 }
 

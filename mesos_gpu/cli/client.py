@@ -468,19 +468,24 @@ class Client:
             told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
             return _unhurried(lambda: self._session.request(verb, self._base + path, **told))
         except requests.RequestException as err:
-            distrust = of_tls(self.reach, causes(err)) if self.reach.is_tls else None
-            if distrust is not None:
-                raise distrust from err
-            what = f"the scheduler at {self.url} does not answer ({reason_of(err)})"
-            lost = not isinstance(err, requests.ConnectTimeout) and not refused(err)
-            if lost and verb == "POST" and path == "/v1/jobs":
-                raise Unreachable(
-                    what, remedy="see with `mesos-gpu ps --all` whether it has the job"
-                ) from err
-            if lost and verb != "GET" and path.startswith("/v2/"):
-                raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
-            was_closed = self.reach.is_tls and closed(err)
-            raise Unreachable(what, remedy=CLOSED_REMEDY if was_closed else REMEDY) from err
+            remedy = ""
+            if verb == "POST" and path == "/v1/jobs":
+                remedy = "see with `mesos-gpu ps --all` whether it has the job"
+            elif verb != "GET" and path.startswith("/v2/"):
+                remedy = "see with `mesos-gpu app list` whether it was done"
+            raise self.unanswered(err, remedy) from err
+
+    def unanswered(self, err: Exception, remedy: str = "") -> MesosGpuError:
+        """What it means that a request had no answer. `remedy`: what to do where it may have arrived."""
+        distrust = of_tls(self.reach, causes(err)) if self.reach.is_tls else None
+        if distrust is not None:
+            return distrust
+        what = f"the scheduler at {self.url} does not answer ({reason_of(err)})"
+        lost = not isinstance(err, requests.ConnectTimeout) and not refused(err)
+        if lost and remedy:
+            return Unreachable(what, remedy=remedy)
+        was_closed = self.reach.is_tls and closed(err)
+        return Unreachable(what, remedy=CLOSED_REMEDY if was_closed else REMEDY)
 
     def failure(self, response: requests.Response) -> MesosGpuError:
         """What an answer means that is no success."""

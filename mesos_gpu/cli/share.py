@@ -62,6 +62,11 @@ def gpus_counted(gpus: float, compute_pct: int | None) -> float:
     return number_of(cards * max(compute_pct * PER_PERCENT, milli if milli < WHOLE else 0))
 
 
+def gpus_of_tasks(tasks: int, gpus: float) -> str:
+    """GPUs of each of so many tasks: 8, or 3x8."""
+    return str(gpus) if tasks == 1 else f"{tasks}x{gpus}"
+
+
 def burst(share: "Share", asked_mib: int | None) -> str:
     """What it may use beyond its memory while others leave it: told where it may, and where it asked in vain."""
     if share["memory_max_mib"] > share["memory_mib"]:

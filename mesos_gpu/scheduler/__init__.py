@@ -1,1 +1,11 @@
-"""The daemon: a queue of events, the engine, and the effects run in their order."""
+"""The daemon: a queue of events, the engine, and the effects run in their order.
+
+Python's looks for garbage are made rare before the rest is imported, and none is made at the end of the process: nearly
+all that imports make stays, and looking takes a fifth of the time until a scheduler is up.
+"""
+
+import atexit
+import gc
+
+gc.set_threshold(50_000, 10, 10)
+atexit.register(gc.freeze)

@@ -25,6 +25,7 @@ from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
@@ -36,7 +37,7 @@ from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.access.first import begin_with, read_first
-from mesos_gpu.scheduler.access.restored import without_revoked
+from mesos_gpu.scheduler.access.restored import without_removed, without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.delivery import archive
@@ -150,6 +151,8 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
     hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
+    if saved.doubtful:
+        without_removed(hooks, trail)
     deliveries = Deliveries(hooks, sender, daemon.happened)
     who = who_asks(options, daemon)
     api = replace(
@@ -169,12 +172,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     server = Server(app, listener, tls=tls, local=local)
     if tls:
         signal.signal(signal.SIGHUP, lambda *_: tls.wake())
-    where = _where(exposure.address, port, "https" if tls else "http")
-    logger.info("REST interface and dashboard on %s", where)
-    if local:
-        logger.info("callers on this host are known by %s", local.path)
-    for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
-        logger.warning("%s", warning)
+    _announce(exposure, port, tls, local)
     deliveries.start()
     daemon.start()
     try:
@@ -189,6 +187,16 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         hooks.close()
         trail.close()
     return 1 if died.is_set() or daemon.failure is not None else 0
+
+
+def _announce(exposure: Exposure, port: int, tls: ReloadedTls | None, local: LocalSocket | None) -> None:
+    """Say in the log where it is reached, and what is to be thought of there."""
+    where = _where(exposure.address, port, "https" if tls else "http")
+    logger.info("REST interface and dashboard on %s", where)
+    if local:
+        logger.info("callers on this host are known by %s", local.path)
+    for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
+        logger.warning("%s", warning)
 
 
 def _api_settings(

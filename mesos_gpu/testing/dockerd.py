@@ -142,6 +142,11 @@ class Dockerd:
         if "Loaded image" not in str(told):
             raise RuntimeError(f"{archive} cannot be loaded: {told}")
 
+    def load_all(self, directory: Path) -> None:
+        """Load each archive of a directory, as `load` does."""
+        for archive in sorted(directory.glob("*.tar")):
+            self.load(archive)
+
     def close(self) -> None:
         """End all containers and the engine, and remove every file, mount and cgroup of it."""
         if self._runs("dockerd"):

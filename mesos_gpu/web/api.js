@@ -1,6 +1,6 @@
 // Requests to the scheduler, and what who looks may do.
 
-export const LIMIT_MS = 8000; // an answer must have come by then
+const LIMIT_MS = 8000; // an answer must have come by then
 
 let csrf = null;
 export let who = null; // null: it is not known yet
@@ -9,14 +9,27 @@ const known = new Map(); // path to {text, value}: what has not changed is the s
 async function ask(path, options = {}) {
   const headers = { "X-Requested-With": "mesos_gpu", ...options.headers };
   if (csrf) headers["X-CSRF-Token"] = csrf; // no page of another origin knows it
-  const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
-  const text = await response.text();
+  let response, text;
+  try {
+    response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
+    text = await response.text();
+  } catch (error) {
+    throw unreached(error, options.method);
+  }
   if (response.status === 401) logIn();
   if (!response.ok) throw refusal(response, text);
   return text;
 }
 
+function unreached(error, method) { // no answer has come; of a change it is not known whether it was made
+  const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : navigator.onLine ? "it cannot be reached" : "this browser is offline";
+  const unknown = method ? "; whether it was done is seen when it answers again" : "";
+  return Object.assign(new Error(`the scheduler does not answer: ${why}${unknown}`), { unreached: true });
+}
+
 function logIn() {
+  if (who?.session) sessionStorage.setItem("mesos_gpu session", "ended"); // which the page to log in tells
+  document.dispatchEvent(new Event("left"));
   location.assign(`login${location.hash}`); // which leads back to this part
 }
 

@@ -1,6 +1,6 @@
 // The page of one scheduler: which part of it the address names, and what is shown anew every few seconds.
 
-import { LIMIT_MS, get, has, learnWho, send, who } from "./api.js";
+import { get, has, learnWho, send, who } from "./api.js";
 import * as apps from "./apps.js";
 import { h, link, show, span } from "./dom.js";
 import * as jobs from "./jobs.js";
@@ -87,16 +87,17 @@ function draw() {
 
 function showTrouble(error, at) {
   statusShown = "";
-  const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : error.message;
+  if (!error.refused && !error.unreached) console.error(error); // a fault of this page's
   if (error.status === 404 || (error.refused && shown?.context.address !== at.address)) {
     answeredAt = Date.now();
-    show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, why), h("p", {}, link("#/", "to the overview")));
+    show($("view"), h("h2", {}, error.status === 404 ? "It is not there" : "It cannot be shown"), h("p", {}, error.message), h("p", {}, link("#/", "to the overview")));
     $("view").dataset.shown = at.address;
+    if (!shown) $("status").textContent = "";
     showAge();
     return;
   }
   $("status").className = "bad";
-  $("status").textContent = error.refused ? why : `the scheduler does not answer: ${why}`;
+  $("status").textContent = error.message;
 }
 
 function showAge() { // once a second, and when what is shown becomes old, whether answers come or not
@@ -142,7 +143,13 @@ function showWho(who) { // who looks, and a way to be nobody again
 
 $("log-out").addEventListener("click", async () => {
   await send("DELETE", "/v1/session");
+  document.dispatchEvent(new Event("left"));
   location.assign("login");
+});
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address says which part is shown
+  $("main").focus();
 });
 
 addEventListener("keydown", (event) => {

@@ -49,7 +49,7 @@ function chart(name, series, values, most, words) {
   };
   const over = (event) => { event.currentTarget.parentElement.querySelector(".says").textContent = says; };
   return h("figure", { class: "chart", key: name }, h("figcaption", {}, h("strong", {}, name), " ", h("span", { class: "says" }, says)),
-    s("svg", { viewBox: `0 0 ${values.length - 1} 100`, preserveAspectRatio: "none", role: "img", "aria-label": `${name} over the last ${back}: ${says}`, onpointermove: at, onpointerleave: over },
+    s("svg", { viewBox: `0 -3 ${values.length - 1} 103`, preserveAspectRatio: "none", role: "img", "aria-label": `${name} over the last ${back}: ${says}`, onpointermove: at, onpointerleave: over },
       runs(values).map((run) => s("polygon", { points: [`${run[0][0]},100`, ...run.map((point) => line(point, high)), `${run.at(-1)[0]},100`].join(" ") })),
       runs(values).map((run) => s("polyline", { points: run.map((point) => line(point, high)).join(" ") }))),
     h("p", { class: "axis", "aria-hidden": "true" }, h("span", {}, `${back} ago`), h("span", {}, `up to ${words(high)}`), h("span", {}, "now")));

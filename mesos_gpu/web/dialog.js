@@ -11,7 +11,7 @@ export function confirm(title, { text, fields = [], button = "Do it", danger = f
     fields.map(({ name, label, ...rest }) => h("label", {}, label, h("input", { name, ...rest }))),
     h("p", { class: "buttons" },
       h("button", { value: "do", class: danger ? "danger" : "main" }, button),
-      h("button", { value: "", formnovalidate: true }, "Cancel")));
+      h("button", { value: "", formnovalidate: true, autofocus: danger && !fields.length }, "Cancel")));
   dialog.append(form);
   document.body.append(dialog);
   return new Promise((resolve) => {

@@ -106,7 +106,7 @@ function buttons(job, short) {
   const kill = !ENDED.has(job.state) && !job.kill_requested && mayJob("kill", job) ? action("Kill", {
     title: `Kill ${job.name}?`, text: `${job.id} ends, with all its tasks.`, danger: true, act: () => send("DELETE", path), done: `${job.id} is asked to end.`,
   }) : null;
-  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Work is kept", {
+  const keep = !short && job.state === "running" && mayJob("checkpoint", job) ? action("Mark work as kept", {
     title: "Is its work kept up to now?", text: "If the job starts again, what came before counts as kept.", act: () => send("POST", `${path}/checkpoint`), done: "Noted.",
   }) : null;
   return kill || keep ? h("span", { class: "buttons" }, kill, keep) : null;
@@ -153,7 +153,7 @@ function about(job) {
   const share = job.share ? `${job.share.compute_pct} %, ${job.share.memory_mib} MiB of each (${job.share.method}); memory ${job.share.guarantee.memory}, compute ${job.share.guarantee.compute}` : null;
   const resize = job.resize && job.resize.state !== "done" ? `${job.resize.state}: ${job.resize.compute_pct} %, ${job.resize.memory_mib} MiB${job.resize.reason ? `: ${job.resize.reason}` : ""}` : null;
   return section("About", facts([
-    ["Id", job.id], ["Owner", job.owner], ["Runs as", job.runs_as], ["Queue", queue], ["App", job.app ? link(to.app(job.app), job.app) : null],
+    ["Id", job.id], ["Owner", job.owner], ["Runs as", job.runs_as], ["Queue", queue], ["App", job.app?.startsWith("/") ? link(to.app(job.app), job.app) : job.app],
     ["Exit code", job.exit_code], ["Healthy", job.healthy === null ? null : job.healthy ? "yes" : "no"],
     ["Command", job.hidden ? "hidden" : job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["Image", job.image],
     ["Asks for", `${job.tasks > 1 ? `${job.tasks} tasks of ` : ""}${many(gpusOf(job) / job.tasks, "GPU")}, ${many(job.cpus, "CPU")}, ${mib(job.mem_mib)}${job.gpu_model.length ? `, ${job.gpu_model.join(" or ")}` : ""}`],
@@ -161,7 +161,7 @@ function about(job) {
     ["Cards", job.gpu_ids.length ? h("span", {}, job.gpu_ids.map((id) => [link(to.card(id), id), " "])) : null],
     ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
-    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts", `${job.attempts} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${many(job.infrastructure_failures, "failure")} of the cluster` : ""}`],
+    ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts used", `${job.attempts} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${many(job.infrastructure_failures, "failure")} of the cluster` : ""}`],
     ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (until ${clock(job.notice.until)})` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));

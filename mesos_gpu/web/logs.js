@@ -58,7 +58,7 @@ async function follow(view) {
       try {
         if (await more(view)) wait_ms = 50;
       } catch (error) {
-        if (!error.refused && error.name !== "TimeoutError" && error.name !== "TypeError") throw error;
+        if (!error.refused && !error.unreached) throw error;
         view.said.textContent = error.message;
         wait_ms = 5000;
       }

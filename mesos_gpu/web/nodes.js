@@ -87,7 +87,7 @@ function cardTable(gpus) {
   const rows = gpus.map((gpu) => Object.assign([
     link(to.card(gpu.uuid), String(gpu.minor)), badge(gpu.health), gpu.model, mib(gpu.memory_mib), holders(gpu), busy(gpu.use?.busy_pct), memoryOf(gpu), gpu.use?.temperature_c == null ? "" : `${gpu.use.temperature_c} °C`, [gpu.reason, ...gpu.warnings].filter(Boolean).join("; "),
   ], { key: gpu.uuid }));
-  return table([["Minor"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["At work", "n"], ["In use", "n"], ["Heat", "n"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
+  return table([["Minor", "named"], ["Health"], ["Model"], ["Memory", "n"], ["Held by"], ["At work", "n"], ["In use", "n"], ["Heat", "n"], ["Remarks", "message"]], rows, { caption: "Cards", empty: "No GPUs." });
 }
 
 function sum(all, of) {
@@ -114,7 +114,7 @@ function meters(gpu) { // what its host saw last; null: it does not say
 }
 
 function holders(gpu) {
-  if (!gpu.sharing) return gpu.job_id ? jobLink(gpu) : gpu.task_id ?? "free";
+  if (!gpu.sharing) return gpu.job_id ? jobLink(gpu) : gpu.task_id ?? (gpu.health === "ok" ? "free" : "nobody");
   const free = `${gpu.sharing.free_compute_pct} % free${gpu.sharing.state === "uncovered" ? ", uncovered" : ""}`;
   return h("span", {}, gpu.shares.map((share) => [jobLink(share), ` ${share.compute_pct} %, `]), free);
 }

@@ -2,11 +2,13 @@
 
 import { getIf } from "./api.js";
 import { ago, badge, h, link, section, span, table, to } from "./dom.js";
+import { grouped, waits } from "./queues.js";
 
 const WORDS = { f: "free", u: "in use", s: "shared", p: "suspect", k: "sick", l: "lost", y: "dirty", d: "drained", n: "unknown" };
 const SIGNS = { f: "", u: "", s: "½", p: "?", k: "!", l: "×", y: "~", d: "–", n: "?" }; // not by colour alone
 const SICK = new Set(["p", "k", "l", "y", "n"]);
 const MOST_TROUBLE = 12;
+const NEXT = 5, LOOKED_AT = 50; // rows of who is next, and jobs of which they are made: instances of an app are one row
 let byOwner = false;
 let drawn = { cards: null, byOwner: null, map: null };
 
@@ -27,7 +29,7 @@ export async function load({ fresh }) {
 
 function others() {
   return Promise.all([
-    getIf("queue:see", "/v1/queue?limit=5"), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&limit=3"),
+    getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&limit=3"),
     getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&limit=8"),
   ]);
 }
@@ -98,7 +100,7 @@ function numbers(cards, queue, active) {
   return section("Now", h("dl", { class: "tiles" },
     tile("Allocated", `${part} %`, `${sum.used} of ${sum.total} GPUs in use`),
     tile("Free", sum.free, `${sum.most} at most on one node; ${sum.whole} whole nodes`),
-    tile("Fragmentation", `${scattered} %`, "of the free cards are not on the node with most of them"),
+    tile("Fragmentation", `${scattered} %`, "of the free cards are not on the freest node"),
     tile("Not healthy", sum.sick, `${sum.drained} drained`),
     tile("Waiting", waiting ?? "–", queue?.jobs.length ? `the first for ${ago(queue.jobs[0].submitted_at)}` : "jobs"),
     tile("Active jobs", active?.total ?? "–", "without instances of apps")));
@@ -163,8 +165,8 @@ function nextHost(from, step) {
 }
 
 function next(queue) {
-  const rows = queue.jobs.map((job) => Object.assign([
-    link(to.job(job.id), job.name), job.owner ?? "", link(to.queue(job.queue), job.queue), job.gpus, ago(job.submitted_at),
+  const rows = grouped(queue.jobs).slice(0, NEXT).map((job) => Object.assign([
+    waits(job), job.owner ?? "", link(to.queue(job.queue), job.queue), job.gpus, ago(job.submitted_at),
     job.estimate.at ? `in ${span(job.estimate.at - Date.now() / 1000)}` : h("span", { title: job.estimate.basis }, "not known"),
   ], { key: job.id }));
   return section("Next in the queue", table([["Job"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Waits", "n"], ["May start"]], rows, { caption: "Next in the queue", empty: "Nothing waits." }));

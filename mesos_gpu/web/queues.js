@@ -1,7 +1,7 @@
 // Queues: what each is due, holds and waits for.
 
 import { get, getIf, getKnown } from "./api.js";
-import { ago, h, link, section, span, table, to } from "./dom.js";
+import { ago, h, link, many, section, span, table, to } from "./dom.js";
 import { jobTable, searchBox, sortedBy, sorting } from "./jobs.js";
 
 const KEYS = { Queue: (each) => each.path, Holds: (each) => each.held_gpus, "Is due": (each) => each.due_gpus, "Waits for": (each) => each.pending_gpus };
@@ -28,7 +28,7 @@ export const list = {
       shares.length ? h("div", { key: "tree" }, table([["Queue"], ["Pool"], ["Holds", "n"], ["Guarantee", "n"], ["Limit", "n"], ["Is due", "n"], ["Lends", "n"], ["Waits for", "n"]], rows, { caption: "Queues", ...sorting(KEYS, query, turn) })) : null,
       plain.length ? h("div", { key: "plain" }, table([["Queue"], ["GPUs in use", "n"], ["Limit", "n"], ["Jobs that wait", "n"]], plain, { caption: "Queues outside of the tree" })) : null,
       shares.length || plain.length ? null : h("p", { class: "empty" }, "No queue has a limit or a job that waits."),
-      section("The line", line(queue.jobs))];
+      section("Jobs that wait", line(queue.jobs))];
   },
 };
 
@@ -45,9 +45,25 @@ function bar(value, most) {
   return h("span", {}, `${value} `, h("meter", { min: 0, max: most || 1, value, "aria-label": `${value} of ${most}` }));
 }
 
+/** Jobs that wait, with the instances of one app that wait one behind the other as one: with `count`. */
+export function grouped(jobs) {
+  const groups = [];
+  for (const job of jobs) {
+    const last = groups.at(-1);
+    if (job.app && last?.app === job.app && last.queue === job.queue) [last.count, last.gpus] = [last.count + 1, last.gpus + job.gpus];
+    else groups.push({ ...job, count: 1 });
+  }
+  return groups;
+}
+
+/** What leads to a job that waits, or to the app of several. */
+export function waits({ id, name, app, count }) {
+  return count > 1 ? h("span", {}, link(to.app(app), app), h("span", { class: "soft" }, ` ${many(count, "instance")}`)) : link(to.job(id), name);
+}
+
 function line(jobs) {
-  const rows = jobs.map((job) => Object.assign([
-    job.position + 1, link(to.job(job.id), job.name), job.owner ?? "", link(to.queue(job.queue), job.queue), job.effective_priority, job.gpus, ago(job.submitted_at),
+  const rows = grouped(jobs).map((job) => Object.assign([
+    job.position + 1, waits(job), job.owner ?? "", link(to.queue(job.queue), job.queue), job.effective_priority, job.gpus, ago(job.submitted_at),
     job.estimate.at ? `in ${span(job.estimate.at - Date.now() / 1000)}` : "not known", h("div", { class: "lines", title: job.estimate.basis }, job.reservation?.hostname ? `room is kept on ${job.reservation.hostname}` : job.estimate.basis),
   ], { key: job.id }));
   return table([["Place", "n"], ["Job"], ["Owner"], ["Queue"], ["Priority", "n"], ["GPUs", "n"], ["Waits", "n"], ["May start"], ["Because", "message"]], rows, { caption: "Jobs that wait, in their order", empty: "Nothing waits." });
@@ -66,7 +82,7 @@ export const one = {
     const parents = id.split("/").slice(0, -1).map((_, i, all) => all.slice(0, i + 1).join("/"));
     return [
       h("h2", { key: "head" }, "Queue ", parents.map((path) => [link(to.queue(path), path.split("/").at(-1)), "/"]), id.split("/").at(-1)),
-      why ? section("Why its jobs wait", h("p", { class: "why" }, why.summary), why.waits.length ? table([["Reason"], ["Jobs", "n"], ["GPUs", "n"], ["First"], ["Words", "message"]], why.waits.map((each) => Object.assign([each.reason, each.jobs, each.gpus, link(to.job(each.first), each.first), each.words], { key: each.reason })), { caption: "What its jobs wait for" }) : null) : null,
+      why ? section(why.waits.length ? "Why its jobs wait" : "Now", h("p", { class: "why" }, why.summary), why.waits.length ? table([["Reason"], ["Jobs", "n"], ["GPUs", "n"], ["First"], ["Words", "message"]], why.waits.map((each) => Object.assign([each.reason, each.jobs, each.gpus, link(to.job(each.first), each.first), each.words], { key: each.reason })), { caption: "What its jobs wait for" }) : null) : null,
       share ? shareOf(share) : null,
       section("Active jobs", jobTable(jobs, query, turn)),
     ];

@@ -29,6 +29,7 @@ export function stop() {
   open = null;
 }
 
+document.addEventListener("left", stop); // who is logged out is not asked whether to stay
 addEventListener("beforeunload", (event) => {
   if (open?.socket) event.preventDefault();
 });
@@ -183,9 +184,9 @@ function listen(view) {
 }
 
 function sizeOf(view) { // of a letter, and how many there is room for
-  const probe = h("span", {}, "M".repeat(100));
+  const letters = h("span", {}, "M".repeat(100)), probe = h("div", {}, letters); // a line is higher than its letters
   view.lines.append(probe);
-  const { width, height } = probe.getBoundingClientRect(), style = getComputedStyle(view.screen);
+  const { width } = letters.getBoundingClientRect(), { height } = probe.getBoundingClientRect(), style = getComputedStyle(view.screen);
   probe.remove();
   const room = view.screen.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const columns = Math.floor(room / (width / 100)) || 80;

@@ -60,7 +60,7 @@ function field(name, label, more, about) {
 }
 
 function submitForm(key, fields, button, act) {
-  return h("form", { class: "submit", key, keeps: true, onsubmit: (event) => sent(event, act) }, fields, h("p", { class: "buttons" }, h("button", { class: "main" }, button)));
+  return h("form", { class: "submit", method: "post", key, keeps: true, onsubmit: (event) => sent(event, act) }, fields, h("p", { class: "buttons" }, h("button", { class: "main" }, button)));
 }
 
 function jobForm(from, start) {
@@ -70,7 +70,7 @@ function jobForm(from, start) {
 
 function templateForm(template) {
   const fields = Object.entries(template.parameters).map(([name, each]) => {
-    const kind = STEPS[each.type] ? { type: "number", step: STEPS[each.type] } : {};
+    const kind = STEPS[each.type] ? { type: "number", step: STEPS[each.type] } : each.secret ? { type: "password", spellcheck: "false" } : {};
     const value = each.required ? { required: true, placeholder: `as ${each.example}` } : { value: written(each.default) };
     return field(name, each.required ? `${name} (needed)` : name, { ...kind, ...value }, each.description);
   });
@@ -78,7 +78,11 @@ function templateForm(template) {
 }
 
 function about(template) {
-  return [h("p", {}, template.about), h("ul", { class: "notes" }, template.notes.map((note) => h("li", {}, note)))];
+  return [h("p", {}, template.about), h("ul", { class: "notes" }, template.notes.map((note) => h("li", {}, worded(note))))];
+}
+
+function worded(note) { // what stands between backticks is code
+  return note.split("`").map((text, i) => (i % 2 ? h("code", {}, text) : text));
 }
 
 function written(value) { // as the field has it

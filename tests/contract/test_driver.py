@@ -21,7 +21,7 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.local import helpers
+from mesos_gpu.libmesos import helpers
 from mesos_gpu.local.cluster import AgentSpec, Cluster
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.nodes.offer import Offer, Scalar, carve

@@ -1,4 +1,6 @@
-"""The suite of all stores: SQLite, the store in memory by which `simulate chaos` judges, and the tests' own."""
+"""The suite of all stores: SQLite, the one that several schedulers have through ZooKeeper, the store in memory by which
+`simulate chaos` judges, and the tests' own.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -7,6 +9,10 @@ from typing import Any, Final
 
 import pytest
 
+from mesos_gpu.adapters.replicated import place as at
+from mesos_gpu.adapters.replicated.election import Election
+from mesos_gpu.adapters.replicated.log import Log
+from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model import saves
@@ -245,17 +251,46 @@ SINGLE: Final[dict[str, list[Save]]] = {
 }
 
 
+class NextLeader:
+    """The state as the next scheduler finds it that leads: it has nothing but what the log has."""
+
+    def __init__(self, path: Path, meeting: str) -> None:
+        place = at.parsed(meeting)
+        self._client = at.connected(place)
+        log, election = Log(self._client, place), Election(self._client, place, str(path))
+        election.stand()
+        assert election.leads()
+        term = election.take()
+        local = SqliteStore(path, replicated=True)
+        follower = Follower(local, log, self._client, place)
+        if not follower.join():
+            follower.begin(term)
+        while follower.take_over():
+            pass
+        self.store = ReplicatedStore(local, log, term)
+
+    def close(self) -> None:
+        self.store.close()
+        at.close(self._client)
+
+
 class Reopened:
     """A store that tests may close and open again."""
 
-    def __init__(self, kind: str, path: Path) -> None:
-        self.kind, self.path = kind, path
+    def __init__(self, kind: str, path: Path, meeting: str) -> None:
+        self.kind, self.path, self.meeting = kind, path, meeting
+        self._leader: NextLeader | None = None
+        self._starts = 0
         self.store: Store = self._open()
 
     def _open(self) -> Store:
         match self.kind:
             case "sqlite":
                 return SqliteStore(self.path)
+            case "replicated":
+                self._starts += 1
+                self._leader = NextLeader(self.path.with_name(f"{self._starts}.sqlite"), self.meeting)
+                return self._leader.store
             case "witness":
                 return Witness(VirtualMesos(()), Settings("e", "m")).disk
             case "recording":
@@ -265,18 +300,22 @@ class Reopened:
 
     def after_a_restart(self) -> Saved:
         """What the next scheduler finds."""
-        if self.kind != "sqlite":
+        if self.kind not in ("sqlite", "replicated"):
             return self.store.load()
-        self.store.close()
+        self.close()
         self.store = self._open()
         return self.store.load()
 
+    def close(self) -> None:
+        (self._leader or self.store).close()
 
-@pytest.fixture(params=["sqlite", "memory", "recording", "witness"])
+
+@pytest.fixture(params=["sqlite", "replicated", "memory", "recording", "witness"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopened]:
-    reopened = Reopened(request.param, tmp_path / "state" / "scheduler.sqlite")
+    meeting = request.getfixturevalue("meeting") if request.param == "replicated" else ""
+    reopened = Reopened(request.param, tmp_path / "state" / "scheduler.sqlite", meeting)
     yield reopened
-    reopened.store.close()
+    reopened.close()
 
 
 def noun_of(save: Save) -> Any:

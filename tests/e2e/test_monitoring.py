@@ -178,6 +178,9 @@ def ask_all(stack: Stack, prometheus: Prometheus) -> None:
     for query in queries():
         assert names_in(query) <= declared, query
         assert prometheus.ask("query", query=query)["resultType"] in ("vector", "scalar"), query
+    for name, value in (("webhooks_readable", "1"), ('webhook_waiting{webhook="*"}', "0")):
+        (sample,) = prometheus.ask("query", query=f"mesos_gpu_{name}")["result"]
+        assert sample["value"][1] == value, name
 
 
 def test_prometheus_has_what_cards_say_answers_each_query_and_tells_of_each_fault(

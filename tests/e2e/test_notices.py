@@ -8,7 +8,8 @@ import pytest
 
 from isolator.host.sandbox import NOTICE
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -33,9 +34,7 @@ while :; do sleep 0.05; done
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the node reports", lambda: len(client.gpus()) == 2)
+    with reporting(open_directory / "stack", 2) as stack:
         yield stack
 
 

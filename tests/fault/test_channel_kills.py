@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -19,9 +20,7 @@ pytestmark = [pytest.mark.cluster]
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(1)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the node reports", lambda: len(client.gpus()) == 1)
+    with reporting(open_directory / "stack", 1) as stack:
         yield stack
 
 

@@ -3,6 +3,8 @@
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
 
 import click
 import pytest
@@ -59,7 +61,9 @@ def unknown(words: str) -> str:
     options = _options(main)
     tokens = iter(shlex.split(words.replace("…", " ")))
     for token in tokens:
-        if token == "--":
+        if token == "--" or command.context_settings.get(
+            "ignore_unknown_options"
+        ):  # the rest is of another program
             break
         if re.match(r"-[^\d]", token):
             name, _, value = token.partition("=")
@@ -101,6 +105,30 @@ def test_commands_that_a_sentence_names_are_there(document: str) -> None:
     assert wrong == {}
 
 
+@pytest.mark.parametrize("document", documents())
+def test_commands_that_no_test_runs_are_there(document: str) -> None:
+    kept = [replace(each, marks={}) for each in blocks(document) if "not run" in each.marks]
+    every = [words for block in kept for command in block.commands for words in ours(command.text)]
+    assert {words: unknown(words) for words in every if unknown(words)} == {}
+
+
+def ours(line: str) -> Iterator[str]:
+    """What follows `mesos-gpu` in each command of a line of a shell."""
+    tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
+    for is_separator, words in groupby(tokens, lambda token: set(token) <= set("|;&()<>\n")):
+        name, *rest = words
+        if not is_separator and name == "mesos-gpu":
+            yield shlex.join(rest)
+
+
+def test_examples_of_the_help_are_of_commands_that_there_are() -> None:
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^ {4}((?:\S.* \| )?mesos-gpu \S.*)$", reference)
+    every = [words for line in lines for words in ours(line)]
+    assert len(every) > 60
+    assert {words: unknown(words) for words in every if unknown(words)} == {}
+
+
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
@@ -111,10 +139,16 @@ def test_commands_that_a_sentence_names_are_there(document: str) -> None:
         ("audit --sinc 2h", "--sinc"),
         ("quue list", "quue"),
         ("access shw", "shw"),
+        ("ps --made-up", "--made-up"),
     ],
 )
 def test_a_command_that_there_is_not_is_seen(words: str, wrong: str) -> None:
     assert unknown(words) == wrong
+
+
+def test_commands_of_ours_are_found_in_a_line() -> None:
+    line = "echo 'a | b' | mesos-gpu submit - ; cd x && mesos-gpu wait $(mesos-gpu ps -q) > out"
+    assert list(ours(line)) == ["submit -", "wait '$'", "ps -q"]
 
 
 # --- how blocks are read

@@ -27,6 +27,8 @@ NEEDED: Final = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-ge
 #: The page has shown everything that the scheduler says of itself once.
 WHOLE: Final = '<p id="as-of">as of '
 PATIENCE_S: Final = 90.0
+#: Of keys that the browser does something by.
+_CODES: Final = {"Tab": 9, "Enter": 13, "Escape": 27}
 _OPTIONS: Final = (
     "--headless",
     "--no-sandbox",
@@ -194,9 +196,11 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
+        code = {"windowsVirtualKeyCode": _CODES[key]} if key in _CODES else {}
         for kind in ("keyDown", "keyUp"):
-            text = {"text": key} if kind == "keyDown" and len(key) == 1 else {}
-            self.ask("Input.dispatchKeyEvent", {"type": kind, "key": key, **text})
+            letter = "\r" if key == "Enter" else key
+            text = {"text": letter} if kind == "keyDown" and len(letter) == 1 else {}
+            self.ask("Input.dispatchKeyEvent", {"type": kind, "key": key, **code, **text})
 
     def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         """Look at it through a window of so many pixels."""

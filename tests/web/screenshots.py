@@ -1,19 +1,38 @@
 """Pictures of each part of the page, light, dark and on a phone: `python -m tests.web.screenshots DIRECTORY`."""
 
+import json
 import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Final
 
-from tests.web.browser import Browser
-from tests.web.prints import Prints
+from mesos_gpu.wire.channel.frames import Kind
+from tests.contract.channels.test_channels import Sealed
+from tests.web.browser import Browser, Page
+from tests.web.relay import Prints
 from tests.web.scene import Scene, Whole
+from tests.web.terminals import Host
 
 EPOCHS: Final = "".join(
     f"epoch {epoch:3}  loss {2.4 / (1 + epoch / 9):.4f}  accuracy {0.93 - 0.7 / (1 + epoch / 6):.3f}\n"
     for epoch in range(1, 31)
 )
+_PROMPT: Final = "\x1b[1;32mann@a1\x1b[0m:\x1b[1;34m~\x1b[0m$ "
+TYPED: Final = (
+    f"{_PROMPT}nvidia-smi -L\r\nGPU 0: A100 (UUID: GPU-a1-0)\r\nGPU 1: A100 (UUID: GPU-a1-1)\r\n"
+    f"{_PROMPT}ls --color\r\n\x1b[1;34mcheckpoints\x1b[0m  stdout  stderr  \x1b[1;32mtrain.sh\x1b[0m\r\n"
+    f"{_PROMPT}tail -n 2 stdout\r\n" + "\r\n".join(EPOCHS.splitlines()[-2:]) + f"\r\n{_PROMPT}"
+)
+#: The page's own scheduler knows no agent to ask for output.
+PRINTED: Final = """(() => {{
+  const own = window.fetch, end = {end}, text = {text};
+  const said = (at) => ({{data: at < 0 ? text : "", offset: 0, next_offset: end, task_id: ""}});
+  const json = {{headers: {{"Content-Type": "application/json"}}}};
+  window.fetch = async (path, ...more) => path.includes("/logs?")
+    ? new Response(JSON.stringify(said(Number(new URL(path, location.href).searchParams.get("offset")))), json)
+    : own(path, ...more);
+}})()"""
 LOOKS: Final = {"light": (1280, False), "dark": (1280, True), "phone": (390, False)}
 
 
@@ -41,10 +60,34 @@ def parts(scene: Scene) -> dict[str, str]:
     }
 
 
+class Drawn(Whole, Sealed):
+    """A scene whose executors can be played."""
+
+
+def pictures(page: Page, directory: Path, name: str) -> None:
+    """Write the page as it is now as NAME-LOOK.png, for each of `LOOKS`."""
+    for look, (width, dark) in LOOKS.items():
+        page.size(width, dark=dark)
+        (directory / f"{name}-{look}.png").write_bytes(page.picture())
+
+
+def terminal(page: Page, scene: Drawn) -> Host:
+    """Open one in the first job, in which something was typed."""
+    page.when()
+    page.run(PRINTED.format(end=len(EPOCHS), text=json.dumps(EPOCHS)))
+    (job,) = scene.call("GET", "/v1/jobs?named=train").json()["jobs"]
+    page.visit(f"#/jobs/{job['id']}")
+    scene.task = job["task_id"]
+    host = Host(scene, page)
+    host.says(Kind.STDOUT, TYPED.encode())
+    page.when("epoch  30", "checkpoints")
+    return host
+
+
 def take(directory: Path) -> None:
     """All of them, as PART-LOOK.png."""
     directory.mkdir(parents=True, exist_ok=True)
-    scene = Whole()
+    scene = Drawn()
     prints = Prints(scene)
     prints.printed["stdout"] = EPOCHS
     threading.Thread(target=prints.serve_forever, daemon=True).start()
@@ -56,9 +99,12 @@ def take(directory: Path) -> None:
                 page.visit(address)
                 if name == "job":
                     page.when("epoch  30")
-                for look, (width, dark) in LOOKS.items():
-                    page.size(width, dark=dark)
-                    (directory / f"{name}-{look}.png").write_bytes(page.picture())
+                pictures(page, directory, name)
+            page = browser.page(scene.url)
+            page.size(LOOKS["light"][0])
+            host = terminal(page, scene)
+            pictures(page, directory, "job-terminal")
+            host.close()
         finally:
             browser.close()
             prints.shutdown()

@@ -4,12 +4,10 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from mesos_gpu.adapters.tls.server import TlsFiles
 from mesos_gpu.engine import events as ev
@@ -22,6 +20,7 @@ from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.rig import Rig
 from tests.web.browser import NEEDED, Browser, Page
+from tests.web.relay import Answer, Relay
 
 pytestmark = NEEDED
 #: No request is answered any more; how long it takes, in milliseconds, until the page says that it is old.
@@ -165,37 +164,20 @@ def test_what_runs_stands_first_and_a_long_list_has_pages(rig: Rig, browser: Bro
     view.when("1 in all")
 
 
-class Stops(ThreadingHTTPServer):
+class Stops(Relay):
     """In front of a scheduler that stops: nothing below /v1 and /v2 is answered any more once `left` are."""
 
     def __init__(self, url: str, left: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Relay)
-        self.daemon_threads = True
-        self.target, self.left, self.over = url, left, threading.Event()
+        super().__init__(url)
+        self.left, self.over = left, threading.Event()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Relay(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        server = self.server
-        assert isinstance(server, Stops)
-        if self.path.startswith("/v"):
-            server.left -= 1
-            if server.left < 0:
-                server.over.wait(120)
-                return
-        answer = requests.get(server.target + self.path, timeout=20)
-        self.send_response(answer.status_code)
-        self.send_header("Content-Type", answer.headers["Content-Type"])
-        self.send_header("Content-Length", str(len(answer.content)))
-        self.end_headers()
-        self.wfile.write(answer.content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+    def answer(self, path: str) -> Answer | None:
+        if path.startswith("/v"):
+            self.left -= 1
+            if self.left < 0:
+                self.over.wait(120)
+                return None
+        return super().answer(path)
 
 
 def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, browser: Browser) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.adapters.proofs.proxies import USER_HEADER, Proxies, ProxyHeaders
 from tests.contract.login.rig import LoginRig, TokenStore
-from tests.web.browser import NEEDED, Browser
+from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = NEEDED
 
@@ -18,6 +18,11 @@ def rig() -> Iterator[LoginRig]:
     rig = LoginRig([TokenStore().prover(), ProxyHeaders(proxies)], proxies=proxies)
     yield rig
     rig.close()
+
+
+def log_in(page: Page, token: str) -> None:
+    page.fill("input[name=token]", token)
+    page.click("button", "Log in with it")
 
 
 def test_who_is_not_known_is_led_to_the_page_to_log_in(browser: Browser) -> None:
@@ -56,16 +61,13 @@ def test_who_logs_in_comes_back_to_the_part_that_was_wanted(browser: Browser) ->
     rig = LoginRig([store.prover()])
     try:
         page = browser.page(f"{rig.url}/#/nodes?q=a1")
-        page.fill("input[name=token]", "wrong")
-        page.click("button", "Log in with it")
+        log_in(page, "wrong")
         page.when('role="alert"', "Log in with it")
-        page.fill("input[name=token]", store.make("root"))
-        page.click("button", "Log in with it")
+        log_in(page, store.make("root"))
         page.when('data-shown="#/nodes?q=a1"', "<span>root</span>")
         page.click("#log-out")
-        page.when("Log in with it")
-        page.fill("input[name=token]", store.make("root"))
-        page.click("button", "Log in with it")
+        assert "has ended" not in page.when("Log in with it"), "it was ended on purpose"
+        log_in(page, store.make("root"))
         page.when('data-shown="#/"')
     finally:
         rig.close()
@@ -77,13 +79,11 @@ def test_a_session_that_ends_leads_to_the_page_to_log_in_and_back(browser: Brows
     try:
         token = store.make("root")
         page = browser.page(f"{rig.url}/#/queues")
-        page.fill("input[name=token]", token)
-        page.click("button", "Log in with it")
+        log_in(page, token)
         page.when('data-shown="#/queues"')
         store.revoke(token)
-        page.when("Log in with it")
-        page.fill("input[name=token]", store.make("root"))
-        page.click("button", "Log in with it")
+        page.when("Log in with it", "Your session has ended. Log in again to go on where you were.")
+        log_in(page, store.make("root"))
         page.when('data-shown="#/queues"')
     finally:
         rig.close()

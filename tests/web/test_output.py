@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.web.browser import NEEDED, Browser
-from tests.web.prints import Prints
+from tests.web.relay import Prints
 from tests.web.scene import Scene
 
 pytestmark = NEEDED

@@ -8,13 +8,13 @@ from typing import Any, Final
 import pytest
 
 from isolator.session.websocket import Lost
-from mesos_gpu.wire.channel.call import answer_to
-from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Frame, Kind, decode, encode
-from mesos_gpu.wire.channel.order import Order
-from mesos_gpu.wire.channel.orders import decode_order
+from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Kind
 from tests.conftest import wait_until
-from tests.contract.channels.test_channels import Opened, Playing
+from tests.contract.channels.test_channels import Playing
 from tests.web.browser import NEEDED, Browser, Page
+from tests.web.screenshots import LOOKS
+from tests.web.terminals import Host, shown_lines
+from tests.web.test_parts import AXE, JUDGE
 
 pytestmark = NEEDED
 FEED: Final = """import('/static/terminal.js').then(({{Terminal}}) => {{
@@ -112,49 +112,6 @@ def test_what_leaves_the_screen_is_kept_up_to_a_bound_and_a_new_size_loses_nothi
     assert more["text"] == "1\n2\n\n\n\n"
 
 
-def shown_lines(page: Page) -> str:
-    """What the terminal of the page shows."""
-    return str(page.run("document.querySelector('.terminal').innerText"))
-
-
-class Host:
-    """The executor's side of the channel that a page has opened."""
-
-    def __init__(self, rig: Playing, page: Page) -> None:
-        before = len(self._calls(rig))
-        page.click("#view section button", "Open a terminal")
-        wait_until("the executor is called", lambda: len(self._calls(rig)) > before)
-        call = rig.called()
-        opened = Opened(f"/v1/channels/{call.id}", "", call, "")
-        self._line = rig.host(opened._replace(answer=answer_to(call, rig.secret)))
-        order = decode_order(decode(self._line.receive()).data)
-        assert isinstance(order, Order)
-        self.order = order
-
-    @staticmethod
-    def _calls(rig: Playing) -> list[Any]:
-        return [what for name, what in rig.driver.calls if name == "message"]
-
-    def says(self, kind: Kind, data: bytes = b"", *numbers: int) -> None:
-        self._line.send(encode(Frame(kind, data, numbers)))
-
-    def hears(self, kind: Kind) -> Frame:
-        """The next frame of that kind."""
-        while (frame := decode(self._line.receive())).kind is not kind:
-            pass
-        return frame
-
-    def types(self, count: int) -> bytes:
-        """So many bytes of what is typed."""
-        data = b""
-        while len(data) < count:
-            data += self.hears(Kind.STDIN).data
-        return data
-
-    def close(self) -> None:
-        self._line.close()
-
-
 @pytest.fixture
 def page(rig: Playing, browser: Browser) -> Page:
     page = browser.page(f"{rig.url}/#/jobs/{rig.job}")
@@ -188,6 +145,22 @@ def test_a_terminal_in_a_job_carries_keys_output_sizes_and_its_exit_code(rig: Pl
     again.says(Kind.FAILED, b"no such program")
     page.when("no such program")
     again.close()
+
+
+def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig: Playing, page: Page) -> None:
+    page.size(LOOKS["light"][0])
+    host = Host(rig, page)
+    host.says(Kind.STDOUT, b"\r\n".join(b"line %d" % i for i in range(1, host.order.rows + 1)))
+    wait_until("it is shown", lambda: f"line {host.order.rows}" in shown_lines(page))
+    heights = "(({scrollHeight, clientHeight}) => [scrollHeight, clientHeight])(document.querySelector('.terminal'))"
+    whole, seen = page.run(heights)
+    assert whole == seen, "nothing of what a program draws is scrolled away"
+    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    for width, dark in LOOKS.values():
+        page.size(width, dark=dark)
+        assert page.run(JUDGE) == []
+        assert page.run("document.documentElement.scrollWidth") == width
+    host.close()
 
 
 def test_much_output_and_much_that_is_pasted_go_through_with_credits(rig: Playing, page: Page) -> None:

@@ -5,14 +5,14 @@ host reaches.
 """
 
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from mesos_gpu.access.patterns import fits
+from mesos_gpu.adapters.hooks.lookups import LookUp, look_up
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.policy.apps.outward import Address, Network, innermost, kind_of
 
@@ -71,35 +71,33 @@ class Receiver:
     addresses: tuple[str, ...]
 
 
+class Fault(NamedTuple):
+    """Why a URL cannot be had. `is_listed`: a longer list of the operator would not mend it."""
+
+    why: str
+    is_listed: bool = True
+
+    @property
+    def with_remedy(self) -> str:
+        """With what mends it, where that is not plain."""
+        return self.why if self.is_listed else f"{self.why}; {REMEDY}"
+
+
 @dataclass(frozen=True, slots=True)
 class Receivers:
     """The operator's list. Empty: nothing is called."""
 
     entries: tuple[Entry, ...] = ()
 
-    def wrong(self, url: str) -> str:
-        """Why no hook may have that URL; "": it may. Where a name leads is seen when it is called."""
+    def wrong(self, url: str) -> Fault | None:
+        """Why no hook may have that URL; None: it may. Where a name leads is seen when it is called."""
         try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
+            host, port = _place_of(url)
         except ValueError as error:
-            return f"is no URL: {error}"
-        if len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
-            return f"must be a URL of at most {LONGEST} characters of ASCII, without blanks"
-        if parts.scheme not in ("https", "http") or not host:
-            return "must begin with https://, and name a host"
-        if parts.username is not None or parts.password is not None or parts.fragment:
-            return "must have no user, no password and no fragment"
-        literal = _literal(host)
-        if literal is None and not _NAME.fullmatch(host):
-            return f"{host[:60]!r} is not the name of a host"
-        if parts.scheme == "http" and not (host == "localhost" or (literal and literal.is_loopback)):
-            return "must begin with https://: in the clear only this host's loopback is told"
-        return (
-            ""
-            if self._may(host, literal, port)
-            else f"{host}:{port} is none of the receivers that are allowed"
-        )
+            return Fault(str(error))
+        if self._may(host, _literal(host), port):
+            return None
+        return Fault(f"{host}:{port} is none of the receivers that are allowed", is_listed=False)
 
     def _may(self, host: str, literal: Address | None, port: int) -> bool:
         if literal is not None:
@@ -119,19 +117,21 @@ class Receivers:
             for each in self.entries
         )
 
-    def resolved(self, url: str) -> Receiver:
+    def resolved(self, url: str, addresses_of: LookUp = look_up) -> Receiver:
         """Look a URL's host up, and keep the addresses that may be called: no other one is connected to.
+
+        Args:
+            url: Where to.
+            addresses_of: Looks up.
 
         Raises:
             NotAccepted: The URL, or each of its addresses, is none that is allowed.
-            OSError: There is no such host.
+            OSError: There is no such host, or its look-up took too long.
         """
-        if why := self.wrong(url):
-            raise _refused(why)
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
-        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        known = list(dict.fromkeys(str(each[4][0]) for each in answers))
+        if fault := self.wrong(url):
+            raise _refused(fault.why)
+        parts, (host, port) = urlsplit(url), _place_of(url)
+        known = addresses_of(host, port)
         reasons = {address: self._wrong_address(host, address, port, parts.scheme) for address in known}
         allowed = tuple(address for address in known if not reasons[address])
         if not allowed:
@@ -148,6 +148,31 @@ class Receivers:
             return f"{host} is {address}, which is in no network that is allowed"
         kind = kind_of(real)
         return f"{host} is {address}, {kind}, which must be allowed by its number" if kind else ""
+
+
+def _place_of(url: str) -> tuple[str, int]:
+    """The host and port of a URL that a webhook could have.
+
+    Raises:
+        ValueError: None could.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else _HTTPS)
+    except ValueError as error:
+        raise ValueError(f"is no URL: {error}") from error
+    if len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError(f"must be a URL of at most {LONGEST} characters of ASCII, without blanks")
+    if parts.scheme not in ("https", "http") or not host:
+        raise ValueError("must begin with https://, and name a host")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise ValueError("must have no user, no password and no fragment")
+    literal = _literal(host)
+    if literal is None and not _NAME.fullmatch(host):
+        raise ValueError(f"{host[:60]!r} is not the name of a host")
+    if parts.scheme == "http" and not (host == "localhost" or (literal and literal.is_loopback)):
+        raise ValueError("must begin with https://: in the clear only this host's loopback is told")
+    return host, port
 
 
 def _literal(host: str) -> Address | None:

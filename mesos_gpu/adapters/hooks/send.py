@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu import __version__
+from mesos_gpu.adapters.hooks.lookups import LookUps
 from mesos_gpu.adapters.hooks.receivers import Receiver, Receivers
 from mesos_gpu.errors import NotAccepted
 
@@ -66,16 +67,20 @@ class Sender:
         self.receivers, self._clock, self._timeout_s = receivers, clock, timeout_s
         self._context = context or ssl.create_default_context()
         self._live: set[socket.socket] = set()
+        # Two, so that names that jobs chose hold up no hook.
+        self._of_hooks, self._of_jobs = LookUps(), LookUps()
         self._lock = threading.Lock()
 
     def interrupt(self) -> None:
-        """Break what is being sent: each fails at once."""
+        """Break what is being sent, and what is looked up for it: each fails at once."""
+        for each in (self._of_hooks, self._of_jobs):
+            each.interrupt()
         with self._lock:
             for sock in self._live:
                 _break(sock)
 
     def send(self, url: str, id: str, body: bytes, secret: bytes | None) -> Answer:
-        """POST a body, and say what came of it. When the host is looked up, no longer than the time-out is left.
+        """POST a body, and say what came of it, no later than after the time-out.
 
         Args:
             url: Where to.
@@ -84,10 +89,13 @@ class Sender:
             secret: Of the hook; None: nothing is signed.
         """
         begin = time.monotonic()
+        deadline, look_ups = begin + self._timeout_s, self._of_jobs if secret is None else self._of_hooks
         try:
-            receiver = self.receivers.resolved(url)
+            receiver = self.receivers.resolved(url, look_ups.until(deadline))
         except NotAccepted as error:
             return Answer("; ".join(why for _, why in error.faults))
+        except TimeoutError:
+            return Answer(f"the host's name was not looked up within {self._timeout_s:g} s")
         except OSError as error:
             return Answer(f"the host is not found: {error.strerror or error}")
         at = int(self._clock())
@@ -100,7 +108,7 @@ class Sender:
         }
         if secret is not None:
             headers["webhook-signature"] = signature(secret, id, at, body)
-        answer = self._to(receiver, headers, body, begin + self._timeout_s)
+        answer = self._to(receiver, headers, body, deadline)
         return Answer(answer.error, answer.status, time.monotonic() - begin)
 
     def _to(self, receiver: Receiver, headers: dict[str, str], body: bytes, deadline: float) -> Answer:

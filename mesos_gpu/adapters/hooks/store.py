@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,9 @@ from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, is_url
 MOST_HOOKS: Final = 100
 MOST_VERSIONS: Final = 50
 MOST_WAITING: Final = 1000  # deliveries of a target; of more the oldest are given up
+MOST_OF_JOBS: Final = (
+    10_000  # deliveries to URLs that jobs have named, which may be any number; of more the oldest go
+)
 MOST_DEAD: Final = 1000  # of a hook that are kept; the oldest go
 NONE: Final = HookVersion(0, 0.0, "", "")
 _BESIDE: Final = ("-wal", "-shm")
@@ -46,6 +49,8 @@ _BURY: Final = """UPDATE deliveries SET dead_at = ?, error = 'too many wait for 
 WHERE id IN (SELECT id FROM deliveries WHERE target = ? AND dead_at IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
 _TRIM: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE target = ? AND dead_at IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
+_DROP: Final = """DELETE FROM deliveries WHERE id IN (
+SELECT id FROM deliveries WHERE instr(target, '://') ORDER BY id DESC LIMIT -1 OFFSET ?)"""
 _COUNTS: Final = "SELECT target, COUNT(*), COUNT(dead_at) FROM deliveries GROUP BY target"
 
 
@@ -58,7 +63,7 @@ class HookStore:
     """A file that only its owner may read. For all threads.
 
     Raises:
-        Damaged: It cannot be read.
+        Damaged: It cannot be read, also at any call.
         NoRoom: It cannot be made, as on a full disk.
     """
 
@@ -81,10 +86,7 @@ class HookStore:
                 f"the webhooks in {path} cannot be opened: {error}", remedy="make room on that file system"
             ) from error
         except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
-            raise Damaged(
-                f"the webhooks in {path} cannot be read: {error}",
-                remedy="move the file away, and make the webhooks again",
-            ) from error
+            raise self._damaged(error) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -105,9 +107,9 @@ class HookStore:
     def versions(self) -> list[HookVersion]:
         """All that are kept, the latest first."""
         decoder = msgspec.json.Decoder(HookVersion)
-        with self._lock:
-            rows = self._db.execute("SELECT body FROM versions ORDER BY version DESC").fetchall()
-        return [decoder.decode(body) for (body,) in rows]
+        return [
+            decoder.decode(body) for (body,) in self._rows("SELECT body FROM versions ORDER BY version DESC")
+        ]
 
     def put(self, hook: Hook, secret: bytes, expected: int | None = None) -> tuple[HookVersion, bool]:
         """Make a hook, or change it; the new version, and whether the secret is the hook's now: one that is there keeps
@@ -168,9 +170,8 @@ class HookStore:
 
     def secret(self, name: str) -> bytes | None:
         """What a hook's requests are signed with; None: there is no such hook."""
-        with self._lock:
-            row = self._db.execute("SELECT secret FROM secrets WHERE hook = ?", (name,)).fetchone()
-        return bytes(row[0]) if row else None
+        rows = self._rows("SELECT secret FROM secrets WHERE hook = ?", name)
+        return bytes(rows[0][0]) if rows else None
 
     @contextmanager
     def _change(self, expected: int | None) -> Iterator[None]:
@@ -194,9 +195,8 @@ class HookStore:
 
     def seen(self) -> int | None:
         """The number of the latest event that was looked at, 0 before the first one; None: nobody has looked yet."""
-        with self._lock:
-            row = self._db.execute("SELECT value FROM facts WHERE name = 'seen'").fetchone()
-        return int(row[0]) if row else None
+        rows = self._rows("SELECT value FROM facts WHERE name = 'seen'")
+        return int(rows[0][0]) if rows else None
 
     def take(self, deliveries: Sequence[tuple[str, int, str, bytes]], seen: int) -> None:
         """Keep what is to be sent, as target, event, kind and body; and up to which event was looked at.
@@ -211,23 +211,23 @@ class HookStore:
             for target in dict.fromkeys(target for target, *_ in deliveries):
                 buried[target] = self._db.execute(_BURY, (self._clock(), target, MOST_WAITING)).rowcount
                 self._db.execute(_TRIM, (target, _most_dead(target)))
+            if any(is_url(target) for target, *_ in deliveries):
+                buried[""] = self._db.execute(_DROP, (MOST_OF_JOBS,)).rowcount
         self._count(buried)
         if deliveries:
             self.news.set()
 
     def due(self, now: float) -> list[Delivery]:
         """What is to be tried now: the oldest of each target that waits, if its time has come."""
-        with self._lock:
-            return [Delivery(*row) for row in self._db.execute(_NEXT, (now,))]
+        return [Delivery(*row) for row in self._rows(_NEXT, now)]
 
     def next_at(self) -> float | None:
         """When something is to be tried; None: nothing waits."""
-        with self._lock:
-            row = self._db.execute(
-                "SELECT MIN(next_at) FROM deliveries WHERE id IN ("
-                "SELECT MIN(id) FROM deliveries WHERE dead_at IS NULL GROUP BY target)"
-            ).fetchone()
-        return row[0] if row else None
+        (row,) = self._rows(
+            "SELECT MIN(next_at) FROM deliveries WHERE id IN ("
+            "SELECT MIN(id) FROM deliveries WHERE dead_at IS NULL GROUP BY target)"
+        )
+        return row[0] if row[0] is None else float(row[0])
 
     def done(self, id: int) -> None:
         """A delivery was taken.
@@ -267,11 +267,11 @@ class HookStore:
 
     def dead(self, target: str | None = None) -> list[Delivery]:
         """What was given up, of a target or of all, the latest last."""
-        with self._lock:
-            rows = self._db.execute(
-                "SELECT * FROM deliveries WHERE dead_at IS NOT NULL AND (? IS NULL OR target = ?) ORDER BY id",
-                (target, target),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT * FROM deliveries WHERE dead_at IS NOT NULL AND (? IS NULL OR target = ?) ORDER BY id",
+            target,
+            target,
+        )
         return [Delivery(*row) for row in rows]
 
     def retry(self, target: str, ids: Sequence[int] = ()) -> int:
@@ -292,9 +292,20 @@ class HookStore:
 
     def counts(self) -> Mapping[str, tuple[int, int]]:
         """How many wait and how many were given up, by target."""
+        return {target: (whole - dead, dead) for target, whole, dead in self._rows(_COUNTS)}
+
+    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
-            rows = self._db.execute(_COUNTS).fetchall()
-        return {target: (whole - dead, dead) for target, whole, dead in rows}
+            try:
+                return self._db.execute(statement, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> Damaged:
+        return Damaged(
+            f"the webhooks in {self._path} cannot be read: {error}",
+            remedy="move the file away, and make the webhooks again",
+        )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -309,6 +320,9 @@ class HookStore:
                     f"the webhooks in {self._path} cannot be written: {error}",
                     remedy="make room on that file system; events are kept meanwhile",
                 ) from error
+            except sqlite3.DatabaseError as error:
+                self._undo()
+                raise self._damaged(error) from error
             except BaseException:
                 self._undo()
                 raise

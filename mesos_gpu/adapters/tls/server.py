@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.tls.clients import Clients
@@ -52,6 +53,7 @@ class Facts:
     Attributes:
         subject: Of the server's certificate (RFC 4514).
         names: DNS names and addresses that it is for.
+        digest: SHA-256 of the server's certificate, in hexadecimal digits.
         crl_until: When the first list must have been renewed: from then on all clients' certificates are refused.
     """
 
@@ -59,6 +61,7 @@ class Facts:
     names: tuple[str, ...]
     not_before: float
     not_after: float
+    digest: str = ""
     crl_until: float | None = None
 
 
@@ -141,10 +144,9 @@ def _facts(path: Path, crl_until: float | None) -> Facts:
         ]
     except x509.ExtensionNotFound:
         known = []
-    until = _epoch(own.not_valid_after_utc)
-    return Facts(
-        own.subject.rfc4514_string(), tuple(known), _epoch(own.not_valid_before_utc), until, crl_until
-    )
+    begin, until = _epoch(own.not_valid_before_utc), _epoch(own.not_valid_after_utc)
+    digest = own.fingerprint(hashes.SHA256()).hex()
+    return Facts(own.subject.rfc4514_string(), tuple(known), begin, until, digest, crl_until)
 
 
 def _epoch(moment: datetime) -> float:

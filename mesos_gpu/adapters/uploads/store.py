@@ -9,12 +9,14 @@ import os
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.errors import BadConfiguration, MesosGpuError, NoRoom, NotFound, TooMuch
+from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NoRoom, NotFound, TooMuch
 
 #: What nobody uses is kept for so long since it was last asked for, so that the next job with the same files need not
 #: send them.
@@ -76,6 +78,8 @@ class UploadStore:
         """
         self._directory, self._clock, self.limits = directory, clock, limits or UploadLimits()
         self._lock = threading.Lock()
+        self._held = Counter[tuple[str, str]]()  # owner and digest of what is about to be needed
+        self._going = set[tuple[str, str]]()  # of what is about to be removed
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.chmod(directory, 0o700)
@@ -106,13 +110,49 @@ class UploadStore:
         with self._lock:
             there = self._find(owner, digest)
             if there is None or not there.complete:
-                raise NotFound(
-                    f"there is no archive sha256:{digest} of {owner or 'yours'}",
-                    remedy="send it again: mesos-gpu run --upload",
-                )
+                raise _not_whole(owner, digest)
             now = self._clock()
             os.utime(self._of(owner) / digest, (now, now))
             return there
+
+    @contextmanager
+    def held(self, owner: str, digest: str) -> Iterator[None]:
+        """Keep a whole archive until who is about to need it is known to need it.
+
+        Raises:
+            NotFound: There is none that is whole, or it is being removed.
+        """
+        key = owner, digest
+        with self._lock:
+            if key in self._going:
+                raise _not_whole(owner, digest)
+            self._held[key] += 1
+        try:
+            self.touch(owner, digest)
+            yield
+        finally:
+            with self._lock:
+                self._held[key] -= 1
+                self._held += Counter()  # forgets what nobody holds
+
+    @contextmanager
+    def going(self, owner: str, digest: str) -> Iterator[None]:
+        """Let nobody begin to need an archive while it is seen whether anybody does, and removed.
+
+        Raises:
+            Conflict: Somebody begins to.
+        """
+        key = owner, digest
+        with self._lock:
+            if self._held[key] or key in self._going:
+                what = f"archive {digest[:64]} is just being taken by a job or an app, or removed"
+                raise Conflict(what, remedy="try again")
+            self._going.add(key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._going.discard(key)
 
     def put(self, owner: str, digest: str, offset: int, size: int, data: bytes) -> Upload:
         """Add a piece of an archive of `size` bytes.
@@ -277,6 +317,11 @@ class UploadStore:
     @staticmethod
     def _path(place: Path, upload: Upload) -> Path:
         return place / (upload.digest if upload.complete else upload.digest + _PART)
+
+
+def _not_whole(owner: str, digest: str) -> NotFound:
+    what = f"there is no archive sha256:{digest} of {owner or 'yours'}"
+    return NotFound(what, remedy="send it again: mesos-gpu run --upload")
 
 
 def _digest_of(path: Path) -> str:

@@ -1,12 +1,9 @@
 """POST /v1/jobs/{id}/exec, /files and /forward: a channel into a running task, for who may run commands there."""
 
 import asyncio
-import hashlib
-import ssl
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -135,12 +132,7 @@ _kept: Final[set[asyncio.Future[None]]] = set()  # what nobody refers to may be 
 
 def pin_of(settings: ApiSettings) -> str:
     """The SHA-256 of the certificate that is served; "": plain HTTP is spoken, or authorities are to vouch for it."""
-    if settings.tls is None or settings.own_url_is_told:
-        return ""
-    text = Path(settings.tls.files.certificate).read_text()
-    end = "-----END CERTIFICATE-----"
-    first = text[text.index("-----BEGIN CERTIFICATE-----") :].partition(end)[0] + end
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
+    return "" if settings.tls is None or settings.own_url_is_told else settings.tls.state.facts.digest
 
 
 _Reader: TypeAlias = Callable[[object], tuple[AnyOrder | None, list[Problem]]]

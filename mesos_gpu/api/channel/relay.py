@@ -93,6 +93,10 @@ class Relay:
     async def _watch(self, channel: Channel) -> None:
         while channel.stands():
             await asyncio.sleep(LOOK_S)
+        client = self._ends.get(channel.id, {}).get(True)
+        if client is not None:
+            why = "your session, or your right to run commands in this job, has ended"
+            await _told(client, Frame(Kind.FAILED, why.encode()))
         await self._end(channel)
 
     async def _end(self, channel: Channel) -> None:

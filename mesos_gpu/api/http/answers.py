@@ -1,7 +1,8 @@
 """Answers: JSON, and the one place where an error becomes a response."""
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain
 from types import GeneratorType
@@ -86,15 +87,31 @@ def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None 
 
 
 async def large_answer(body: Any) -> Response:
-    """`body` as JSON, of which generators are lists that are printed item by item: in pieces if there is much of it.
+    """`body` as JSON, of which generators are lists that are printed item by item: as of `pieces_answer`."""
+    return await pieces_answer(_pieces(body), _JSON)
 
-    It is printed on other threads, so that it keeps nobody else waiting.
+
+async def pieces_answer(pieces: Iterator[str], media_type: str) -> Response:
+    """A text of pieces, none of them empty: in chunks if there is much of it.
+
+    They are made on other threads, so that this keeps nobody else waiting, each while the one before is sent.
     """
-    chunks = _chunks(_pieces(body))
+    chunks = _chunks(pieces)
     first = await run_in_threadpool(lambda: [next(chunks), next(chunks, b"")])
     if not first[1]:
-        return Response(first[0], media_type=_JSON)
-    return StreamingResponse(chain(first, chunks), media_type=_JSON)
+        return Response(first[0], media_type=media_type)
+    return StreamingResponse(_ahead(chain(first, chunks)), media_type=media_type)
+
+
+async def _ahead(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Each, while the next one is made."""
+    coming = asyncio.ensure_future(run_in_threadpool(next, chunks, b""))
+    try:
+        while chunk := await coming:
+            coming = asyncio.ensure_future(run_in_threadpool(next, chunks, b""))
+            yield chunk
+    finally:
+        coming.cancel()  # of a client that has gone
 
 
 def _chunks(pieces: Iterator[str]) -> Iterator[bytes]:

@@ -86,7 +86,9 @@ class Guard:
         return Reason.MEDIA_TYPE, _media_problem(scope)
 
 
-_HOST_REMEDY: Final = "use http://127.0.0.1:PORT there; or let the scheduler take it, by --allowed-host {}"
+_HOST_REMEDY: Final = (
+    "use an address, as 127.0.0.1, or let the scheduler take the name, by --webui-url or --allowed-host {}"
+)
 RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 

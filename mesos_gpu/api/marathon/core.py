@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -84,11 +84,11 @@ class Core:
             may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
             wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
-            await run_in_threadpool(self._see_archives, seen, wanted)
-            change = self.scheduler.change_apps(
-                partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
-            )
-            with suppress(_Overtaken):
+            with suppress(_Overtaken), ExitStack() as held:
+                await run_in_threadpool(self._hold_archives, held, seen, wanted)
+                change = self.scheduler.change_apps(
+                    partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
+                )
                 try:
                     made = await result_of(change) or self._over(seen)
                 except NotAccepted as error:
@@ -115,8 +115,8 @@ class Core:
         given = service_ports_given(seen, wanted, self._settings.service_ports, kept=kept)
         return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
 
-    def _see_archives(self, seen: Group, wanted: Group) -> None:
-        """See that what comes along with apps that run something else afterwards is there, and will be.
+    def _hold_archives(self, held: ExitStack, seen: Group, wanted: Group) -> None:
+        """See that what comes along with apps that run something else afterwards is there, and stays while it is held.
 
         Raises:
             Refused: It is not.
@@ -130,7 +130,7 @@ class Core:
             try:
                 if self._settings.uploads is None:
                     raise Unavailable("this scheduler keeps no archives", remedy="use fetch or volumes")
-                self._settings.uploads.touch(app.owner, said.removeprefix("sha256:"))
+                held.enter_context(self._settings.uploads.held(app.owner, said.removeprefix("sha256:")))
             except MesosGpuError as error:
                 details.append(Detail(f"{app.id}/gpu/upload", (f"{error.what}: {error.remedy}",)))
         if details:

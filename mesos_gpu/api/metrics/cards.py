@@ -217,6 +217,50 @@ _DCGM: Final[tuple[tuple[str, str, str, Callable[[Meters], float | None]], ...]]
     ("ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.", attrgetter("row_remap_failure")),
     ("NVLINK_BANDWIDTH_TOTAL", "counter", "Data of all NVLinks, both ways (in KiB).", _nvlink),
 )
+#: Name, kind, what it says, and the number: of the use of a card, and of a task's use of one.
+_OF_CARDS: Final[tuple[tuple[str, str, str, Callable[[GpuUse], float | None]], ...]] = (
+    ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", attrgetter("xid")),
+    (
+        "mesos_gpu_gpu_busy_seconds_total",
+        "counter",
+        "Time in which a card was at work, as far as it was seen.",
+        _busy_s,
+    ),
+    (
+        "mesos_gpu_gpu_seen_seconds_total",
+        "counter",
+        "Time of a card of which is known whether it was at work.",
+        _seen_s,
+    ),
+    ("mesos_gpu_gpu_processes", "gauge", "Processes on a card.", attrgetter("processes")),
+)
+_OF_TASKS: Final[tuple[tuple[str, str, str, Callable[[TaskUse], float | None]], ...]] = (
+    (
+        "mesos_gpu_task_used_memory_mib",
+        "gauge",
+        "Memory of a card that a task uses.",
+        lambda use: use.memory_mib,
+    ),
+    ("mesos_gpu_task_processes", "gauge", "Processes of a task on a card.", lambda use: use.processes),
+    (
+        "mesos_gpu_task_busy_seconds_total",
+        "counter",
+        "Time in which a task was at work on a card, as far as it was seen.",
+        _busy_s,
+    ),
+    (
+        "mesos_gpu_task_seen_seconds_total",
+        "counter",
+        "Time of a task on a card of which is known whether it was at work.",
+        _seen_s,
+    ),
+    (
+        "mesos_gpu_task_idle_since_timestamp_seconds",
+        "gauge",
+        "Since when a task does nothing on a card, seconds since the epoch; none while it is at work.",
+        lambda use: use.idle_since,
+    ),
+)
 CARDS: Final = (
     Family(
         "DCGM_FI_DEV_FB_TOTAL",
@@ -230,38 +274,7 @@ CARDS: Final = (
         Family(f"DCGM_FI_DEV_{name}", kind, about, gpus_of, _meter(value), LABELS)
         for name, kind, about, value in _DCGM
     ),
-    Family(
-        "DCGM_FI_DEV_XID_ERRORS",
-        "gauge",
-        "Value of the last XID error encountered.",
-        gpus_of,
-        _of_use(attrgetter("xid")),
-        LABELS,
-    ),
-    Family(
-        "mesos_gpu_gpu_busy_seconds_total",
-        "counter",
-        "Time in which a card was at work, as far as it was seen.",
-        gpus_of,
-        _of_use(_busy_s),
-        LABELS,
-    ),
-    Family(
-        "mesos_gpu_gpu_seen_seconds_total",
-        "counter",
-        "Time of a card of which is known whether it was at work.",
-        gpus_of,
-        _of_use(_seen_s),
-        LABELS,
-    ),
-    Family(
-        "mesos_gpu_gpu_processes",
-        "gauge",
-        "Processes on a card.",
-        gpus_of,
-        _of_use(attrgetter("processes")),
-        LABELS,
-    ),
+    *(Family(name, kind, about, gpus_of, _of_use(value), LABELS) for name, kind, about, value in _OF_CARDS),
     Family(
         "mesos_gpu_mig_instance_memory_mib",
         "gauge",
@@ -286,44 +299,5 @@ CARDS: Final = (
         lambda rows: [(row.labels, row.part) for row in rows],
         _HELD,
     ),
-    Family(
-        "mesos_gpu_task_used_memory_mib",
-        "gauge",
-        "Memory of a card that a task uses.",
-        _on_cards,
-        _of_task(lambda use: use.memory_mib),
-        _USED,
-    ),
-    Family(
-        "mesos_gpu_task_processes",
-        "gauge",
-        "Processes of a task on a card.",
-        _on_cards,
-        _of_task(lambda use: use.processes),
-        _USED,
-    ),
-    Family(
-        "mesos_gpu_task_busy_seconds_total",
-        "counter",
-        "Time in which a task was at work on a card, as far as it was seen.",
-        _on_cards,
-        _of_task(_busy_s),
-        _USED,
-    ),
-    Family(
-        "mesos_gpu_task_seen_seconds_total",
-        "counter",
-        "Time of a task on a card of which is known whether it was at work.",
-        _on_cards,
-        _of_task(_seen_s),
-        _USED,
-    ),
-    Family(
-        "mesos_gpu_task_idle_since_timestamp_seconds",
-        "gauge",
-        "Since when a task does nothing on a card, seconds since the epoch; none while it is at work.",
-        _on_cards,
-        _of_task(lambda use: use.idle_since),
-        _USED,
-    ),
+    *(Family(name, kind, about, _on_cards, _of_task(value), _USED) for name, kind, about, value in _OF_TASKS),
 )

@@ -1,5 +1,6 @@
 """What waits for webhooks and what was given up, as their file has it when the page is made."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -8,7 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from mesos_gpu.adapters.hooks.store import HookStore
+from mesos_gpu.errors import Damaged
 
+logger = logging.getLogger("mesos_gpu.api")
 OTHERS: Final = "*"  # the URLs that jobs name, together: users choose them
 
 
@@ -17,12 +20,23 @@ class HookFigures(Collector):
 
     def __init__(self, store: HookStore) -> None:
         """`store`: of webhooks, of which there are at most a hundred."""
-        self._store = store
+        self._store, self._said = store, ""
 
     def collect(self) -> Iterator[Metric]:
         """Each webhook is there from its first day: of what begins at its first count no increase is seen."""
+        readable = GaugeMetricFamily(
+            "mesos_gpu_webhooks_readable", "1 while the file of webhooks can be read, else 0."
+        )
         names = [hook.name for hook in self._store.latest.hooks]
-        counts = self._store.counts()
+        try:
+            counts = self._store.counts()
+        except Damaged as error:
+            self._say(error)
+            readable.add_metric([], 0)
+            yield readable
+            return
+        readable.add_metric([], 1)
+        yield readable
         waiting = {target: number for target, (number, _) in counts.items()}
         dead = {target: number for target, (_, number) in counts.items()}
         yield _filled(
@@ -50,6 +64,12 @@ class HookFigures(Collector):
             names,
             self._store.given_up(),
         )
+
+    def _say(self, error: Damaged) -> None:
+        """Log it, the same thing once."""
+        if error.what != self._said:
+            self._said = error.what
+            logger.error("%s: %s", error.what, error.remedy)
 
 
 def _filled(

@@ -512,6 +512,7 @@ class Waiting(TypedDict):
     name: str
     owner: str | None
     queue: str
+    app: Annotated[str | None, says(description="the app whose instance it is")]
     priority: int
     effective_priority: int
     gpus: GpuNumber

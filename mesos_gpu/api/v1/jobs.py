@@ -85,11 +85,11 @@ class Jobs:
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
         if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):
             raise invalid(*unheard)
-        await self.uploads.see(spec, sight.rights.caller.name)
-        try:
-            job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
-        except NotAccepted as error:
-            raise told_of(sight.rights, error, spec.queue) from None
+        async with self.uploads.held(spec, sight.rights.caller.name):
+            try:
+                job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+            except NotAccepted as error:
+                raise told_of(sight.rights, error, spec.queue) from None
         self._anew()
         note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))

@@ -17,19 +17,13 @@ from mesos_gpu.api.v1 import views
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.wire.checking import Problem
-from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By, Values, passes
+from mesos_gpu.wire.listing.filters import LONGEST, MOST_PATTERNS, By, Values, labels_of, passes
 
 ACTIVE = "active"  # as a state: all that have not ended
 
 
 #: Filters by patterns, as the query calls them. They are by fields that who sees a job sees.
-PATTERNS: Final[Mapping[str, By]] = {
-    "named": By.NAME,
-    "user": By.USER,
-    "queue": By.QUEUE,
-    "app": By.APP,
-    "node": By.NODE,
-}
+PATTERNS: Final[Mapping[str, By]] = {by.field: by for by in (By.NAME, By.USER, By.QUEUE, By.APP, By.NODE)}
 
 
 class Order(StrEnum):
@@ -152,7 +146,7 @@ def _values(view: View, job: Job) -> Values:
         By.USER: (owner_of(job),),
         By.QUEUE: (job.spec.queue,),
         By.APP: (job.spec.app,) if job.spec.app else (),
-        By.LABEL: [f"{key}={value}" for key, value in job.spec.labels.items()],
+        By.LABEL: labels_of(job.spec.labels),
         By.NODE: _hosts(view, job),
     }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View, is_used
-from mesos_gpu.api.sight.jobs import CLOSED, Sight
+from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_use
 from mesos_gpu.model.ids import GpuId
@@ -417,6 +417,7 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
         "name": spec.name,
         "owner": owner_of(job) or None,
         "queue": spec.queue,
+        "app": subject_of(job).app or None,
         "priority": job.priority,
         "effective_priority": waiting.effective_priority,
         "gpus": number_of(spec.gpu_milli_in_all),

@@ -114,7 +114,7 @@ def _right(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
 @click.command()
 @click.argument("name")
 @click.argument("right", callback=_right, metavar="RIGHT")
-@click.option("--group", "groups", multiple=True, help="One that the name is in; may be repeated.")
+@click.option("--group", "groups", multiple=True, help="Group that the name is in; may be repeated.")
 @click.option("--queue", default="", help="Of the job that it is about.")
 @click.option("--app", "path", default="", metavar="PATH", help="The app that it is about.")
 @click.option("--owner", default="", help="Whose job, app or token it is about.")
@@ -138,6 +138,10 @@ def can(
 
     Without --queue, --app, --owner and --about: whether it may for all of the cluster. The exit code is 0 if it may,
     else 1. `mesos-gpu access rights` lists the rights.
+
+    \b
+      mesos-gpu access can ann job:run --queue research
+      mesos-gpu access can bob job:kill --owner ann
     """
     about_what = {"groups": list(groups), "queue": queue, "app": path, "owner": owner, "about": about}
     question = {key: each for key, each in about_what.items() if each}

@@ -82,6 +82,10 @@ def create(
     """Make a token, and print it this once.
 
     The token alone is on stdout, for a file or a variable. The scheduler keeps a hash of it: nobody can show it again.
+
+    \b
+      mesos-gpu token create --name ann --expires 7d
+      mesos-gpu token create --right job:run --queue research --comment CI > token
     """
     asked = {"groups": list(groups), "rights": list(rights), "queues": list(queues), "apps": list(apps)}
     request = {"name": name, **asked, "lifetime_s": expires, "comment": comment}

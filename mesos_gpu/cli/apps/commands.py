@@ -56,6 +56,10 @@ def create(app: App, manner: Manner, file: str) -> None:
     FILE is JSON or YAML in Marathon's form; `-` reads stdin. It holds an app, a list of apps, or a group with all
     its apps and groups. All of it is created by one deployment, or nothing: if an app is there already, or one is
     wrong, everything that is wrong is said.
+
+    \b
+      mesos-gpu app create web.json --wait
+      mesos-gpu template render vllm -s gpus=2 --json | mesos-gpu app create -
     """
     from mesos_gpu.cli.apps.appfile import read_file
 
@@ -210,6 +214,10 @@ def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int]) -> 
     """Change how many instances an app has.
 
     N is the number that there shall be; +N and -N change it by so many.
+
+    \b
+      mesos-gpu app scale /shop/web 5
+      mesos-gpu app scale /shop/web +1 --wait
     """
     marathon = app.marathon()
     sign, count = instances

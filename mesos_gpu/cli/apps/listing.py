@@ -19,7 +19,7 @@ from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import APP, VERSION
 from mesos_gpu.model.shares.units import milli_of, number_of
-from mesos_gpu.wire.listing.filters import By
+from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Why
@@ -68,7 +68,7 @@ def list_apps(app: App, group: str | None, label: str | None, asked: "Asked[Json
 
 
 def _labels(app: "Json") -> list[str]:
-    return [f"{key}={value}" for key, value in sorted(app.get("labels", {}).items())]
+    return labels_of(app.get("labels", {}))
 
 
 def _moment(stamp: str | None) -> float | None:
@@ -110,7 +110,8 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
         output.document(definition)
         return
     now = [] if version else _now(marathon, definition)
-    output.pairs([("id", definition["id"]), *now, *_definition(definition)])
+    told = (("id", definition["id"]), *now, *_definition(definition))
+    output.pairs([(name, value) for name, value in told if value not in (None, "")])
     if not version and definition["tasks"]:
         click.echo()
         print_table(_TASKS, _tasks(marathon, definition))
@@ -166,7 +167,7 @@ def _definition(app: "Json") -> list[tuple[str, object]]:
         ("memory", f"{app['mem']} MiB"),
         ("gpus", _gpus(app)),
         ("env", shlex.join(f"{key}={_text(value)}" for key, value in sorted(app.get("env", {}).items()))),
-        ("labels", shlex.join(f"{key}={value}" for key, value in sorted(app.get("labels", {}).items()))),
+        ("labels", shlex.join(_labels(app))),
         ("constraints", ", ".join(" ".join(words) for words in app.get("constraints", ()))),
         ("container", _words(container)),
         *((key, _words(app[key])) for key in rest),

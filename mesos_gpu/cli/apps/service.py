@@ -162,9 +162,14 @@ def _row(share: "Share") -> tuple[object, ...]:
 @click.command()
 @click.argument("name", type=NAME)
 @click.argument("weights", metavar="APP=WEIGHT...", nargs=-1, required=True, type=Weight())
-@click.option("--port", type=click.IntRange(1, 65535), help="Where the load balancer listens for it.")
 @click.option(
-    "--port-index", type=click.IntRange(0, 99), help="Which port of the apps' tasks serves; first: 0."
+    "--port", type=click.IntRange(1, 65535), metavar="N", help="Where the load balancer listens for it."
+)
+@click.option(
+    "--port-index",
+    type=click.IntRange(0, 99),
+    metavar="N",
+    help="Which port of the apps' tasks serves; first: 0.",
 )
 @click.option("--host", "hosts", multiple=True, help="A virtual host that it answers to; may be repeated.")
 @click.option("--mode", type=click.Choice(["http", "tcp"]), help="What passes through.")
@@ -184,6 +189,9 @@ def split(
 
     Each app gets what its weight is of all weights: /a=90 /b=10, or /a=9 /b=1. The weights are replaced as a whole;
     options that are not given stay as they were, and at first are as labels of the apps say.
+
+    \b
+      mesos-gpu service split chat /chat-a=90 /chat-b=10 --port 10080
     """
     services = _services(app)
     asked = _asked(services, name)
@@ -219,7 +227,12 @@ def unsplit(app: App, name: str, as_json: bool) -> None:
 @click.option("--from", "old", type=APP, required=True, help="The app whose weight goes.")
 @click.option("--to", "new", type=APP, required=True, help="The app that gets it.")
 @click.option(
-    "--step", default=20, show_default=True, type=click.IntRange(1, 100), help="Percent of both a step."
+    "--step",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Percent of both a step.",
 )
 @click.option("--interval", type=DURATION, default="30s", show_default=True, help="Time between two steps.")
 @json_option
@@ -228,6 +241,9 @@ def shift(app: App, name: str, old: str, new: str, step: int, interval: float, a
     """Move a service from one app to another, step by step.
 
     It stops, and leaves the weights as they are, as soon as an instance of the new app does not serve.
+
+    \b
+      mesos-gpu service shift chat --from /chat-a --to /chat-b --step 10 --interval 1m
     """
     if old == new:
         raise click.UsageError("--from and --to are the same app")

@@ -41,6 +41,7 @@ _EXEC_S: Final = 60.0  # a command that takes longer has failed
     default=80,
     show_default=True,
     type=click.IntRange(1, 65535),
+    metavar="N",
     help="Where HAProxy sorts requests by their hosts.",
 )
 @click.option("--follow", is_flag=True, help="Stay, and write again whenever something has changed.")

@@ -104,6 +104,9 @@ def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> Non
     """Print a template with values of your own, ready for Marathon.
 
     What comes out is checked as Marathon would; all that is wrong is said at once (exit code 2).
+
+    \b
+      mesos-gpu template render vllm -s gpus=2 --json > vllm.json
     """
     given = [key for key, _ in values]
     twice = sorted({key for key in given if given.count(key) > 1})

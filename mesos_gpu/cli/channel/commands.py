@@ -13,7 +13,9 @@ from mesos_gpu.cli.types import ACTIVE_JOB
 
 @click.command("exec")
 @click.argument("job_id", metavar="JOB", type=ACTIVE_JOB)
-@click.option("--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), metavar="N", default=0, help="Which of the job's tasks; default: 0."
+)
 @click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; without it, it has none.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
 @click.argument("cmd", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -1,8 +1,9 @@
 """How a channel is opened: by one request, made with next to nothing, as a prompt waits for it.
 
 The client of all other commands brings libraries and types that take longer to load than a command in a task to begin.
-It says what a refusal means, which is not asked for again: each is on record, and wrong proofs are counted. Where there
-was no answer, or one that says when to come back, it asks.
+It says what a refusal means, which is not asked for again: each is on record, and wrong proofs are counted. Nor is what
+was sent and not answered: it may have opened a channel. Where nothing could be sent, or the answer says when to come
+back, that client asks.
 """
 
 import http.client
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
 
 _MOST: Final = 1 << 16  # bytes of an answer
+_ANSWER_S: Final = 30.0  # for it
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -42,9 +44,12 @@ def open_channel(app: App, path: str, order: Mapping[str, object]) -> "Channel":
     """
     reach = app.reach()
     answer = None if _is_behind_proxy(reach) else _asked(reach, path, order)
-    if answer is not None and (channel := _channel_of(answer)) is not None:
+    if isinstance(answer, _Answer) and (channel := _channel_of(answer)) is not None:
         return channel
     client = app.client()
+    if isinstance(answer, Exception):
+        again = "" if reach.is_tls else "try again: nothing has begun in the task"
+        raise client.unanswered(answer, again) from answer
     if answer is None or answer.status == http.client.TOO_MANY_REQUESTS:
         from mesos_gpu.api.spec.tasks.channel import Channel
 
@@ -57,8 +62,8 @@ def _is_behind_proxy(reach: Reach) -> bool:
     return not reach.is_here and not names.isdisjoint(_PROXIES)
 
 
-def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | None:
-    """What is answered; None: nothing is."""
+def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | Exception | None:
+    """What is answered; an error: nothing is, to what was sent; None: nobody is there."""
     token = reach.renew() if reach.renew else reach.token
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token:
@@ -66,14 +71,15 @@ def _asked(reach: Reach, path: str, order: Mapping[str, object]) -> _Answer | No
     try:
         line = http.client.HTTPConnection(netloc(reach))
         line.sock = connected(reach)
+        line.sock.settimeout(_ANSWER_S)
     except OSError:
         return None
     try:
         line.request("POST", path_at(reach, path), json.dumps(order), headers)
         answer = line.getresponse()
         return _Answer(answer.status, answer.reason, answer.read(_MOST), bool(token))
-    except (OSError, http.client.HTTPException):
-        return None
+    except (OSError, http.client.HTTPException) as error:
+        return error
     finally:
         line.close()
 

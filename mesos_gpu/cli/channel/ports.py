@@ -45,8 +45,12 @@ class Ports(click.ParamType[tuple[int, int]]):
 @click.command("port-forward")
 @click.argument("job_id", metavar="JOB", type=ACTIVE_JOB)
 @click.argument("ports", metavar="[LOCAL:]PORT...", nargs=-1, required=True, type=Ports())
-@click.option("--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0.")
-@click.option("--address", default=LOOPBACK, show_default=True, help="Of this machine, where to listen.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), metavar="N", default=0, help="Which of the job's tasks; default: 0."
+)
+@click.option(
+    "--address", default=LOOPBACK, show_default=True, help="Address of this machine at which to listen."
+)
 @api_command
 def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank: int, address: str) -> None:
     """Reach ports of a running job from this machine.

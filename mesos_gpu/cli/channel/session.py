@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection
 from mesos_gpu.cli.channel.terminal import size_of
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict, MesosGpuError
-from mesos_gpu.wire.channel.frames import LAST, MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import LAST, MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -46,6 +46,7 @@ class Session:
         self._outputs: Mapping[Kind, int] = {Kind.STDOUT: stdout, Kind.STDERR: 2}
         self._passed = _PASSED if passes_signals else ()
         self._credit, self._lock = WINDOW, threading.Lock()
+        self._unwritten = 0  # bytes that came
         self._heard: queue.SimpleQueue[Frame | MesosGpuError] = (
             queue.SimpleQueue()
         )  # a window of them at most
@@ -80,8 +81,23 @@ class Session:
         view = memoryview(frame.data)
         while view:
             view = view[os.write(self._outputs[frame.kind], view) :]
+        with self._lock:
+            self._unwritten -= len(frame.data)
         with contextlib.suppress(ConnectionClosed):  # the one who hears says so
             self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(frame.data),))))
+
+    def _keep(self, frame: Frame) -> None:
+        """Have it written, if there is anything to it: frames without data would be without number.
+
+        Raises:
+            ValueError: There is more than may come.
+        """
+        with self._lock:
+            self._unwritten += len(frame.data)
+            if self._unwritten > MOST_AHEAD:
+                raise ValueError(f"more than {MOST_AHEAD} bytes came ahead")
+        if frame.data:
+            self._heard.put(frame)
 
     def _hear(self) -> None:
         try:
@@ -92,8 +108,11 @@ class Session:
                     with self._lock:
                         self._credit += frame.numbers[0]
                     self._rouse()
-                elif frame.kind in LAST or frame.kind in self._outputs:
+                elif frame.kind in LAST:
                     self._heard.put(frame)
+                    return
+                elif frame.kind in self._outputs:
+                    self._keep(frame)
         except ConnectionClosed:
             what = "the connection to the command was lost, and it is ended"
             self._heard.put(Unreachable(what, remedy="see whether its job runs: mesos-gpu show JOB"))

@@ -20,7 +20,7 @@ def size_of(descriptor: int) -> tuple[int, int]:
 def raw(descriptor: int) -> Iterator[None]:
     """Every key goes to the command, Ctrl-C too; what was set before is set again at the end."""
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed before goes to the command, too
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
-from mesos_gpu.cli.lists.options import Asked, list_options
+from mesos_gpu.cli.lists.options import Asked, list_options, refuse_of_one
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.records.changed import changes_of, lines
@@ -83,7 +83,21 @@ _LIST: Final[Listing["Gpu", Row]] = Listing(
     ),
     states=[health.value for health in Health],
 )
-_HEALTH: Final = Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True)
+_HEALTH: Final[Listing["Gpu", "Gpu"]] = Listing(
+    columns=(
+        Col("HOST", lambda gpu: gpu["hostname"]),
+        Col("MINOR", lambda gpu: gpu["minor"]),
+        Col("UUID", lambda gpu: gpu["uuid"]),
+        Col("HEALTH", lambda gpu: gpu["health"]),
+        Col("SINCE", lambda gpu: output.stamp(gpu["since"]), lambda gpu: gpu["since"]),
+        Col("REASON", lambda gpu: _reason(gpu)),
+    ),
+    id=lambda gpu: gpu["uuid"],
+    rows=lambda gpu: (gpu,),
+    filters=GPU_FILTERS,
+    fit=Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True),
+    states=[health.value for health in Health],
+)
 
 
 @click.command("list")
@@ -97,33 +111,23 @@ def list_gpus(app: App, asked: "Asked[Gpu, Row]") -> None:
 
 @click.command()
 @click.argument("gpu", metavar="[GPU]", required=False, type=GPU)
-@json_option
+@list_options(_HEALTH)
 @api_command
-def health(app: App, gpu: str | None, as_json: bool) -> None:
+def health(app: App, gpu: str | None, asked: "Asked[Gpu, Gpu]") -> None:
     """Tell the story of a GPU, or how each one stands.
 
     The story is every change of its health with time and reason, newest last: what its node found, drains,
     jobs that were ended for it, resets. A line whose health stays is a note.
     """
+    client = app.client()
     if gpu is not None:
-        client = app.client()
+        as_json = refuse_of_one(asked, "GPU")
         one = client.gpu(gpu)
         changes = changes_of(client, "gpus", one["uuid"])
         output.document({**one, "changes": changes}) if as_json else _tell(one, lines(changes))
         return
-    gpus = app.client().gpus()
-    if as_json:
-        output.document(gpus)
-        return
-    output.table(
-        ("HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"),
-        [
-            (g["hostname"], g["minor"], g["uuid"], g["health"], output.stamp(g["since"]), _reason(g))
-            for g in gpus
-        ],
-        empty="No node has reported a GPU.",
-        fit=_HEALTH,
-    )
+    empty = "No such GPU." if asked.filtered else "No node has reported a GPU."
+    show(asked, lambda: Seen(client.gpus(), empty))
 
 
 def _reason(gpu: "Gpu") -> str:
@@ -186,6 +190,9 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
 
     A job that holds one runs on; with --deadline, one that still runs then is ended and starts elsewhere, and
     no attempt of it is used up. Drained again, a GPU gets the new reason and deadline.
+
+    \b
+      mesos-gpu gpu drain node7:3 --reason "fan" --deadline 2h
     """
     client, drained = app.client(), []
     for name in gpus:

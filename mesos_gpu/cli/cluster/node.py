@@ -46,6 +46,9 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
     What runs there runs on, also its node monitor; with --deadline, jobs that still run then are ended and
     start elsewhere, and no attempt of theirs is used up. Drained again, a node gets the new reason and
     deadline.
+
+    \b
+      mesos-gpu node drain node7 node8 --reason "new driver" --deadline 30m
     """
     client, drained = app.client(), []
     for name in nodes:

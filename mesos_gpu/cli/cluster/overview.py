@@ -17,7 +17,7 @@ from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import busy, busy_pct, parts
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.wire.listing.filters import By
+from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, Node, Tls
@@ -132,7 +132,7 @@ def _attributes(node: "Node") -> list[str]:
     """The node's attributes with its domain, by the names that constraints have for it, as KEY=VALUE."""
     domain = {"@region": node["region"], "@zone": node["zone"]}
     known = {**node["attributes"], **{key: value for key, value in domain.items() if value}}
-    return [f"{key}={value}" for key, value in sorted(known.items())]
+    return labels_of(known)
 
 
 def _volume(node: "Node") -> str | None:

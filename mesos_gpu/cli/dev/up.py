@@ -128,6 +128,9 @@ def up(
 
     Each agent has an address of its own, 127.0.0.11 and so on, which is its host name, and ports of its own. A user
     may have several clusters: each needs a --home (or MESOS_GPU_HOME) and a --port of its own.
+
+    \b
+      mesos-gpu up --detach --agents 3 --gpus 8
     """
     _refuse_second()
     _refuse_used(port)

@@ -14,7 +14,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.files.place import STREAM, Place, PlaceType
 from mesos_gpu.cli.fit import Fit
-from mesos_gpu.cli.interrupt import Terminated, terminated
+from mesos_gpu.cli.interrupt import terminated
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]  # an entry, as --json has it
 _KINDS: Final = {"dir": "d", "file": "-", "link": "l", "other": "?"}
 _rank = click.option(
-    "--rank", type=click.IntRange(min=0), default=0, help="Of several tasks the one; default: 0."
+    "--rank", type=click.IntRange(min=0), metavar="N", default=0, help="Which of the job's tasks; default: 0."
 )
 
 FILES: Final[Listing[Row, Row]] = Listing(
@@ -136,16 +136,11 @@ def cp(app: App, source: Place, target: Place, rank: int) -> None:
             "one of SOURCE and TARGET is to be JOB:PATH; a path with a colon begins with ./"
         )
     files = _Files(app, rank)
-    try:
-        with terminated():  # what is not whole is removed then, too
-            if target.is_here:
-                _from_job(files, source, target.path)
-            else:
-                _to_job(files, source, target)
-    except Terminated:
-        from mesos_gpu.cli.waiting import KILLED  # brings the client
-
-        click.get_current_context().exit(KILLED)
+    with terminated():  # what is not whole is removed then, too
+        if target.is_here:
+            _from_job(files, source, target.path)
+        else:
+            _to_job(files, source, target)
 
 
 def _to_job(files: _Files, source: Place, target: Place) -> None:

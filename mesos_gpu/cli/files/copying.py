@@ -5,6 +5,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from mesos_gpu.adapters.trees.receiving import Receiving
@@ -131,14 +132,15 @@ def bring(channel: Channelled, here: str, place: Place) -> None:
     """
     told, there = _Told(Place("", here)), _Told(place)
     last: Done | None = None
+    take = partial(_take, told=there)
     for piece in _stdin(channel.look) if here == STREAM else Sending(here, told.said).records():
-        channel.send(piece)
+        channel.send(piece, take)
         there.moved(len(piece))
         for record in channel.heard():
-            _take(record, there)
-    channel.flush()
+            take(record)
+    channel.flush(take)
     for record in channel.records():
-        _take(record, there)
+        take(record)
         last = record.what if isinstance(record.what, Done) else last
     there.faults += told.faults
     there.end(last.files if last else 0, whole=last is not None)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from websockets.exceptions import ConnectionClosed
@@ -10,7 +10,7 @@ from websockets.sync.client import ClientConnection
 
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.errors import Conflict
-from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Frame, Kind, decode, encode
+from mesos_gpu.wire.channel.frames import MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.tree import Decoder, Record
 
 _ENDED: Final = "see whether its job runs: mesos-gpu show JOB"
@@ -49,13 +49,15 @@ class Answered:
 
 
 class Channelled:
-    """Records over a channel. One thread: who sends hears when it must."""
+    """Records over a channel. One thread: who sends hears when it must. The other side may send as much as was used,
+    and a window more; one that sends more than that is left."""
 
     def __init__(self, line: ClientConnection) -> None:
         """Nothing has come."""
         self._line, self._decoder, self._heard = line, Decoder(), deque[Record]()
         self._credit, self._said, self._code = WINDOW, b"", -1
         self._unsent = bytearray()
+        self._unused = 0  # bytes that came, and whose records nobody has taken yet
 
     def records(self) -> Iterator[Record]:
         """What comes, to the end of it.
@@ -66,8 +68,7 @@ class Channelled:
             BadAnswer: What comes is no stream of records.
         """
         while True:
-            while self._heard:
-                yield self._heard.popleft()
+            yield from self.heard()
             if self._code >= 0:
                 break
             self._hear()
@@ -75,28 +76,34 @@ class Channelled:
             said = self._said.decode(errors="replace").strip()
             raise Conflict(f"it was broken off in the task{f': {said}' if said else ''}", remedy=_ENDED)
 
-    def send(self, piece: bytes) -> None:
+    def send(self, piece: bytes, take: Callable[[Record], None]) -> None:
         """Send bytes of a stream, at the pace of who takes them.
+
+        Args:
+            piece: What to send.
+            take: Is given what comes meanwhile: who sends there reads no more while nobody takes what it says.
 
         Raises:
             Conflict, Unreachable, BadAnswer: As of `records`; it is over before it was sent.
         """
         self._unsent += piece
         while len(self._unsent) >= MOST_DATA:
-            self._send(MOST_DATA)
+            self._send(MOST_DATA, take)
 
-    def flush(self) -> None:
-        """Send the rest.
+    def flush(self, take: Callable[[Record], None]) -> None:
+        """Send the rest. `take`: as of `send`.
 
         Raises:
             Conflict, Unreachable, BadAnswer: As of `records`.
         """
-        self._send(len(self._unsent))
+        self._send(len(self._unsent), take)
 
-    def _send(self, size: int) -> None:
+    def _send(self, size: int, take: Callable[[Record], None]) -> None:
         """Send a frame, as soon as all of it may go: of parts that do, ever smaller ones would come."""
         while self._credit < size and self._code < 0:
             self._hear()
+            for record in self.heard():
+                take(record)
         if self._code < 0:
             with contextlib.suppress(ConnectionClosed):  # the one who hears says so
                 self._line.send(encode(Frame(Kind.STDIN, bytes(self._unsent[:size]))))
@@ -107,6 +114,7 @@ class Channelled:
         """What has come already, as far as it was looked at."""
         while self._heard:
             yield self._heard.popleft()
+        self._allow()
 
     def look(self) -> bool:
         """Hear what is there without waiting; whether it still goes on.
@@ -123,6 +131,7 @@ class Channelled:
         try:
             message = self._line.recv(timeout_s)
             frame = decode(message if isinstance(message, bytes) else b"")
+            self._count(frame)
             if frame.kind is Kind.STDOUT:
                 self._heard.extend(self._decoder.take(frame.data))
         except ConnectionClosed as error:
@@ -136,8 +145,19 @@ class Channelled:
             self._code = frame.numbers[0]
         elif frame.kind is Kind.FAILED:
             raise Conflict(frame.data.decode(errors="replace"), remedy=_ENDED)
-        elif frame.kind in (Kind.STDOUT, Kind.STDERR):
-            if frame.kind is Kind.STDERR:
-                self._said = (self._said + frame.data)[:_MOST_SAID]
-            with contextlib.suppress(ConnectionClosed):
-                self._line.send(encode(Frame(Kind.CREDIT, numbers=(len(frame.data),))))
+        elif frame.kind is Kind.STDERR:
+            self._said = (self._said + frame.data)[:_MOST_SAID]
+
+    def _count(self, frame: Frame) -> None:
+        if frame.kind in (Kind.STDOUT, Kind.STDERR):
+            self._unused += len(frame.data)
+        if self._unused > MOST_AHEAD:
+            raise ValueError(f"more than {MOST_AHEAD} bytes came ahead")
+
+    def _allow(self) -> None:
+        """All that came is used: as much may come again."""
+        while self._unused and self._code < 0:
+            used = min(self._unused, WINDOW)
+            with contextlib.suppress(ConnectionClosed):  # the one who hears says so
+                self._line.send(encode(Frame(Kind.CREDIT, numbers=(used,))))
+            self._unused -= used

@@ -81,6 +81,10 @@ def why(app: App, id: str, as_json: bool) -> None:
 
     The ID may be an app's, as /shop/db: then it says what its deployment waits for, and why the first of its
     instances waits.
+
+    \b
+      mesos-gpu why train
+      mesos-gpu why /shop/db
     """
     if not id.startswith("/"):
         reasons = app.client().why(id)
@@ -150,6 +154,10 @@ def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: boo
     """Wait until jobs have ended.
 
     The exit code is that of the first job, in the order given, whose exit code is not 0.
+
+    \b
+      mesos-gpu wait train-1a2b3c4d --timeout 2h
+      mesos-gpu wait $(mesos-gpu submit sweep.yaml)
     """
     from mesos_gpu.cli.waiting import be_patient, exit_code_of
 

@@ -14,18 +14,16 @@ from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
-from mesos_gpu.cli.share import gpus_counted
+from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.words import counted
-from mesos_gpu.wire.listing.filters import By
+from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
 _NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
 IDLE_S: Final = 60.0  # for so long without work, it is idle
-#: Filters of jobs as the scheduler's interface calls them.
-_QUERY: Final[Mapping[By, str]] = {By.NAME: "named"}
 
 
 def ran(started_at: float | None, ended_at: float | None) -> str | None:
@@ -35,8 +33,7 @@ def ran(started_at: float | None, ended_at: float | None) -> str | None:
 
 def gpus_of(job: "Job") -> str:
     """GPUs of each task, as limits count them."""
-    gpus = gpus_counted(job["gpus"], job["gpu_compute_pct"])
-    return str(gpus) if job["tasks"] == 1 else f"{job['tasks']}x{gpus}"
+    return gpus_of_tasks(job["tasks"], gpus_counted(job["gpus"], job["gpu_compute_pct"]))
 
 
 def nodes_of(job: "Job") -> list[str]:
@@ -67,7 +64,7 @@ def _used_order(job: "Job") -> float | None:
 
 
 def _labels(job: "Job") -> list[str]:
-    return [f"{key}={value}" for key, value in sorted(job["labels"].items())]  # type: ignore[typeddict-item]
+    return labels_of(job["labels"])  # type: ignore[typeddict-item]
 
 
 JOBS: Final[Listing["Job", "Job"]] = Listing(
@@ -115,16 +112,19 @@ JOBS: Final[Listing["Job", "Job"]] = Listing(
 
 def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
     """Filters of jobs but for their state, as the scheduler's interface has them."""
-    return {
-        _QUERY.get(by, by.value): list(given) for by, given in filters.items() if given and by != By.STATE
-    }
+    return {by.field: list(given) for by, given in filters.items() if given and by != By.STATE}
 
 
 @click.command()
 @click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
 @list_options(JOBS)
 @click.option(
-    "--limit", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="Show so many."
+    "--limit",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Show so many.",
 )
 @api_command
 def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:

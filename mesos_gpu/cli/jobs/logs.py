@@ -86,6 +86,11 @@ def logs(
     ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
     (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
     --prefix after it.
+
+    \b
+      mesos-gpu logs -f train
+      mesos-gpu logs train --rank all --since 10m
+      mesos-gpu logs train --attempt previous --stderr -n 50
     """
     from mesos_gpu.cli.channel.interactive import is_session
     from mesos_gpu.cli.jobs.stream import Shown

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -69,6 +70,17 @@ def job_options(fields: Iterable[Field] = FIELDS) -> Callable[[Callable[..., Any
         return command
 
     return decorate
+
+
+upload_option: Final = click.option(
+    "--upload",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    help="Send a directory along, without DIR this one: its files are in the job's own directory. What .gitignore "
+    "and .mesosgpuignore name is left out.",
+)
 
 
 def _option(field: Field, option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -62,6 +62,9 @@ def resize(
 
     A host that does not answer is asked again and again; until it has answered, the GPUs count the more of both sizes.
     With --withdraw the job is to have what it had.
+
+    \b
+      mesos-gpu resize serve --gpu-memory 20GiB --wait
     """
     amounts = {
         "gpu_memory_mib": gpu_memory, "gpu_compute_pct": gpu_compute, "gpu_memory_max_mib": gpu_memory_max,

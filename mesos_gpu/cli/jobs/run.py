@@ -8,7 +8,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.jobs.groups import Grouped
-from mesos_gpu.cli.jobs.options import by_options, job_options, request_of
+from mesos_gpu.cli.jobs.options import by_options, job_options, request_of, upload_option
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 @job_options()
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
-@click.option(
-    "--upload",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    is_flag=False,
-    flag_value=".",
-    metavar="[DIR]",
-    help="Send a directory along, without DIR this one: its files are in the job's own directory. What .gitignore "
-    "and .mesosgpuignore name is left out.",
-)
+@upload_option
 @click.option("-i", "--stdin", is_flag=True, help="Give the command this stdin; the job ends with it.")
 @click.option("-t", "--tty", is_flag=True, help="Give it a terminal of this one's size; with -i for a shell.")
 @json_option

@@ -17,6 +17,9 @@ FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with 
 
 Of a job, `workdir` names a directory that is sent along, as `run --upload` does; its path begins in the file's own
 directory.
+
+\b
+  mesos-gpu submit train.yaml
 """
 
 

@@ -188,6 +188,21 @@ def _form(form: str | None, *, as_json: bool, quiet: bool) -> Form:
     return asked.pop() if asked else Form.TABLE
 
 
+def refuse_of_one(asked: Asked[Any, Any], what: str) -> bool:
+    """See that nothing was asked for that only a list has, of a command that tells of one record instead; whether it is
+    to be JSON. `what`: the argument that names the record.
+
+    Raises:
+        UsageError: Something was.
+    """
+    form = asked.form not in (Form.TABLE, Form.JSON)
+    if form or asked.columns or asked.sort or asked.watch or asked.filtered:
+        raise click.UsageError(
+            f"of one {what} there is text, or JSON with --json; for a list leave {what} out"
+        )
+    return asked.form is Form.JSON
+
+
 def _refuse_vain(asked: Asked[Any, Any]) -> None:
     """What would have no effect."""
     if asked.columns and asked.form not in (Form.TABLE, Form.WIDE):

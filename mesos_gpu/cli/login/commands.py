@@ -25,7 +25,7 @@ _MOST_TOKEN: Final = 1 << 16  # characters
 
 
 @click.command()
-@click.option("--with-token", is_flag=True, help="Keep the token that stdin has.")
+@click.option("--with-token", is_flag=True, help="Keep the token that stdin has, or that you type.")
 @click.option("--token-file", type=_FILE, help="Keep the token that a file has.")
 @click.option(
     "--password", is_flag=True, help="Ask for name and password, and keep a token that is got for them."
@@ -49,7 +49,7 @@ def login(
     reach = app.reach(shows=False)
     check_secrecy(reach)
     if with_token or token_file:
-        text = read_secret(token_file, "token") if token_file else sys.stdin.read(_MOST_TOKEN)
+        text = read_secret(token_file, "token") if token_file else _typed()
         _keep(reach, Login(origin_of(reach.url), _line(text)))
         return
     ways = _call(reach, "GET", "/v1/login", dict)
@@ -75,6 +75,13 @@ def _no_way(reach: Reach, ways: "LoginWays") -> NotLoggedIn:
         "keep a token: mesos-gpu login --with-token <FILE; who may make one: mesos-gpu token create"
     )
     return error
+
+
+def _typed() -> str:
+    """What stdin has; on a terminal one line, which is not shown."""
+    if sys.stdin.isatty():
+        return str(click.prompt("Token", hide_input=True, err=True))
+    return sys.stdin.read(_MOST_TOKEN)
 
 
 def _line(text: str) -> str:

@@ -122,6 +122,9 @@ def add(app: App, /, name: str, now: bool, force: bool, **files: Any) -> None:
     """Give a scheduler a name.
 
     --url says where it is. The first context becomes the current one.
+
+    \b
+      mesos-gpu context add prod --url https://gpu.example.com:8080 --use
     """
     if not app.url:
         raise click.UsageError("say where it is: --url URL")

@@ -87,7 +87,12 @@ class _Queue(Table):
 
 @click.group(cls=_Queue, invoke_without_command=True)
 @click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="Show so many jobs."
+    "--limit",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Show so many jobs.",
 )
 @list_options(_WAITING)
 @api_command

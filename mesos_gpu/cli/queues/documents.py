@@ -27,7 +27,7 @@ reclaim_option = click.option(
     "--reclaim-after",
     type=DEADLINE,
     metavar="TIME",
-    help="Who then has more than he is owed gives it back; without it nobody is stopped for the change.",
+    help="When queues that then hold more than they are owed give it back; without it, nobody is stopped.",
 )
 
 
@@ -94,6 +94,10 @@ def apply(
 
     FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
     asked whether to. Nobody is stopped for a change, unless --reclaim-after says when.
+
+    \b
+      mesos-gpu queue apply queues.yaml --dry-run
+      mesos-gpu queue apply queues.yaml --comment "vision has 8 more"
     """
     documents = _documents(app)
     latest = documents.latest()

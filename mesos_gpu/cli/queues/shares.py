@@ -5,61 +5,56 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, list_options, refuse_of_one
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
+from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, UserShare
 
-_ALL: Final = Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "OVER", "POOL"))
+_SHARES: Final[Listing["QueueShare", "QueueShare"]] = Listing(
+    columns=(
+        Col("QUEUE", lambda share: share["path"]),
+        Col("POOL", lambda share: share["pool"]),
+        Col("DUE", lambda share: share["due_gpus"]),
+        Col("HELD", lambda share: share["held_gpus"]),
+        Col("PENDING", lambda share: share["pending_gpus"]),
+        Col("GUARANTEE", lambda share: share["guarantee_gpus"]),
+        Col("OVER", lambda share: share["over_gpus"]),
+        Col("LIMIT", lambda share: share["limit_gpus"]),
+        Col("USED_H", lambda share: share["used_gpu_hours"]),
+    ),
+    id=lambda share: f"{share['path']} {share['pool']}",
+    rows=lambda share: (share,),
+    filters={By.QUEUE: lambda share: (share["path"],)},
+    fit=Fit(paths=("QUEUE",), leave=("USED_H", "LIMIT", "OVER", "POOL")),
+)
 _STEPS: Final = Fit(paths=("QUEUE",), leave=("LIMIT", "KEPT", "PENDING"))
 
 
 @click.command()
 @click.argument("path", required=False)
-@json_option
+@list_options(_SHARES)
 @api_command
-def shares(app: App, path: str | None, as_json: bool) -> None:
+def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -> None:
     """List what each queue is due, holds and waits for; of one queue, what that follows from.
 
     GPUs count by the cost of their model. Of a queue, GIVEN is what the queue above divides, FLOOR what it gets of its
     guarantee, KEPT what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
     WEIGHT among its siblings. Its users follow, the first in line first.
     """
-    if path is None:
-        listed = app.client().queue_shares()
-        if as_json:
-            output.document({"shares": listed})
-            return
-        _list(listed)
+    client = app.client()
+    if path is not None:
+        as_json = refuse_of_one(asked, "PATH")
+        share = client.queue_share(path)
+        output.document(share) if as_json else _explain(share)
         return
-    share = app.client().queue_share(path)
-    if as_json:
-        output.document(share)
-        return
-    _explain(share)
-
-
-def _list(listed: "list[QueueShare]") -> None:
-    output.table(
-        ("QUEUE", "POOL", "DUE", "HELD", "PENDING", "GUARANTEE", "OVER", "LIMIT", "USED_H"),
-        [
-            (
-                share["path"],
-                share["pool"],
-                share["due_gpus"],
-                share["held_gpus"],
-                share["pending_gpus"],
-                share["guarantee_gpus"],
-                share["over_gpus"],
-                share["limit_gpus"],
-                share["used_gpu_hours"],
-            )
-            for share in listed
-        ],
-        empty="There is no tree of queues, or there are no GPUs.",
-        fit=_ALL,
-    )
+    empty = "No such queue." if asked.filtered else "There is no tree of queues, or there are no GPUs."
+    show(asked, lambda: Seen(client.queue_shares(), empty, lambda listed: {"shares": listed}))
 
 
 def _explain(share: "PathShare") -> None:

@@ -16,9 +16,9 @@ def closed(err: BaseException) -> bool:
     return not refused(err) and any(isinstance(cause, (ConnectionError, *ENDED)) for cause in causes(err))
 
 
-def reason_of(err: requests.RequestException) -> str:
+def reason_of(err: BaseException) -> str:
     """In a few words."""
-    if isinstance(err, requests.Timeout):
+    if isinstance(err, (requests.Timeout, TimeoutError)):
         return "no answer in time"
     for cause in causes(err):
         if isinstance(cause, OSError) and cause.strerror:

@@ -70,7 +70,13 @@ _RECORDS: Final[Listing["AuditEntry", "AuditEntry"]] = Listing(
 @click.option("--until", type=PAST, help="Before that.")
 @click.option("--refused", is_flag=True, help="Only what was refused.")
 @click.option(
-    "-n", "--limit", default=50, show_default=True, type=click.IntRange(1, 100_000), help="The last so many."
+    "-n",
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="The last so many.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
 @click.option(
@@ -105,6 +111,10 @@ def audit(
 
     WHO with a ? is claimed and not proved. With --verify it reads the files on this host, and ends with 65 where
     they are not what was written.
+
+    \b
+      mesos-gpu audit --who ann --since 2d
+      mesos-gpu audit --on job:train-1a2b3c4d
     """
     if verify:
         _verify(_place(of_host, directory), asked.form is Form.JSON)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -10,17 +11,34 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.interrupt import terminated
+from mesos_gpu.cli.lists.columns import Col, Listing
+from mesos_gpu.cli.lists.options import Asked, Form, list_options
+from mesos_gpu.cli.lists.seen import Seen
+from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.types import PAST
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.wire.plain import clean_json
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.events import Event
+    from mesos_gpu.api.spec.events import Event, Events
     from mesos_gpu.cli.client import Client
 
-_HEADERS: Final = ("NUMBER", "TIME", "KIND", "ON", "USER", "QUEUE", "WHAT")
-_FIT: Final = Fit(cut=("WHAT", "ON"), leave=("NUMBER", "USER", "QUEUE"), names=("ON", "WHAT"))
+_EVENTS: Final[Listing["Event", "Event"]] = Listing(
+    columns=(
+        Col("NUMBER", lambda event: event["number"]),
+        Col("TIME", lambda event: output.short_stamp(event["at"]), lambda event: event["at"]),
+        Col("KIND", lambda event: event["kind"]),
+        Col("ON", lambda event: event["job_id"] or event["gpu"] or event["node"] or event["deployment"]),
+        Col("USER", lambda event: event["user"]),
+        Col("QUEUE", lambda event: event["queue"], wide=True),
+        Col("WHAT", lambda event: _what(event)),
+    ),
+    id=lambda event: str(event["number"]),
+    rows=lambda event: (event,),
+    filters={},
+    fit=Fit(cut=("WHAT", "ON"), leave=("NUMBER", "USER", "QUEUE"), ids=("ON",), paths=("QUEUE",), wrap=True),
+)
 _WAIT_S: Final = 30.0  # of one request that waits
 _AGAIN_S: Final = 1.0
 _PAGE: Final = 1000
@@ -48,10 +66,16 @@ _PAGE: Final = 1000
     help="Those that came after this one: how to go on where an earlier call has ended.",
 )
 @click.option(
-    "-n", "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="The last so many."
+    "-n",
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="The last so many.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
-@click.option("--json", "as_json", is_flag=True, help="Print each as one line of JSON.")
+@list_options(_EVENTS)
 @api_command
 def events(
     app: App,
@@ -59,33 +83,50 @@ def events(
     after: int | None,
     limit: int,
     follow: bool,
-    as_json: bool,
+    asked: "Asked[Event, Event]",
     **filters: Any,
 ) -> None:
     """Tell what has happened of late; the newest last.
 
     The latest 10,000 are kept, also while the scheduler is down. With -f nothing is left out when it is restarted:
-    each event has a number, and those after the last one are asked for.
+    each event has a number, and those after the last one are asked for; with --json each is a line.
 
     \b
       mesos-gpu events --kind failed --kind gpu -f
       mesos-gpu events --after 1795449600123 --json
     """
+    if follow and (asked.form not in (Form.TABLE, Form.JSON) or asked.columns or asked.sort or asked.watch):
+        raise click.UsageError("--follow prints lines, or documents with --json: leave out the other one")
     client = app.client()
     query = {name: value for name, value in {**filters, "app": of_app}.items() if value}
-    known = {} if after is None else {"after": after}
-    first = client.events({**query, **known, "limit": limit, **({} if known else {"newest": "true"})})
+    known = {"newest": "true"} if after is None else {"after": after}
+
+    def look() -> "Events":
+        return client.events({**query, **known, "limit": limit})
+
+    first = look()
     if after is not None:
         _say_missed(after, first["first"])
-    if as_json or follow:
-        for event in first["events"]:
-            _print(event, as_json)
-    else:
-        rows = [_row(event) for event in first["events"]]
-        output.table(_HEADERS, rows, empty="Nothing has happened.", fit=_FIT)
-    if follow:
-        with terminated():
-            _follow(client, query, first["last"], as_json)
+    if not follow:
+        show(asked, _looking(first, look))
+        return
+    as_json = asked.form is Form.JSON
+    for event in first["events"]:
+        _print(event, as_json)
+    with terminated():
+        _follow(client, query, first["last"], as_json)
+
+
+def _looking(first: "Events", look: "Callable[[], Events]") -> "Callable[[], Seen[Event]]":
+    """What a list is made of: what was said `first`, and from then on what is seen by looking again."""
+    known = [first]
+
+    def seen() -> "Seen[Event]":
+        events = known.pop() if known else look()
+        ends = {"last": events["last"], "first": events["first"]}
+        return Seen(events["events"], "Nothing has happened.", lambda chosen: {"events": chosen, **ends})
+
+    return seen
 
 
 def _follow(client: "Client", query: dict[str, Any], last: int, as_json: bool) -> None:
@@ -118,20 +159,8 @@ def _print(event: "Event", as_json: bool) -> None:
     if as_json:
         click.echo(clean_json(json.dumps(event, ensure_ascii=False)))
     else:
-        _, *cells = _row(event)
+        cells = [col.value(event) for col in _EVENTS.columns[1:]]
         output.line("  ".join(str(cell) for cell in cells if cell))
-
-
-def _row(event: "Event") -> tuple[object, ...]:
-    return (
-        event["number"],
-        output.short_stamp(event["at"]),
-        event["kind"],
-        event["job_id"] or event["gpu"] or event["node"] or event["deployment"] or "",
-        event["user"],
-        event["queue"],
-        _what(event),
-    )
 
 
 def _what(event: "Event") -> str:

@@ -12,9 +12,11 @@ from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.share import gpus_of_tasks
 from mesos_gpu.cli.types import PAST
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.wire.listing.filters import By
+from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.wire.listing.filters import By, labels_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.tasks.past import PastJob
@@ -28,11 +30,11 @@ def _ran_s(job: "PastJob") -> float | None:
 
 
 def _gpus(job: "PastJob") -> str:
-    return f"{job['gpus']:g}" if job["tasks"] == 1 else f"{job['tasks']}x{job['gpus']:g}"
+    return gpus_of_tasks(job["tasks"], number_of(round(job["gpus"] * WHOLE)))
 
 
 def _labels(job: "PastJob") -> list[str]:
-    return [f"{key}={value}" for key, value in sorted(job["labels"].items())]
+    return labels_of(job["labels"])
 
 
 PAST_JOBS: Final[Listing["PastJob", "PastJob"]] = Listing(
@@ -88,7 +90,6 @@ PAST_JOBS: Final[Listing["PastJob", "PastJob"]] = Listing(
     fit=Fit(leave=("NODE", "QUEUE", "MODEL", "EXIT", "USER", "RAN", "GPUS"), ids=("ID",), hosts=("NODE",)),
     states=tuple(state.value for state in JobState if state.ended),
 )
-_QUERY: Final = {By.NAME: "named"}
 
 
 @click.command()
@@ -96,7 +97,12 @@ _QUERY: Final = {By.NAME: "named"}
 @click.option("--since", type=PAST, help="Ended from then on: 30d (ago), or 2027-03-01.")
 @click.option("--until", type=PAST, help="Ended before that.")
 @click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="Show so many."
+    "--limit",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Show so many.",
 )
 @api_command
 def history(
@@ -111,9 +117,7 @@ def history(
       mesos-gpu history --user ann --since 30d --sort -gpu_h
       mesos-gpu history --state failed --queue research -o json
     """
-    query: dict[str, object] = {
-        _QUERY.get(by, by.value): list(given) for by, given in asked.filters.items() if given
-    }
+    query: dict[str, object] = {by.field: list(given) for by, given in asked.filters.items() if given}
     query |= {name: value for name, value in (("since", since), ("until", until)) if value is not None}
     client = app.client()
 

@@ -63,6 +63,7 @@ def _asks(function: _F) -> _F:
         click.option(
             "--depth",
             type=click.IntRange(1, 16),
+            metavar="N",
             help="Sum queues up from this level on; 1: the top ones, each with all below it.",
         ),
         click.option("--csv", "as_csv", is_flag=True, help="Print all columns as CSV."),
@@ -137,6 +138,10 @@ def usage(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]"
 
     COST is GPU hours by what each GPU costs, CHARGED what budgets pay of it, BORROWED what was beyond guarantees, UNMET
     the GPUs that were waited for times how long.
+
+    \b
+      mesos-gpu report usage --by user --since 30d
+      mesos-gpu report usage --by queue --period month --csv > usage.csv
     """
     _show(app, asked, query, Form(as_csv, plot, lambda row: row["gpu_hours"], "GPU_H"))
 
@@ -155,7 +160,7 @@ _WAIT: Final = _listing(
 @_asks
 @api_command
 def wait(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """How long jobs with GPUs waited before they started: half of them, nine of ten, and 99 of 100 no longer than so.
+    """How long jobs with GPUs waited before they started: median, 90th and 99th percentile.
 
     Each wait is right to a sixteenth. Jobs that never started are not among them.
     """

@@ -8,9 +8,16 @@ from mesos_gpu.cli.types import ACTIVE_JOB
 
 @click.command()
 @click.argument("job_id", metavar="JOB", type=ACTIVE_JOB)
-@click.option("--rank", type=click.IntRange(min=0), help="Of several tasks the one; default: all.")
 @click.option(
-    "--tail", type=click.IntRange(min=0), default=10, show_default=True, help="Lines to begin with."
+    "--rank", type=click.IntRange(min=0), metavar="N", help="Which of the job's tasks; default: all."
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Lines to begin with.",
 )
 @api_command
 def attach(app: App, job_id: str, rank: int | None, tail: int) -> None:

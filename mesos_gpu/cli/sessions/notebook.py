@@ -2,14 +2,15 @@
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.jobs.groups import Grouped
-from mesos_gpu.cli.jobs.options import by_options, job_options, request_of
+from mesos_gpu.cli.jobs.options import by_options, job_options, request_of, upload_option
 
 if TYPE_CHECKING:
     import socket
@@ -17,17 +18,23 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
     from mesos_gpu.cli.client import Client
 
+_AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerApp.base_url=/"
 #: Its token is JUPYTER_TOKEN of its environment, so that it is in no list of processes.
-JUPYTER: Final = 'exec jupyter lab --no-browser --ip=127.0.0.1 --port="$PORT0" --ServerApp.port_retries=0'
+JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
 _ASK_S: Final = 0.3
 _END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
 
 
 @click.command(cls=Grouped, context_settings={"allow_interspersed_args": False})
 @job_options()
+@upload_option
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option(
-    "--local-port", type=click.IntRange(0, 65535), default=0, help="Here; default: any that is free."
+    "--local-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=0,
+    help="Port of this machine; default: any that is free.",
 )
 @click.option(
     "-d", "--detach", is_flag=True, help="Print the job's ID, the token after it, and leave it to itself."
@@ -35,16 +42,23 @@ _END_S: Final = 10.0  # for the news that it has ended, which its connection bri
 @click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
 def notebook(
-    app: App, shell: bool, local_port: int, detach: bool, cmd: tuple[str, ...], **options: Any
+    app: App,
+    upload: Path | None,
+    shell: bool,
+    local_port: int,
+    detach: bool,
+    cmd: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Run a notebook server as a job, and reach it from here.
 
-    When the server answers, its URL on this machine is printed, with a token that is made for it. Without CMD it is
-    `jupyter lab`, which the job's host or image must have. A CMD is told its port and the token as PORT0 and
+    When the server answers and takes the token that is made for it, its URL on this machine is printed. Without CMD it
+    is `jupyter lab`, which the job's host or image must have. A CMD is told its port and the token as PORT0 and
     JUPYTER_TOKEN, and has to listen at 127.0.0.1. Ctrl-C kills the job. With -d it is reached by `port-forward`.
 
     \b
       mesos-gpu notebook --gpus 1 --mem 16GiB --image quay.io/jupyter/pytorch-notebook
+      mesos-gpu notebook --upload . --gpus 0.5 --timeout 8h
       mesos-gpu notebook --shell -- 'exec python3 -m http.server --bind 127.0.0.1 $PORT0'
     """
     import secrets
@@ -59,28 +73,38 @@ def notebook(
         raise click.UsageError("a notebook is a job of one task")
     request["env"] = {"JUPYTER_TOKEN": secrets.token_urlsafe(24), **request.get("env", {})}
     request.setdefault("ports", [0])
+    if upload is not None:
+        from mesos_gpu.cli.code import send
+
+        request["upload"] = send.upload(app.client(), upload)
     if detach:
         with by_options(), held_interrupt():
             output.line(f"{app.client().submit(request)['id']} {request['env']['JUPYTER_TOKEN']}")
         return
     with listening(LOOPBACK, local_port) as listener, by_options():
-        code = _serve(app, request, listener)
+        code = _serve(app, request, listener, is_jupyter=not cmd)
     click.get_current_context().exit(code)
 
 
-def _serve(app: App, request: dict[str, Any], listener: "socket.socket") -> int:
+def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_jupyter: bool) -> int:
     from mesos_gpu.cli.channel.interactive import told_end, with_job
     from mesos_gpu.cli.channel.ports import place_of
 
-    url, client = f"http://{place_of(listener)}/?token={request['env']['JUPYTER_TOKEN']}", app.client()
+    token, client = request["env"]["JUPYTER_TOKEN"], app.client()
+    url = f"http://{place_of(listener)}/?token={token}"
 
     def serve(job: "Job") -> int:
-        return told_end(_reached(app, client, job, listener, url))
+        port = client.tasks(job["id"])[0]["ports"][0]
+        teller = _Teller(
+            listener.getsockname()[:2], token, f"port {port} of job {job['id']}", url, is_jupyter
+        )
+        threading.Thread(target=teller.run, name="url", daemon=True).start()
+        return told_end(_reached(app, client, job, listener, port))
 
     return with_job(client, request, serve, names_it=True)
 
 
-def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", url: str) -> "Job":
+def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", port: int) -> "Job":
     """Carry connections to it until it has ended; the job as it is then.
 
     Raises:
@@ -90,9 +114,6 @@ def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", 
     from mesos_gpu.cli.client import ended
     from mesos_gpu.errors import MesosGpuError
 
-    place = listener.getsockname()[:2]
-    threading.Thread(target=_tell, args=(place, url), name="url", daemon=True).start()
-    port = client.tasks(job["id"])[0]["ports"][0]
     try:
         forward(app, job["id"], 0, [(listener, port)], refused=lambda _: None)
     except MesosGpuError:
@@ -103,19 +124,32 @@ def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", 
     return job
 
 
-def _tell(place: tuple[str, int], url: str) -> None:
-    """Print the URL when something answers there, in HTTP."""
-    import http.client
+class _Teller(NamedTuple):
+    """Tells where the server is. Of Jupyter that is when it takes the token: until then something else may be there."""
 
-    while True:
-        line = http.client.HTTPConnection(*place, timeout=_ASK_S * 10)
-        try:
-            line.request("GET", "/")
-            line.getresponse()
-        except (OSError, http.client.HTTPException):  # it does not listen yet
+    place: tuple[str, int]
+    token: str
+    where: str  # the job's port, in words
+    url: str
+    is_jupyter: bool
+
+    def run(self) -> None:
+        """Print the URL when it leads to the server, and say what is there that is not Jupyter."""
+        from mesos_gpu.cli.sessions.answering import asked
+
+        told = ""
+        while True:
+            answer = asked(self.place, self.token)
+            if answer is not None and answer.said not in ("", told):
+                told = answer.said
+                output.note(self._warning(told))
+            if answer is not None and (answer.is_notebook or not self.is_jupyter):
+                output.line(self.url)
+                return
             time.sleep(_ASK_S)
-            continue
-        finally:
-            line.close()
-        output.line(url)
-        return
+
+    def _warning(self, said: str) -> str:
+        if self.is_jupyter:
+            return f"what answers at {self.where} is not its Jupyter, which is waited for: {said}"
+        open_to = "unless it asks for the token, everybody on its host can use it"
+        return f"what answers at {self.where} is no Jupyter: {said}; {open_to}"

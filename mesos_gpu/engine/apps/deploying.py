@@ -151,10 +151,13 @@ def on_tick(turn: Turn) -> None:
     )
     waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
     for deployment in list(state.deployments.values()):
-        if deployment.version < turn.now:  # who asked for it sees it at least
+        # Who asked for it sees it at least. Far in the future it was made: the clock was set back since then.
+        if 0 <= deployment.version - turn.now < turn.settings.apps_interval_s:
+            state.changed_apps.update(
+                deployment.plan.affected
+            )  # the next tick goes on, and not the next look at all
+        else:
             _advance(turn, deployment, waiting)
-        else:  # the next tick goes on, and not the next look at all
-            state.changed_apps.update(deployment.plan.affected)
 
 
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:

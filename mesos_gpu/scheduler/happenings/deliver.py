@@ -11,7 +11,7 @@ from typing import Final
 from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import HookStore
-from mesos_gpu.errors import NoRoom
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.hook import Delivery, is_url, targets_of
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
@@ -20,6 +20,7 @@ AT_ONCE: Final = 8  # requests to hooks, and as many to URLs that jobs have name
 MOST_TRIES: Final = 12  # then it is given up
 LEAST_S, MOST_S = 1.0, 600.0  # between two tries; twice as long each time
 _PAGE: Final = 500  # events
+_NOTE_S: Final = 10.0  # in which as many events as are kept hardly happen
 _AGAIN_S: Final = 5.0  # after what should not have failed
 logger = logging.getLogger("mesos_gpu.scheduler")
 
@@ -49,7 +50,7 @@ class Deliveries:
         if seen is None:
             seen = log.last
             store.take([], seen)  # what comes from now on is sent, though this process be killed before
-        self._seen = seen
+        self._seen, self._noted_at = seen, time.monotonic()
 
     def start(self) -> None:
         """Begin where the last scheduler has ended."""
@@ -92,6 +93,14 @@ class Deliveries:
             self._store.take(deliveries, events[-1].number)
         if events:
             self._seen = events[-1].number
+            self._note()
+
+    def _note(self) -> None:
+        """Keep how far events were looked at, also where none is for a webhook: long after a kill they are gone."""
+        now = time.monotonic()
+        if now - self._noted_at >= _NOTE_S:
+            self._store.take([], self._seen)
+            self._noted_at = now
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -117,8 +126,8 @@ class Deliveries:
         """Log what fails, and wait a moment: it is tried again, and neither at once nor in silence."""
         try:
             yield
-        except NoRoom as error:
-            logger.error("%s: %s", error.what, error.remedy)
+        except MesosGpuError as error:
+            logger.error("%s: %s: %s", what, error.what, error.remedy)
             self._stopped.wait(_AGAIN_S)
         except Exception:
             logger.exception("%s", what)

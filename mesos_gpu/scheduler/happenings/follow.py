@@ -36,7 +36,7 @@ class Happenings:
         self._forgotten, self._last = 0, log.last
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
-        self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
+        self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
         self._drains = {key: _words(drain) for key, drain in state.drains.items()}
         self._deployed = {each.id: tuple(sorted(each.plan.affected)) for each in state.deployments.values()}
         self._engine = state.events[-1].number if state.events else 0
@@ -113,13 +113,15 @@ class Happenings:
             text = f"node {node.hostname} is {state}"
             events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
         for gpu in node.gpus:
-            old, self._cards[gpu.id] = self._cards.get(gpu.id), gpu.health
+            (_, old), self._cards[gpu.id] = self._cards.get(gpu.id, (None, None)), (node.id, gpu.health)
             if old is not gpu.health and (old, gpu.health) != (None, Health.OK):
                 events.append(_card(node, gpu, old))
         return events
 
     def _forget_node(self, effect: saves.ForgetNode) -> list[LogEvent]:
         self._up.pop(effect.agent_id, None)
+        for card in [id for id, (node, _) in self._cards.items() if node == effect.agent_id]:
+            del self._cards[card]  # one that another node has reported since is that node's
         return []
 
     def _drain(self, effect: saves.SaveDrain) -> list[LogEvent]:

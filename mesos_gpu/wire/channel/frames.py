@@ -12,6 +12,7 @@ from typing import Final
 
 WINDOW: Final = 1 << 20  # bytes each way that may be under way
 MOST_DATA: Final = 1 << 16  # bytes of one frame's data
+MOST_AHEAD: Final = WINDOW + MOST_DATA  # of a host: two outputs may go beyond by one frame
 MOST_FRAME: Final = MOST_DATA + 1
 _SIZE: Final = struct.Struct("!HH")
 _NUMBER: Final = struct.Struct("!I")

@@ -17,7 +17,9 @@ from typing import Any, Final
 from mesos_gpu.wire.body import parsed
 
 MOST_DATA: Final = 1 << 18  # bytes of a record
-MOST_WORDS: Final = 1 << 16  # bytes of one that is JSON
+MOST_WORDS: Final = (
+    1 << 18
+)  # bytes of one that is JSON: a path of the longest names, of bytes that JSON escapes, fits
 MOST_DEPTH: Final = 100  # directories in each other
 MOST_NAME: Final = 255  # bytes (limits.h, NAME_MAX)
 MODES: Final = 0o777  # that are kept: neither set-user-ID nor sticky

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _NOT_FINITE: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
+_SPARE: Final = 1000  # texts of labels that are kept beyond twice those of a page
 _TEXTS: Final = ("text/plain", "application/openmetrics-text")
 
 Sample = tuple[Mapping[str, str], float]  # labels and value
@@ -54,36 +54,38 @@ def asks_for_text(accept: str) -> bool:
 
 
 def render(metrics: Iterable[Metric]) -> str:
-    """The page that Prometheus scrapes. Label values are escaped; names are ours and need none.
+    """The page that Prometheus scrapes. Label values are escaped; names are ours and need none."""
+    return "".join(rendered(metrics, Texts()))
 
-    A card's labels are those of some twenty families: they are written once.
+
+def rendered(metrics: Iterable[Metric], texts: "Texts") -> Iterator[str]:
+    """The page, family by family.
+
+    Args:
+        metrics: The families.
+        texts: Labels as they were written for the page before: most are those of cards, which stay.
     """
-    lines: list[str] = []
-    escaped = _Escaped()
-    written: dict[int, tuple[Column, list[str]]] = {}  # by which list of labels, which the column keeps there
+    columns: dict[int, tuple[Column, list[str]]] = {}  # by which list of labels, which the column keeps there
     for metric in metrics:
-        name, rows = metric.name, metric.rows
-        lines += [f"# HELP {name} {_escaped_help(metric.help)}", f"# TYPE {name} {metric.kind}"]
+        name, rows, of = metric.name, metric.rows, texts.of(metric.labels)
+        head = f"# HELP {name} {_escaped_help(metric.help)}\n# TYPE {name} {metric.kind}\n"
         if isinstance(rows, Column):
-            if id(rows.labels) not in written:
-                written[id(rows.labels)] = (
-                    rows,
-                    [_labels(metric.labels, each, escaped) for each in rows.labels],
-                )
-            lines += _numbers(name, written[id(rows.labels)][1], rows.numbers)
+            if id(rows.labels) not in columns:
+                columns[id(rows.labels)] = (rows, of.all(rows.labels))
+            yield head + "".join(_numbers(name, columns[id(rows.labels)][1], rows.numbers))
         else:
-            lines += [
-                f"{name}{_labels(metric.labels, values, escaped)} {_number(number)}"
-                for values, number in rows
-            ]
-    return "\n".join(lines) + "\n"
+            kept = rows if isinstance(rows, Sequence) else tuple(rows)
+            written = of.all([values for values, _ in kept])
+            yield head + "".join(_numbers(name, written, [number for _, number in kept]))
+    texts.trim()
 
 
 def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -> list[str]:
-    if {*map(type, numbers)} <= {int}:  # most are: meters of cards
-        return [f"{name}{text} {number}" for text, number in zip(texts, numbers, strict=True)]
+    kinds = {*map(type, numbers)}
+    if kinds <= {int}:  # most are: meters of cards
+        return [f"{name}{text} {number}\n" for text, number in zip(texts, numbers, strict=True)]
     return [
-        f"{name}{text} {number if type(number) is int else _number(number)}"
+        f"{name}{text} {number if type(number) is int else _number(number)}\n"
         for text, number in zip(texts, numbers, strict=True)
         if number is not None
     ]
@@ -91,26 +93,54 @@ def _numbers(name: str, texts: Iterable[str], numbers: Sequence[float | None]) -
 
 def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
     """The name of a sample, with its labels, if it has any."""
-    return metric.name + _labels(tuple(labels), tuple(labels.values()), _Escaped())
+    return metric.name + Texts().of(tuple(labels))[tuple(labels.values())]
 
 
-class _Escaped(dict[str, str]):
-    """Label values as they are written, each escaped once: most are there often."""
+class Texts:
+    """Label values as they are written, kept from one page to the next; as many as twice those of a page."""
 
-    def __missing__(self, value: str) -> str:
-        text = self[value] = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    def __init__(self) -> None:
+        """None was written."""
+        self._of: dict[tuple[str, ...], _Written] = {}
+
+    def of(self, names: tuple[str, ...]) -> "_Written":
+        """The texts of labels that have these names."""
+        if names not in self._of:
+            self._of[names] = _Written(names)
+        return self._of[names]
+
+    def trim(self) -> None:
+        """A page is done: forget all where more are kept than it needs."""
+        for each in self._of.values():
+            if len(each) > 2 * each.most + _SPARE:
+                each.clear()
+            each.most = 0
+
+
+class _Written(dict[tuple[str, ...], str]):
+    """Texts by the values of labels, each made once.
+
+    Attributes:
+        most: So many a family of this page had.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        inner = ",".join([f'{name}="%s"' for name in names])
+        self._form, self.most = f"{{{inner}}}" if inner else "", 0
+
+    def all(self, rows: Sequence[tuple[str, ...]]) -> list[str]:
+        """The texts of some, in their order."""
+        self.most = max(self.most, len(rows))
+        return [self[values] for values in rows]
+
+    def __missing__(self, values: tuple[str, ...]) -> str:
+        text = self[values] = self._form % tuple([_escaped(value) for value in values])
         return text
 
 
-def _labels(names: tuple[str, ...], values: tuple[str, ...], escaped: _Escaped) -> str:
-    return _form(names) % tuple([escaped[value] for value in values])
-
-
-@cache
-def _form(names: tuple[str, ...]) -> str:
-    """How labels of these names are written."""
-    inner = ",".join([f'{name}="%s"' for name in names])
-    return f"{{{inner}}}" if inner else ""
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _escaped_help(text: str) -> str:

@@ -23,6 +23,16 @@ class By(StrEnum):
     NODE = "node"
     STATE = "state"
 
+    @property
+    def field(self) -> str:
+        """What the query of a request calls it: `name` is a whole name there, without a pattern."""
+        return "named" if self is By.NAME else self.value
+
+
+def labels_of(values: Mapping[str, str]) -> list[str]:
+    """`key=value` of each, in the order of keys: what a filter by label looks at."""
+    return [f"{key}={value}" for key, value in sorted(values.items())]
+
 
 def passes(asked: Mapping[By, Sequence[str]], values: Values) -> bool:
     """Whether a record has one of what each filter asks for, and all labels that are. Filters that ask for nothing let

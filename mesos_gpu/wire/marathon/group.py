@@ -1,14 +1,14 @@
 """Groups of apps as Marathon 1.11 reads, updates and prints them. Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import app_to_json, json_of, read_app
 from mesos_gpu.wire.marathon.kinds import Field, Flag, ListOf, Number, Record, Refused, Text
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, parent_of, problem_of, steps_of
-from mesos_gpu.wire.marathon.problems import Problems, Report
+from mesos_gpu.wire.marathon.problems import Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed
 from mesos_gpu.wire.marathon.shapes import APP
 
@@ -93,7 +93,24 @@ def group_of(
     if sent is not None and id_from_path is None and "id" not in sent:
         report.mistyped("error.path.missing", "id")
     group = reader.group(sent or {}, absolute(id_from_path or (sent or {}).get("id", ""), base), current)
-    return report.problems() or group
+    problems = report.problems()
+    return replace(problems, details=_told_once(problems.details)) if problems else group
+
+
+def _told_once(details: tuple[Detail, ...] | str) -> tuple[Detail, ...] | str:
+    """Without what is wrong with a group's id at each place below it, as it is a part of all ids there."""
+    if isinstance(details, str):
+        return details
+    own = {detail.path.removesuffix("id"): detail.errors for detail in details if detail.path.endswith("/id")}
+    left = []
+    for detail in details:
+        ends = [i + 1 for i, letter in enumerate(detail.path) if letter == "/"]
+        above = {
+            error for end in ends for error in own.get(detail.path[:end], ()) if detail.path[end:] != "id"
+        }
+        if errors := tuple(error for error in detail.errors if error not in above):
+            left.append(replace(detail, errors=errors))
+    return tuple(left)
 
 
 def _describes(sent: dict[str, Any]) -> bool:

@@ -68,6 +68,7 @@ class Parameter:
     paths: tuple[str, ...]  # JSON pointers, one at least
     description: str
     required: bool  # what stands there is an example, as a host's name
+    secret: bool  # forms and messages do not show it
     default: Any  # None: nothing stands there
 
 
@@ -102,6 +103,7 @@ class _Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     type: str = "string"
     required: bool = False
+    secret: bool = False
 
 
 class _About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +143,10 @@ def render(template: Template, values: Mapping[str, str]) -> dict[str, Any]:
             wrong += _set(document, each, values[each.name])
     wrong += _invalid(template, document, values)
     if wrong:
-        lines = (f"  {fault.line(values)}" for fault in wrong)
+        shown = {
+            name: "***" if name in known and known[name].secret else text for name, text in values.items()
+        }
+        lines = (f"  {fault.line(shown)}" for fault in wrong)
         what = "\n".join((f"template {template.name} cannot be rendered:", *lines))
         remedy = f"`mesos-gpu template show {template.name}` lists what there is to set"
         raise WrongValues(what, remedy=remedy, faults=wrong)
@@ -170,6 +175,7 @@ def _parameter_json(each: Parameter) -> dict[str, Any]:
         "type": each.kind,
         "default": None if each.required else each.default,
         "required": each.required,
+        "secret": each.secret,
         "example": each.default if each.required else None,
         "description": each.description,
         "paths": list(each.paths),
@@ -201,7 +207,11 @@ def _parameter(name: str, said: _Parameter, document: dict[str, Any]) -> Paramet
         raise ValueError(
             f"parameter {name}: needs an example in its place, so that the file is valid as it is"
         )
-    return Parameter(name, said.type, tuple(said.paths), said.description, said.required, default)
+    if said.secret and (said.type != "string" or default is not None):
+        raise ValueError(f"parameter {name}: a secret is a string, and none stands in the file")
+    return Parameter(
+        name, said.type, tuple(said.paths), said.description, said.required, said.secret, default
+    )
 
 
 def _string(text: str) -> str:

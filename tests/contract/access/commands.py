@@ -205,9 +205,9 @@ LOCAL: Final = (
     "volume build", "volume list", "volume show", "volume verify", "volume gc", "volume plan",
     "backup", "template list", "template show", "template render",
     "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler",
-    "install secrets", "teardown",
+    "install secrets", "teardown", "mesos master", "mesos agent", "mesos check", "install master",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench isolation", "bench launch", "bench metrics", "bench placement", "bench queues",
-    "bench reports", "bench shim", "bench volume",
+    "bench reports", "bench shim", "bench store", "bench volume",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip

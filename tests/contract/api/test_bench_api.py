@@ -1,12 +1,14 @@
 """The benchmarks of the API, small, with a scheduler of their own."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.bench import api as bench_api
+from mesos_gpu.cli.bench import store as bench_store
 from mesos_gpu.cli.bench.access import ROUTES
 
 
@@ -60,3 +62,14 @@ def test_bench_reports_asks_for_each_report_of_what_it_kept() -> None:
     told = json.loads(done.stdout)
     assert {"usage_ms", "usage by day_ms", "wait by month_ms", "records_one_by_one_ms"} <= told.keys()
     assert all(figure > 0 for figure in told.values())
+
+
+def test_bench_store_measures_the_disk_groups_and_a_scheduler(tmp_path: Path) -> None:
+    few = ["--seconds", "0.02", "--jobs", "20", "--directory", str(tmp_path)]
+    done = CliRunner().invoke(main, ["bench", "store", *few, "--json"])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {"fsync_per_s", *(f"groups_of_{size}_per_s" for size in bench_store.GROUPS)} <= told.keys()
+    assert all(figure > 0 for figure in told.values())
+    assert told["scheduler_transitions_per_commit"] > 1, "what waits together is committed together"
+    assert list(tmp_path.iterdir()) == []

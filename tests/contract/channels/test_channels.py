@@ -61,31 +61,19 @@ class Opened(NamedTuple):
     answer: str
 
 
-class Playing(Rig):
-    """A scheduler with a job that runs, and its executor, which is played here."""
+class Sealed(Rig):
+    """A scheduler whose executors are played here. `task`: the one whose executor it is now."""
 
-    def __init__(self) -> None:
+    task = ""
+
+    def __init__(self, **settings: Any) -> None:
         self._numbers = count(1)
-        super().__init__(Sealing)
-        self.node()
-        self.job = self.submit(gpus=1)["id"]
-        wait_until("it is launched", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["launches"])
-        self.task = self.call("GET", f"/v1/jobs/{self.job}/tasks").json()["tasks"][0]["id"]
-        self.status(self.task, "TASK_RUNNING")
-        wait_until("it runs", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["state"] == "running")
+        super().__init__(Sealing, **settings)
 
     def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
         """Tell an update as the executor seals it."""
         status = Status(TaskId(task), state, AgentId(agent), data=data, uuid="u", proof=next(self._numbers))
         self.daemon.put(ev.StatusArrived(status))
-
-    def open(self, *argv: str, **more: Any) -> Opened:
-        response = self.call("POST", f"/v1/jobs/{self.job}/exec", json={"argv": argv or ("true",), **more})
-        assert response.status_code == 201, response.text
-        said = response.json()
-        call = self.called()
-        assert said["path"] == f"/v1/channels/{call.id}"
-        return Opened(said["path"], said["proof"], call, answer_to(call, self.secret))
 
     @property
     def secret(self) -> str:
@@ -97,13 +85,34 @@ class Playing(Rig):
         data = next(what[2] for name, what in reversed(self.driver.calls) if name == "message")
         return decode_call(data, self.task, self.secret)
 
+    def host(self, opened: Opened) -> WebSocket:
+        return dial(self.url, opened.path, opened.answer, "", MOST_FRAME)
+
+
+class Playing(Sealed):
+    """A `Sealed` scheduler whose only job runs on a GPU of its only node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node()
+        self.job = self.submit(gpus=1)["id"]
+        wait_until("it is launched", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["launches"])
+        self.task = self.call("GET", f"/v1/jobs/{self.job}/tasks").json()["tasks"][0]["id"]
+        self.status(self.task, "TASK_RUNNING")
+        wait_until("it runs", lambda: self.call("GET", f"/v1/jobs/{self.job}").json()["state"] == "running")
+
+    def open(self, *argv: str, **more: Any) -> Opened:
+        response = self.call("POST", f"/v1/jobs/{self.job}/exec", json={"argv": argv or ("true",), **more})
+        assert response.status_code == 201, response.text
+        said = response.json()
+        call = self.called()
+        assert said["path"] == f"/v1/channels/{call.id}"
+        return Opened(said["path"], said["proof"], call, answer_to(call, self.secret))
+
     def client(self, path: str, proof: str, **headers: str) -> ClientConnection:
         given = {"Authorization": f"Bearer {proof}", **headers}
         url = f"ws://127.0.0.1:{self.server.port}{path}"
         return connect(url, additional_headers=given, compression=None, proxy=None, max_size=MOST_FRAME)
-
-    def host(self, opened: Opened) -> WebSocket:
-        return dial(self.url, opened.path, opened.answer, "", MOST_FRAME)
 
     @contextlib.contextmanager
     def both(self, *argv: str, **more: Any) -> "Iterator[tuple[ClientConnection, WebSocket]]":
@@ -295,7 +304,8 @@ def test_under_tls_a_host_takes_the_certificate_that_the_call_names_and_no_other
             url, json={"argv": ["true"]}, verify=str(tmp_path / "one.pem"), timeout=60
         ).json()
         call = rig.called()
-        assert call.pin == pin_of(ApiSettings("", "", tls=tls))
+        served = ssl.PEM_cert_to_DER_cert(made.cert.read_text())
+        assert call.pin == hashlib.sha256(served).hexdigest() == pin_of(ApiSettings("", "", tls=tls))
         answer = answer_to(call, rig.secret)
         wrong = hashlib.sha256(ssl.PEM_cert_to_DER_cert(other.cert.read_text())).hexdigest()
         for pin in (wrong, ""):  # of another, and of no authority of this host

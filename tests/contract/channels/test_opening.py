@@ -2,6 +2,8 @@
 
 import json
 import queue
+import socket
+import threading
 from types import TracebackType
 from typing import Any, Self
 
@@ -69,6 +71,33 @@ def test_where_nobody_answers_that_is_told(rest: FakeRest) -> None:
     got = call("exec", JOB, "--", "true")
     assert got.exit_code == 69
     assert "does not answer (connection refused)" in got.stderr
+
+
+@pytest.mark.parametrize("said", [b"", b"HT"])
+def test_what_was_sent_and_not_answered_is_not_sent_again(said: bytes) -> None:
+    """A channel may be open by it; each is on record."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        came: list[bytes] = []
+
+        def cut_off() -> None:
+            while True:
+                try:
+                    line, _ = server.accept()
+                except OSError:
+                    return
+                with line:
+                    came.append(line.recv(1 << 16))
+                    line.sendall(said)
+
+        cutting = threading.Thread(target=cut_off)
+        cutting.start()
+        got = call("--url", f"http://127.0.0.1:{server.getsockname()[1]}", "exec", JOB, "--", "true")
+        server.shutdown(socket.SHUT_RDWR)
+        cutting.join()
+    assert got.exit_code == 69
+    assert [each.partition(b" HTTP")[0] for each in came] == [f"POST /v1/jobs/{JOB}/exec".encode()]
+    assert "does not answer (" in got.stderr
+    assert "try again: nothing has begun in the task" in got.stderr
 
 
 def test_behind_a_proxy_with_a_path_the_channel_is_there_too(

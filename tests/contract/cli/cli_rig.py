@@ -95,7 +95,8 @@ def on_a_terminal(
     env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
     streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
     try:
-        with started(*words, env={**env, "TERM": "xterm"}, **streams) as process:
+        # In a session of its own, so that what asks for a password asks there and not at the terminal of the tests.
+        with started(*words, env={**env, "TERM": "xterm"}, start_new_session=True, **streams) as process:
             yield process, ours
     finally:
         os.close(ours)

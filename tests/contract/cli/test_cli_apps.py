@@ -125,6 +125,7 @@ def test_an_app_is_shown(rig: Played) -> None:
     assert (lines["id"], lines["instances"], lines["command"]) == ("/web", "2 of 2 running", "sleep 1000")
     assert (lines["labels"], lines["backoffSeconds"]) == ("'tier=a b'", "7")
     assert "killSelection" not in lines, "it has its default"
+    assert not {"env", "constraints", "container", "last failure"} & lines.keys(), "it has none"
     good("app", "update", "/web", "--unset", "labels.tier", "mem=20.5", "--wait")
     old = json.loads(good("app", "versions", "web", "--json"))[-1]
     assert "'tier=a b'" in good("app", "show", "web", "--version", old)

@@ -187,7 +187,7 @@ def test_json_is_watched_as_one_document_a_line(rest: FakeRest, jobs: dict[str, 
         process.send_signal(signal.SIGTERM)
         code, _, _ = finish(process)
     assert [json.loads(line)["message"] for line in (first, second)] == ["", "new"]
-    assert code == 130
+    assert code == 143
 
 
 def test_a_person_sees_the_list_drawn_anew_and_what_is_old_marked(rest: FakeRest) -> None:
@@ -214,7 +214,7 @@ def test_a_list_that_is_too_long_for_the_screen_says_so(rest: FakeRest) -> None:
         read_until(screen, b"and 13 more")
         process.send_signal(signal.SIGTERM)
         read_until(screen, b"\x1b[?1049l")
-        assert process.wait(60) == 130
+        assert process.wait(60) == 143
 
 
 # --- killing

@@ -17,6 +17,7 @@ import yaml
 from click.testing import CliRunner
 
 import mesos_gpu
+from mesos_gpu.api.spec.events import Event
 from mesos_gpu.api.spec.gpus.use import Meters
 from mesos_gpu.cli import main, output
 from mesos_gpu.cli.fit import (
@@ -30,6 +31,7 @@ from mesos_gpu.cli.fit import (
     short_paths,
 )
 from mesos_gpu.cli.jobs import listing
+from mesos_gpu.cli.lists import watch
 from mesos_gpu.cli.reach import contexts, logins
 from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.top import queue as top_queue
@@ -56,6 +58,9 @@ TABLES: dict[str, tuple[str, ...]] = {
     "top queue --once": ("JOB", "GPUS", "WAITS", "START"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
+    "queue shares": ("QUEUE", "DUE", "HELD", "PENDING", "GUARANTEE"),
+    "gpu health": ("HOST", "MINOR", "UUID", "HEALTH", "REASON"),
+    "events": ("TIME", "KIND", "ON", "WHAT"),
     "queue list": ("QUEUE", "GUARANTEE", "HELD", "BORROWED", "PENDING", "SHARE"),
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
     "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
@@ -82,6 +87,7 @@ PIPED = (
     "report budget -q", "budget list -o wide", "token list -o wide", "token list --columns name,used --sort -used",
     "context list -q", "audit -o wide", "webhook list -o wide", "webhook dead ops -q", "app tasks shop/web -o wide",
     "app versions shop/web -q", "service list -o wide", "access versions -q", "access rights -o wide",
+    "queue shares -o wide", "gpu health --columns uuid,reason", "events -o wide",
 )  # fmt: skip
 NOW = AT + 86_400.0
 CONTEXTS = Contexts(
@@ -133,7 +139,7 @@ def fill(rest: FakeRest) -> None:
     rest.jobs[waits].update(submitted_at=now - 59)
     kept = {"hostname": HOSTS[0], "gpu_ids": ["GPU-1", "GPU-2"], "at": None}
     queued = {
-        "position": 0, "id": waits, "name": "train", "owner": None, "queue": "default",
+        "position": 0, "id": waits, "name": "train", "app": None, "owner": None, "queue": "default",
         "priority": 0, "effective_priority": 3,
         "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": now - 59, "reservation": kept,
         "estimate": {"at": None, "basis": "no node would have room for it if all that runs there ended"},
@@ -144,8 +150,25 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/tasks"] = (200, {"tasks": [_task(card, now) for card in cards if card["task_id"]]})
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
+    rest.fixed["GET /v1/events"] = (200, {"events": _events(), "last": 1_795_449_600_123, "first": 1})
     _fill_queues(rest)
     fill_records(rest, now)
+
+
+def _events() -> list[dict[str, Any]]:
+    event: dict[str, Any] = {
+        **dict.fromkeys(get_type_hints(Event)),
+        "apps": [],
+        "at": AT,
+        "user": "ann.of.the.platform@example.com",
+    }
+    job = {"job_id": f"shop_web.instance-{UUIDS[0]}._app", "queue": LONGEST, "exit_code": 137}
+    told = "killed by SIGKILL: it used more memory than it had asked for, 4096 MiB"
+    sick = {"gpu": "GPU-222fbf57-c73e-9aea-5239-e7d583afc8ba", "state": "sick", "user": None}
+    return [
+        {**event, "number": 7, "kind": "failed", **job, "message": told},
+        {**event, "number": 1_795_449_600_123, "kind": "gpu", **sick, "message": "XID 79"},
+    ]
 
 
 def _fill_queues(rest: FakeRest) -> None:
@@ -345,6 +368,8 @@ LISTS = {
     "queue versions": ("versions", "version"),
     "access versions": ("versions", "version"),
     "access rights": ("rights", "name"),
+    "gpu health": (None, "uuid"),
+    "events": ("events", "number"),
     "uploads list": (None, "sha256"),
 }
 
@@ -366,6 +391,28 @@ def test_each_list_has_the_same_records_in_every_form(
     column = first.split()[0].lower()
     shown = piped(rest, monkeypatch, f"{words} --columns {column} --sort -{column}")
     assert shown.splitlines()[0].split() == [column.upper()]
+
+
+@pytest.mark.parametrize("words", [*LISTS, "ps", "gpus", "queue", "queue shares", "nodes", "app list"])
+def test_each_list_is_watched(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    names = piped(rest, monkeypatch, f"{words} -q").splitlines()
+    looks = iter([None, None])
+
+    def sleep(_seconds: float) -> None:
+        if next(looks, "it was looked at twice more"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    for form in ("-q -w", "-w"):
+        looks = iter([None, None])
+        got = CliRunner().invoke(
+            main, f"{words} {form}".split(), prog_name="mesos-gpu", catch_exceptions=False
+        )
+        told = got.stdout.splitlines()
+        assert (got.exit_code, got.stderr.strip()) == (130, ""), got.output
+        wanted = names if "-q" in form else piped(rest, monkeypatch, words).splitlines()[: len(names) + 1]
+        assert told[: len(wanted)] == wanted, "each row once"
+        assert len(told) < 2 * len(wanted), "nothing has changed"
 
 
 @pytest.mark.parametrize(
@@ -397,6 +444,8 @@ def test_forms_that_exclude_each_other_are_refused(
         ),
         ("app tasks shop/web --state staging", []),
         ("access rights --name gpu:*", ["gpu:reset"]),
+        ("gpu health --state sick", ["GPU-222fbf57-c73e-9aea-5239-e7d583afc8ba"]),
+        ("queue shares --queue production", ["production default"]),
         ("uploads list --state partial", ["f" * 64]),
     ],
 )

@@ -245,7 +245,8 @@ def test_the_screen_follows_keys_and_the_cluster_and_is_given_back(rest: FakeRes
 def test_keys_turn_to_other_views_choose_rows_and_end_jobs(rest: FakeRest) -> None:
     job = rest.add("train", gpus=1)
     waiting = {
-        "id": job, "name": "train", "owner": "ann", "queue": "night", "priority": 0, "effective_priority": 3,
+        "id": job, "name": "train", "app": None, "owner": "ann", "queue": "night",
+        "priority": 0, "effective_priority": 3,
         "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": 0.0, "reservation": None,
         "estimate": {"at": None, "basis": "nobody knows"},
     }  # fmt: skip
@@ -284,11 +285,11 @@ def test_keys_turn_to_other_views_choose_rows_and_end_jobs(rest: FakeRest) -> No
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_gives_the_screen_back(rest: FakeRest, number: int) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_gives_the_screen_back(rest: FakeRest, number: int, code: int) -> None:
     with _on_a_terminal() as (process, terminal, before):
         read_until(terminal, b"q quit")
         process.send_signal(number)
         read_until(terminal, b"\x1b[?1049l")
-        assert process.wait(30) == 130
+        assert process.wait(30) == code
         assert termios.tcgetattr(terminal) == before

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import tarfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,32 @@ def test_a_scheduler_without_a_store_says_so() -> None:
             client.submit({"command": "true", "upload": f"sha256:{'1' * 64}"})
     finally:
         rig.close()
+
+
+def test_an_archive_is_not_removed_while_a_job_comes_that_needs_it(
+    rig: Rig, store: UploadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(b"code").hexdigest()
+    put(rig, b"code")
+    begun, go_on, remove, came = threading.Event(), threading.Event(), store.remove, list[Any]()
+
+    def later(*given: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return remove(*given)
+
+    monkeypatch.setattr(store, "remove", later)
+    body = {"name": "t", "command": "true", "upload": f"sha256:{digest}"}
+    removing = threading.Thread(target=lambda: came.append(rig.call("DELETE", f"/v1/uploads/{digest}")))
+    removing.start()
+    try:
+        assert begun.wait(60), "nobody needs it yet"
+        assert code_of(rig.call("POST", "/v1/jobs", json=body)) == (422, "invalid")
+    finally:
+        go_on.set()
+        removing.join()
+    assert came[0].status_code == 200
+    put(rig, b"code")
+    with store.held("", digest):
+        assert code_of(rig.call("DELETE", f"/v1/uploads/{digest}")) == (409, "conflict")
+    assert rig.call("POST", "/v1/jobs", json=body).status_code == 201

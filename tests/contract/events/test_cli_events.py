@@ -24,7 +24,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
 def lines(*words: str) -> list[dict[str, object]]:
     done = call("events", "--json", *words)
     assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    told: list[dict[str, object]] = json.loads(done.stdout)["events"]
+    return told
 
 
 def test_the_latest_are_told_and_filters_choose(kept: Kept) -> None:
@@ -43,9 +44,28 @@ def test_the_latest_are_told_and_filters_choose(kept: Kept) -> None:
     assert [e["kind"] for e in lines("--after", str(number))] == ["killed"]
     assert lines("--since", "2099-01-01") == []
     table = call("events").stdout.splitlines()
-    assert table[0].split() == ["NUMBER", "TIME", "KIND", "ON", "USER", "QUEUE", "WHAT"]
+    assert table[0].split() == ["NUMBER", "TIME", "KIND", "ON", "USER", "WHAT"]
     assert len(table) == 4
     assert call("events", "--kind", "wrong").exit_code == 2
+    newest, *_ = call("events", "--columns", "kind,on", "--sort", "-number").stdout.splitlines()[1:]
+    assert newest.split() == ["killed", second]
+    assert call("events", "-q").stdout.split() == [str(e["number"]) for e in lines()]
+    for words in (("-q",), ("--columns", "time"), ("--sort", "time"), ("-w",)):
+        got = call("events", "-f", *words)
+        assert (got.exit_code, "leave out the other one" in got.stderr) == (2, True)
+
+
+def test_what_happens_is_watched_as_a_list(kept: Kept) -> None:
+    before = kept.submit(name="before")
+    with started("events", "-w", "--columns", "kind,on", "--job", "after") as process:
+        assert process.stdout is not None
+        out = process.stdout.fileno()
+        assert b"KIND" in read_until(out, b"\n")
+        after = kept.submit(name="after")
+        told = read_until(out, after.encode())
+        process.send_signal(signal.SIGINT)
+        code, _, _ = finish(process)
+    assert (before.encode() in told, code) == (False, 130)
 
 
 def test_who_follows_misses_nothing_while_the_scheduler_is_restarted(kept: Kept) -> None:
@@ -58,8 +78,8 @@ def test_who_follows_misses_nothing_while_the_scheduler_is_restarted(kept: Kept)
         after = kept.submit(name="after")
         told = read_until(process.stdout.fileno(), after.encode() + b'", "user"')
         assert told.count(b"submitted") == 1, "what was told is not told again"
-        process.send_signal(signal.SIGINT)
-        finish(process)
+        process.send_signal(signal.SIGTERM)
+        assert finish(process)[0] == 143
 
 
 def test_who_knows_an_event_that_is_not_kept_any_more_is_told(kept: Kept) -> None:

@@ -1,23 +1,30 @@
 """Webhooks: told in order until they take it, signed, after a restart too; a job's own; what is given up."""
 
 import base64
+import fcntl
 import json
+import logging
 import re
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mesos_gpu.adapters.hooks import store as hook_store
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore, hooks_of
 from mesos_gpu.adapters.sqlite_store import backup
+from mesos_gpu.errors import Conflict
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion
+from mesos_gpu.scheduler.happenings import deliver
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
 from mesos_gpu.scheduler.happenings.log import EventLog
 from tests.conftest import wait_until
@@ -342,6 +349,7 @@ def test_a_request_that_breaks_down_is_a_try_that_failed_and_holds_up_nobody_els
             raise UnicodeError(f"what is wrong with {url}")
         return send(url, *rest)
 
+    caplog.set_level(logging.WARNING, "mesos_gpu.audit")  # requests are on record by their paths
     monkeypatch.setattr(rig.sender, "send", breaks)
     rig.hook("bad", f"{receiver.url}/bad", "submitted")
     rig.hook("good", f"{receiver.url}/good", "submitted")
@@ -438,3 +446,67 @@ def test_what_others_could_read_of_the_secrets_is_closed_to_them_at_the_start(tm
     assert modes == dict.fromkeys(["hooks", "hooks-wal", "hooks-shm"], 0o600)
     second.close()
     first.close()
+
+
+def test_of_all_urls_that_jobs_named_only_so_much_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_store, "MOST_OF_JOBS", 3)
+    store = HookStore(tmp_path / "hooks")
+    store.take([("h", 1, "failed", b"{}")], 1)
+    for number in range(5):
+        store.take([(f"https://hooks.example.com/{number}", number, "failed", b"{}")], number)
+    left = {"h", *(f"https://hooks.example.com/{number}" for number in (2, 3, 4))}
+    assert set(store.counts()) == left
+    assert store.given_up() == {"": 2}
+    store.close()
+
+
+def test_a_file_that_cannot_be_read_costs_the_page_of_metrics_its_own_lines_alone(
+    rig: Hooked, receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.hook("h", f"{receiver.url}/h", "submitted")
+    assert "mesos_gpu_webhooks_readable 1.0" in rig.call("GET", "/metrics/prometheus").text
+    with closing(sqlite3.connect(tmp_path / "state" / "state.sqlite.hooks", timeout=60)) as other:
+        other.execute("DROP TABLE deliveries")
+        other.commit()
+    for _ in range(2):
+        page = rig.call("GET", "/metrics/prometheus")
+        assert page.status_code == 200
+        assert "mesos_gpu_webhooks_readable 0.0" in page.text
+        assert "mesos_gpu_webhook_waiting" not in page.text
+        assert "mesos_gpu_nodes{" in page.text
+    said = [each for each in caplog.records if each.name == "mesos_gpu.api" and "webhooks" in each.message]
+    assert len(said) == 1
+    answer = rig.call("GET", "/v1/webhooks")
+    assert "cannot be read" in answer.json()["error"]["message"]
+
+
+def test_how_far_events_were_looked_at_is_kept_though_no_hook_wants_them(
+    rig: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "_NOTE_S", 0.0)
+    rig.submit(name="one")
+    wait_until("a kill would lose nothing", lambda: rig.hooks.seen() == rig.daemon.happened.last)
+
+
+def test_what_a_backup_that_was_killed_has_left_holds_up_no_other_and_one_under_way_does(
+    rig: Hooked, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.sqlite"
+    part = tmp_path / ".copy.sqlite.part"
+    part.write_bytes(b"half")
+    with part.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Conflict, match="part exists"):
+            backup(tmp_path / "state" / "state.sqlite", copy)
+    assert part.read_bytes() == b"half", "the other one goes on"
+    assert not hooks_of(copy).exists()
+    backup(tmp_path / "state" / "state.sqlite", copy)
+    assert {each.name for each in tmp_path.iterdir()} >= {copy.name, hooks_of(copy).name}
+    assert not part.exists()
+    link = tmp_path / ".two.sqlite.part"
+    link.symlink_to(copy)
+    with pytest.raises(Conflict, match="part exists"):
+        backup(tmp_path / "state" / "state.sqlite", tmp_path / "two.sqlite")
+    assert link.is_symlink()

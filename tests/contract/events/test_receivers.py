@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.adapters.hooks.lookups import MOST_AT_ONCE
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender, _break, signature, text_of
 from mesos_gpu.errors import NotAccepted
@@ -49,7 +50,7 @@ NUMBERS = ["10.1.0.0/16:*", "127.0.0.1:9000", "[2001:db8::1]:443"]
 )
 def test_a_url_has_a_name_that_the_operator_lists(url: str, why: str) -> None:
     said = receivers(NAMES).wrong(url)
-    assert why in said if why else not said, said
+    assert (why in said.why if said else False) if why else said is None, said
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,16 @@ def test_a_url_has_a_name_that_the_operator_lists(url: str, why: str) -> None:
 )
 def test_or_a_number(url: str, why: str) -> None:
     said = receivers(NUMBERS).wrong(url)
-    assert why in said if why else not said, said
+    assert (why in said.why if said else False) if why else said is None, said
+
+
+def test_who_could_mend_it_is_told_where_the_operator_s_list_would() -> None:
+    listed, wrong = receivers(NAMES), "https://allowed@hooks.example.com/"
+    other, bad = listed.wrong("https://example.com/"), listed.wrong(wrong)
+    assert other is not None
+    assert "--webhook-to" in other.with_remedy
+    assert bad is not None
+    assert "--webhook-to" not in bad.with_remedy
 
 
 @pytest.mark.parametrize(
@@ -194,6 +204,7 @@ def test_what_is_sent_can_be_broken_also_while_tls_is_agreed_on() -> None:
             sender.interrupt()
             return not sending.is_alive()
 
+        wait_until("it is connected", lambda: sender._live)
         wait_until("it is broken", is_broken)
     assert answers[0].error
 
@@ -232,3 +243,53 @@ def test_the_signature_is_that_of_standard_webhooks() -> None:
     signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert text_of(bytes(24)) == "whsec_" + "A" * 32
+
+
+class Resolver:
+    """Look-ups that hang until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free, self.asked = threading.Event(), 0
+        monkeypatch.setattr(socket, "getaddrinfo", self._told)
+
+    def _told(self, *_: Any, **__: Any) -> list[Any]:
+        self.asked += 1
+        assert self.free.wait(120)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.9", 1))]
+
+
+def test_a_name_server_that_is_silent_takes_no_longer_than_the_time_out_and_of_jobs_names_no_hook_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolver, url = Resolver(monkeypatch), "https://hooks.example.com:9/"
+    sender = Sender(receivers(["hooks.example.com:9", "10.1.0.0/16:*"]), timeout_s=0.1)
+    try:
+        for _ in range(MOST_AT_ONCE + 2):
+            assert sender.send(url, "m", b"{}", None) == Answer(
+                "the host's name was not looked up within 0.1 s"
+            )
+        assert resolver.asked == MOST_AT_ONCE, "no more threads than so many are left behind"
+        assert "not looked up" in sender.send(url, "m", b"{}", b"key").error
+        assert resolver.asked == MOST_AT_ONCE + 1, "of a hook it is asked for"
+    finally:
+        resolver.free.set()
+    slow = Sender(receivers(["hooks.example.com:9"]))
+    wait_until("there is room again", lambda: "allowed" in sender.send(url, "m", b"{}", None).error)
+    assert "which must be allowed by its number" in slow.send(url, "m", b"{}", None).error
+
+
+def test_what_is_looked_up_is_let_go_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch)
+    sender, came = Sender(receivers(["hooks.example.com"]), timeout_s=100.0), list[Answer]()
+    asking = threading.Thread(
+        target=lambda: came.append(sender.send("https://hooks.example.com/", "m", b"{}", b"key"))
+    )
+    asking.start()
+    try:
+        wait_until("it asks", lambda: resolver.asked)
+        sender.interrupt()
+        asking.join(60)
+        assert "not looked up" in came[0].error
+    finally:
+        resolver.free.set()
+        asking.join()

@@ -32,7 +32,7 @@ from mesos_gpu.cli.reach.reach import Choice, find_reach
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound
 from mesos_gpu.testing.oidc.issuer import CLIENT, OidcIssuer
 from tests.conftest import wait_until
-from tests.contract.cli.cli_rig import PROGRAM, call
+from tests.contract.cli.cli_rig import PROGRAM, call, on_a_terminal, read_until
 from tests.contract.login.rig import LoginRig, TokenStore
 from tests.contract.login.test_passwords import line, write
 
@@ -236,6 +236,17 @@ def test_another_answer_ends_a_login() -> None:
     script = _Script("invalid_client")
     with pytest.raises(MesosGpuError, match="invalid_client"):
         by_device(AT, "c", ["openid"], script, sleep=script.sleep, now=lambda: script.now)
+
+
+def test_a_token_that_is_typed_is_not_shown(rig: LoginRig, store: TokenStore) -> None:
+    token = store.make("bob")
+    with on_a_terminal("login", "--with-token", "--url", rig.url) as (process, screen):
+        seen = read_until(screen, b"Token: ")
+        os.write(screen, token.encode() + b"\n")
+        seen += read_until(screen, b"as bob")
+        assert process.wait(60) == 0
+    assert token.encode() not in seen
+    assert logins.load()[origin_of(rig.url)].name == "bob"
 
 
 def test_a_token_can_be_kept(rig: LoginRig, store: TokenStore, tmp_path: Path) -> None:

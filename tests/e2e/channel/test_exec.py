@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import pty
-import re
 import select
 import signal
 import struct
@@ -20,9 +19,9 @@ import pytest
 
 from isolator.session.command import MARK
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
-from tests.web.browser import NEEDED, Browser, Page
 
 pytestmark = [pytest.mark.cluster]
 EVERY_BYTE = bytes(range(256))
@@ -33,9 +32,7 @@ RIGHTS = (
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the node reports", lambda: len(client.gpus()) == 2)
+    with reporting(open_directory / "stack", 2) as stack:
         yield stack
 
 
@@ -272,28 +269,3 @@ def test_opening_and_closing_are_on_record(stack: Stack, job: str) -> None:
     assert opened["request_id"] == closed["request_id"]
     assert str(closed["detail"]).startswith("exit=3 ")
     assert "received=" in str(closed["detail"])
-
-
-@NEEDED
-def test_the_page_of_a_job_opens_a_terminal_in_it(stack: Stack, job: str, tmp_path: Path) -> None:
-    browser = Browser(tmp_path)
-    try:
-        page = browser.page(f"{stack.url}/#/jobs/{job}")
-        page.click("#view button", "Open a terminal")
-        wait_until("the program asks", lambda: "$" in screen_of(page) or "#" in screen_of(page))
-        for text in ("stty size", "echo $GREETING-$((6*7))"):
-            page.ask("Input.insertText", {"text": text})
-            page.press("Enter")
-        wait_until("it has answered", lambda: "\nhello-42" in screen_of(page))
-        assert re.search(r"^\d+ \d+$", screen_of(page), re.MULTILINE)
-        page.ask("Input.insertText", {"text": "exit 5"})
-        page.press("Enter")
-        page.when("It has ended with exit code 5.")
-    finally:
-        browser.close()
-    wait_until("nothing is left of it", lambda: not of_this("/bin/sh\0-c\0exec"))
-
-
-def screen_of(page: Page) -> str:
-    """What the terminal on a page shows."""
-    return str(page.run("document.querySelector('.terminal').innerText"))

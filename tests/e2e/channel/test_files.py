@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -21,9 +22,7 @@ EVERY_BYTE = bytes(range(256))
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(1)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the node reports", lambda: len(client.gpus()) == 1)
+    with reporting(open_directory / "stack", 1) as stack:
         yield stack
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
 from tests.e2e.channel.test_exec import EVERY_BYTE, rights_of
 
@@ -46,9 +47,7 @@ with Server(("127.0.0.1", int(os.environ["PORT0"])), Echo) as server:
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the node reports", lambda: len(client.gpus()) == 2)
+    with reporting(open_directory / "stack", 2) as stack:
         yield stack
 
 

@@ -38,8 +38,7 @@ def images(open_directory: Path) -> Path:
 @pytest.fixture(scope="module")
 def engine(images: Path) -> Iterator[dockerd.Dockerd]:
     with dockerd.Dockerd() as daemon:
-        for archive in sorted(images.glob("*.tar")):
-            daemon.load(archive)
+        daemon.load_all(images)
         yield daemon
 
 

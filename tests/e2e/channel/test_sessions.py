@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
 from tests.conftest import wait_until
 from tests.e2e.channel.test_exec import EVERY_BYTE, of_this, until
 
@@ -25,9 +26,7 @@ SMALL = ("--cpus", "0.1", "--mem", "64MiB")
 
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(2), NodeSpec(2)]) as stack:
-        with Client(stack.url) as client:
-            wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+    with reporting(open_directory / "stack", 2, 2) as stack:
         yield stack
 
 
@@ -148,21 +147,28 @@ def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: S
         wait_until("it has ended", lambda: client.job(share)["ended_at"])
 
 
-def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack) -> None:
+def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "first.ipynb").write_text("{}")
     serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
-    command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", serve)
+    command = words(
+        stack, "notebook", "--upload", str(tmp_path), "--name", "book", *SMALL, "--shell", "--", serve
+    )
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ran,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
         killed_at_end(ran),
     ):
         assert ran.stdout is not None
+        assert ran.stderr is not None
         url = ran.stdout.readline()
         match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)\?token=([\w-]{32})\n", url)
         assert match, url
         with urllib.request.urlopen(f"{match[1]}token", timeout=60) as answer:
             assert answer.read().decode().strip() == match[2]
-        ran.send_signal(signal.SIGINT)
-        assert ran.wait(60) == 130
+        with urllib.request.urlopen(f"{match[1]}first.ipynb", timeout=60) as answer:
+            assert answer.read() == b"{}", "what came along is there"
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(60) == 143
+        assert "is no Jupyter: it says 404" in ran.stderr.read()
     wait_until("the job is killed", lambda: state_of(stack, "book")[0] == "killed")
 
 

@@ -103,8 +103,8 @@ def test_files_are_there_before_the_command_and_are_its_users(client: Client, we
     program: object = {"uri": f"file://{web.directory}/script", "executable": True, "dest_path": "bin/hello"}
     job = run(
         client,
-        "cat model/weights && ./bin/hello && find . -path ./containers -prune -o -user root ! -name .mesos-gpu-times "
-        "-print && id -un",
+        "cat model/weights && ./bin/hello && "
+        "find . -path ./containers -prune -o -user root ! -name '.*mesos-gpu-times*' -print && id -un",
         [f"{web.url}/model.tgz", program],
     )
     assert job["state"] == "finished", job["message"]

@@ -88,7 +88,8 @@ def engine(images: Path) -> Iterator[dockerd.Dockerd]:
         yield started
 
 
-@pytest.fixture(scope="module", params=list(MODES))
+#: How devices are kept from tasks plays no part in how secrets come: one way does for the quick suite.
+@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
 def stack(
     open_directory: Path, values: Path, images: Path, engine: dockerd.Dockerd, request: pytest.FixtureRequest
 ) -> Iterator[Stack]:

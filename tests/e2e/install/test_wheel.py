@@ -38,29 +38,31 @@ def wheel(open_directory: Path) -> Path:
 @pytest.fixture(scope="module")
 def program(wheel: Path, open_directory: Path) -> Path:
     """`mesos-gpu` of a fresh virtual environment, into which pip has put the wheel by its requirements alone."""
-    bare = open_directory / "bare"
-    venv.create(bare, with_pip=True, symlinks=True)
-    return installed(wheel, "all", bare, [str(bare / "bin/python"), "-m", "pip"])
+    return installed(wheel, "all", open_directory / "bare")
 
 
 @pytest.fixture(scope="module")
 def client(wheel: Path, open_directory: Path) -> Path:
     """`mesos-gpu` as a laptop has it."""
-    light = open_directory / "light"
-    venv.create(light, with_pip=False, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(light / "bin/python")]
-    return installed(wheel, "client", light, pip)
+    return installed(wheel, "client", open_directory / "light")
 
 
-def installed(wheel: Path, extra: str, bare: Path, pip: list[str]) -> Path:
-    """Give an environment what an extra needs here; then have pip install the wheel, which asks no index: it fails if
-    the wheel requires anything that is not one of those."""
+def pip(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What pip does to an environment and says of it."""
+    command = [sys.executable, "-m", "pip", "--python", str(bare / "bin/python"), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def installed(wheel: Path, extra: str, bare: Path) -> Path:
+    """Make an environment that has what an extra needs here; then have pip install the wheel, which asks no index: it
+    fails if the wheel requires anything that is not one of those. What is imported is compiled then."""
+    venv.create(bare, with_pip=False, symlinks=True)
     (site,) = bare.glob("lib/python*/site-packages")
     for name in locks.all_needs("mesos_gpu", extra):
         for top in tops(name):
             (site / top.name).symlink_to(top)
-    command = [*pip, "install", "--quiet", "--disable-pip-version-check", "--no-index", f"{wheel}[{extra}]"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    options = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-compile"]
+    done = pip(bare, "install", *options, f"{wheel}[{extra}]")
     assert (done.returncode, done.stderr) == (0, "")
     return bare / "bin/mesos-gpu"
 
@@ -87,8 +89,7 @@ def test_it_has_the_schedulers_driver_and_requires_what_can_be_installed(
     assert not list(site.glob("http_parser*"))
     assert (site / "mesos_gpu/vendored/pymesos/scheduler.py").is_file()
     assert "OSI Approved :: BSD License" in (site / "mesos_gpu/vendored/pymesos/METADATA.txt").read_text()
-    check = [str(program.with_name("python")), "-m", "pip", "check"]
-    done = subprocess.run(check, capture_output=True, text=True, timeout=60, check=False)
+    done = pip(open_directory / "bare", "check")
     assert done.stdout == "No broken requirements found.\n"
 
 

@@ -13,8 +13,9 @@ from tests.conftest import wait_until
 
 NOTICE_S: Final = 3
 NODES: Final = 4
+GPUS: Final = 2  # of each
 QUEUES: Final[Mapping[str, Any]] = {
-    "production": {"guarantee_gpus": [{"nodes": 2, "gpus": 4}]},
+    "production": {"guarantee_gpus": [{"nodes": 2, "gpus": GPUS}]},
     "dev": {"notice_s": NOTICE_S},
 }
 #: Says what its notice says, and goes on until it is ended. Many run at once, and each look starts processes.
@@ -28,11 +29,11 @@ done"""
 
 @contextmanager
 def pool(directory: Path) -> Iterator[tuple[Stack, Client]]:
-    """Four nodes of four GPUs, the tree applied."""
+    """Four nodes of two GPUs, the tree applied."""
     arguments = ["--share-linger", "1", "--report-interval", "2"]
     with (
-        Stack(directory / "stack", [NodeSpec(4)] * NODES, scheduler_arguments=arguments) as stack,
-        client_of(stack, 4 * NODES) as client,
+        Stack(directory / "stack", [NodeSpec(GPUS)] * NODES, scheduler_arguments=arguments) as stack,
+        client_of(stack, GPUS * NODES) as client,
     ):
         apply(client, QUEUES)
         yield stack, client
@@ -58,10 +59,10 @@ def submit(client: Client, name: str, queue: str, command: str = WORKS, **fields
 
 
 def borrow_all(client: Client) -> tuple[list[str], list[str]]:
-    """Jobs of dev on all 16 GPUs: of two nodes whole ones, of two nodes halves."""
-    whole = [submit(client, "whole", "dev", gpus=4, preemptible=True) for _ in range(2)]
+    """Jobs of dev on all GPUs: of two nodes whole ones, of two nodes halves."""
+    whole = [submit(client, "whole", "dev", gpus=GPUS, preemptible=True) for _ in range(2)]
     runs(client, whole)
-    halves = [submit(client, "half", "dev", gpus=0.5, preemptible=True) for _ in range(16)]
+    halves = [submit(client, "half", "dev", gpus=0.5, preemptible=True) for _ in range(4 * GPUS)]
     runs(client, halves)
     return whole, halves
 

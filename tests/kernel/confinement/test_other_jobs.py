@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.local import helpers
+from mesos_gpu.libmesos import helpers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
@@ -71,7 +71,7 @@ def test_what_unpacks_an_archive_opens_no_card_for_another_job(
         nodes(one)
         attacking = attack(seconds, one.sandbox / "nvidia1", directory)
         one.launch(
-            "cat model/weights; stat -c %U model; ls -A -I .mesos-gpu-times", user="nobody", gpus=GPUS[:1],
+            "cat model/weights; stat -c %U model; ls -A -I '.*mesos-gpu-times*'", user="nobody", gpus=GPUS[:1],
             fetch=({"value": f"{directory}/model.tgz"},),
         )  # fmt: skip
         said = json.loads(attacking.communicate(timeout=60)[0])

@@ -13,7 +13,7 @@ from isolator.gpus.ledger import Claimed, Ledger, NoneFree, Owner, Trace
 from isolator.host import user_pool
 from isolator.node.reaper import reap
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.local import helpers
+from mesos_gpu.libmesos import helpers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until
 from tests.hosts import Host, host

@@ -15,7 +15,7 @@ from isolator.host.processes import descendants
 from isolator.node.reaper import audit, reap, strangers
 from isolator.shares.shim.region import region_of
 from isolator.shares.watch import Watch
-from mesos_gpu.local import helpers
+from mesos_gpu.libmesos import helpers
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.nodes.health import Reading

@@ -1,12 +1,15 @@
-"""What `run -it` submits: a command that waits for its session."""
+"""What `run -it` submits, a command that waits for its session; and a terminal that one has."""
 
 import os
+import pty
+import select
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from mesos_gpu.cli.channel.interactive import held
+from mesos_gpu.cli.channel.terminal import raw
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,15 @@ def test_a_job_that_holds_a_session_runs_nothing_of_the_command_that_it_shows(
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (7, b"", b"")
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_was_typed_before_a_terminal_is_raw_is_not_lost() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"echo early\n")
+        assert select.select([theirs], [], [], 60)[0], "a line is there to be read"
+        with raw(theirs):
+            assert os.read(theirs, 100) == b"echo early\n"
+    finally:
+        os.close(ours)
+        os.close(theirs)

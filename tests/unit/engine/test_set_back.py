@@ -5,6 +5,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.set_back import LEAST_S, latest
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.access.token import Token
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Card, Reset, Target
@@ -147,3 +148,14 @@ def test_what_is_changed_is_saved_and_a_small_step_changes_nothing() -> None:
     saved = {effect.task.id: effect.task for effect in effects if hasattr(effect, "task")}
     assert saved[task_id] == world.state.tasks[task_id] != before[task_id]
     assert world.state.tasks[task_id].launched_at == world.now
+
+
+def test_a_deployment_goes_on_at_once() -> None:
+    world = made()
+    app = App("/web", cmd="serve", instances=0, cpus=0.1, mem_mib=32, port_definitions=())
+    world.feed(ev.AppsChanged("d1", Group("/", (app,))))
+    assert set(world.state.deployments) == {"d1"}
+    world.now -= HOUR_S
+    for _ in range(5):
+        world.tick(1.0)
+    assert not world.state.deployments

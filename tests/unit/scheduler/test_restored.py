@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.model.access.record import AuditRecord, Result
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.saves import SaveToken
-from mesos_gpu.scheduler.access.restored import without_revoked
+from mesos_gpu.model.tasks.hook import Hook
+from mesos_gpu.scheduler.access.restored import without_removed, without_revoked
 
 
 def test_tokens_that_the_audit_log_knows_as_revoked_are_not_there_again(tmp_path: Path) -> None:
@@ -41,3 +43,23 @@ def test_tokens_that_the_audit_log_knows_as_revoked_are_not_there_again(tmp_path
     finally:
         trail.close()
         store.close()
+
+
+def test_webhooks_that_the_audit_log_knows_as_removed_are_not_there_again(tmp_path: Path) -> None:
+    hooks = HookStore(tmp_path / "hooks")
+    trail = AuditLog(AuditSettings(tmp_path / "audit", 8 << 20, 2, OnFull.REFUSE))
+    try:
+        now = time.time()
+        for name, at in (("gone", now - 9), ("again", now + 9), ("tried", now - 9), ("left", now - 9)):
+            hooks.put(Hook(name, "https://hooks.example.com/", at=at), b"key")
+        for name, result in (("gone", Result.DONE), ("again", Result.DONE), ("tried", Result.REFUSED)):
+            record = AuditRecord(now, "DELETE /v1/webhooks/{name}", result, "ann", on=(f"webhook:{name}",))
+            kept = trail.put(record)
+            assert kept is not None
+            kept.result(60)
+        without_removed(hooks, trail)
+        assert [hook.name for hook in hooks.latest.hooks] == ["again", "left", "tried"]
+        assert hooks.secret("gone") is None
+    finally:
+        trail.close()
+        hooks.close()

@@ -2,7 +2,7 @@
 
 import math
 
-from mesos_gpu.wire.export.prometheus import Metric, render
+from mesos_gpu.wire.export.prometheus import Column, Metric, Texts, render, rendered
 
 
 def test_families_and_escapes() -> None:
@@ -28,3 +28,24 @@ def test_families_and_escapes() -> None:
 def test_numbers_that_are_none() -> None:
     rows = [((), math.inf), ((), -math.inf), ((), math.nan)]
     assert render([Metric("x", "gauge", "X.", (), rows)]).splitlines()[2:] == ["x +Inf", "x -Inf", "x NaN"]
+
+
+def test_labels_that_stay_are_written_once_and_those_of_what_is_gone_are_forgotten() -> None:
+    texts, names = Texts(), ("card",)
+
+    def page(first: int) -> list[str]:
+        labels = [(f"c{number}",) for number in range(first, first + 2000)]
+        column = Column(labels, list(range(2000)))
+        metrics = [Metric("x", "gauge", "X.", names, column), Metric("y", "gauge", "Y.", names, column)]
+        lines = "".join(rendered(metrics, texts)).splitlines()
+        assert lines[2:4] == [f'x{{card="c{first}"}} 0', f'x{{card="c{first + 1}"}} 1']
+        assert len(lines) == 2 * 2002
+        return [texts.of(names)[each] for each in labels]
+
+    before = page(0)
+    assert all(new is old for new, old in zip(page(0), before, strict=True))
+    page(2000)
+    assert len(texts.of(names)) == 4000
+    page(4000)
+    assert len(texts.of(names)) == 2000, "there were more than twice those of a page"
+    assert page(0) == before

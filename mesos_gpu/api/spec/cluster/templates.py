@@ -17,6 +17,7 @@ class TemplateParameter(TypedDict):
     type: Annotated[str, says(enum=[*KINDS])]
     default: Annotated[Value, says(description="null: nothing stands there, or it is required")]
     required: bool
+    secret: Annotated[bool, says(description="forms do not show what is written into it")]
     example: Annotated[Value, says(description="of one that is required")]
     description: str
     paths: Annotated[list[str], says(description="JSON pointers to its places in the definition")]

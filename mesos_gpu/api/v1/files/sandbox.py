@@ -2,9 +2,9 @@
 
 The agent reads as root, and resolves links; what they lead to it gives only if that lies in the sandbox
 (`FilesProcess::resolve` in Mesos' files.cpp). That is judged by path before the file is opened, so nothing is asked
-for while a process of the task could change it. Its lists (`/files/browse`) do say what links lead to, wherever that
-is: so nothing of a list is told before the agent has let it be reached. And files are left out that the task could not
-have read: those of root that not everybody may read.
+for while a process of the task could change it; other tasks do not see its sandbox. Its lists (`/files/browse`) do say
+what links lead to, wherever that is: so nothing of a list is told before the agent has let it be reached. And files are
+left out that the task could not have read: those of root that not everybody may read.
 """
 
 from collections.abc import Iterator

@@ -90,14 +90,15 @@ class Uploads:
     async def remove(self, request: Request) -> Response:
         """DELETE /v1/uploads/{sha256}: what no job needs."""
         store, digest, owner = self._store, request.path_params["sha256"], caller_of(request).name
-        users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
-        if jobs := users.get(digest):
-            named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
-            raise Conflict(
-                f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
-                remedy="wait for their end, or kill them",
-            )
-        return json_answer(_shown(await run_in_threadpool(store.remove, owner, digest)))
+        with store.going(owner, digest):
+            users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
+            if jobs := users.get(digest):
+                named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
+                raise Conflict(
+                    f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
+                    remedy="wait for their end, or kill them",
+                )
+            return json_answer(_shown(await run_in_threadpool(store.remove, owner, digest)))
 
     async def archive(self, request: Request) -> Response:
         """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
@@ -116,18 +117,21 @@ class Uploads:
             _pieces(fd), 200, {"Content-Length": str(size)}, media_type="application/gzip"
         )
 
-    async def see(self, spec: JobSpec, owner: str) -> None:
-        """See that the archive of a job that is submitted is there, and will be.
+    @contextlib.asynccontextmanager
+    async def held(self, spec: JobSpec, owner: str) -> AsyncIterator[None]:
+        """See that the archive of a job is there, and stays while the job is submitted.
 
         Raises:
             Refusal: It is not.
         """
-        if spec.upload is None:
-            return
-        try:
-            await run_in_threadpool(self._store.touch, owner, spec.upload.removeprefix(_PREFIX))
-        except MesosGpuError as error:
-            raise invalid(Problem("/upload", f"{error.what}: {error.remedy}")) from error
+        with contextlib.ExitStack() as held:
+            if spec.upload is not None:
+                try:
+                    archive = self._store.held(owner, spec.upload.removeprefix(_PREFIX))
+                    await run_in_threadpool(held.enter_context, archive)
+                except MesosGpuError as error:
+                    raise invalid(Problem("/upload", f"{error.what}: {error.remedy}")) from error
+            yield
 
     async def tend(self) -> None:
         """Remove what nobody needs, now and then, until cancelled."""

@@ -26,12 +26,7 @@ from mesos_gpu.wire.listing.filters import By, passes
 
 MOST: Final = Number("limit", 1000, 1, 10_000)  # events of an answer
 NEWEST: Final = Flag("newest")
-PATTERNS: Final[Mapping[str, By]] = {
-    "user": By.USER,
-    "queue": By.QUEUE,
-    "app": By.APP,
-    "node": By.NODE,
-}
+PATTERNS: Final[Mapping[str, By]] = {by.field: by for by in (By.USER, By.QUEUE, By.APP, By.NODE)}
 Wanted = Callable[[LogEvent], bool]
 
 

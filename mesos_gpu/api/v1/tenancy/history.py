@@ -1,7 +1,7 @@
 """/v1/history: jobs that have ended, from their records."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -18,13 +18,13 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec.tasks import past as shapes
 from mesos_gpu.api.v1.listing import PATTERNS, patterns_of
-from mesos_gpu.errors import NotFound
+from mesos_gpu.api.v1.tenancy.usage import on_record
 from mesos_gpu.model.past_jobs import Held, PastJob
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.usage import MS
 from mesos_gpu.ports import UseRecords
 from mesos_gpu.wire.checking import Problem
-from mesos_gpu.wire.listing.filters import By, Values, passes
+from mesos_gpu.wire.listing.filters import By, Values, labels_of, passes
 
 MOST: Final = Number("limit", 1000, 1, shapes.MOST)
 _LOOKED_AT: Final = 100_000  # jobs, for one answer
@@ -44,7 +44,7 @@ class HistoryHandlers:
         """GET /v1/history."""
         states, patterns = _states(request), patterns_of(request, {**PATTERNS, "label": By.LABEL})
         since_ms, until_ms = int(SINCE.of(request) * MS), int(UNTIL.of(request) * MS)
-        most, before, records = int(MOST.of(request)), _cursor(request), self._records
+        most, before, records = int(MOST.of(request)), _cursor(request), on_record(self._kept, "job")
         may = _judge(rights_of(request))
 
         def wanted(job: PastJob) -> bool:
@@ -77,12 +77,6 @@ class HistoryHandlers:
         for job, message in zip(answer["jobs"], veiled, strict=True):
             job["message"] = message
         return json_answer(answer)
-
-    @property
-    def _records(self) -> UseRecords:
-        if self._kept is None:
-            raise NotFound("no job is on record here", remedy="the scheduler's state must be a file")
-        return self._kept
 
 
 def _states(request: Request) -> set[str]:
@@ -123,13 +117,9 @@ def _values(job: PastJob) -> Values:
         By.USER: (job.user,),
         By.QUEUE: (job.queue,),
         By.APP: (job.app,) if job.app else (),
-        By.LABEL: _labels(job.labels),
+        By.LABEL: labels_of(job.labels),
         By.NODE: job.hosts,
     }
-
-
-def _labels(of: Mapping[str, str]) -> Sequence[str]:
-    return [f"{key}={value}" for key, value in of.items()]
 
 
 def _shown(job: PastJob, held: Held, *, reads: bool) -> shapes.PastJob:

@@ -9,7 +9,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.adapters.hooks.receivers import REMEDY
 from mesos_gpu.adapters.hooks.send import Sender, new_secret, text_of
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.api.http import note
@@ -181,8 +180,8 @@ class HookHandlers:
     def _wrong(self, url: object) -> str:
         if not isinstance(url, str) or self._sender is None:
             return f"must be a URL, got {show(url)}"
-        why = self._sender.receivers.wrong(url)
-        return f"{why}; {REMEDY}" if "allowed" in why else why
+        fault = self._sender.receivers.wrong(url)
+        return fault.with_remedy if fault else ""
 
 
 def wrong_receivers(
@@ -194,8 +193,8 @@ def wrong_receivers(
         if store is None or sender is None:
             why = "there are no webhooks here"
         elif is_url(receiver):
-            wrong = sender.receivers.wrong(receiver)
-            why = f"{wrong}; {REMEDY}" if wrong else ""
+            fault = sender.receivers.wrong(receiver)
+            why = fault.with_remedy if fault else ""
         else:
             why = "" if store.latest.hook(receiver) else f"there is no webhook {receiver}"
         if why:

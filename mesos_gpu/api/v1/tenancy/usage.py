@@ -50,6 +50,17 @@ _FORMULA: Final = "=+-@\t\r"  # as which a spreadsheet takes a text that begins 
 Sees = Callable[[Account], bool]
 
 
+def on_record(kept: UseRecords | None, what: str) -> UseRecords:
+    """What is on record.
+
+    Raises:
+        NotFound: Nothing is: the state is no file.
+    """
+    if kept is None:
+        raise NotFound(f"no {what} is on record here", remedy="the scheduler's state must be a file")
+    return kept
+
+
 class UsageHandlers:
     """The routes' functions."""
 
@@ -111,9 +122,7 @@ class UsageHandlers:
 
     @property
     def _records(self) -> UseRecords:
-        if self._kept is None:
-            raise NotFound("no use is on record here", remedy="the scheduler's state must be a file")
-        return self._kept
+        return on_record(self._kept, "use")
 
     def _periods(self, request: Request) -> list[tuple[float | None, int, int]]:
         """When each begins, and its first day and the one after its last, each after the other; None: all in one."""

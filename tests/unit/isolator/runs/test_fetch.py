@@ -16,7 +16,7 @@ from isolator.confinement.enclosure import Enclosure
 from isolator.host.not_started import NotStarted
 from isolator.runs.fetching import Fetch
 from isolator.runs.launcher import Helped, Order
-from mesos_gpu.local import fetcher
+from mesos_gpu.libmesos import fetcher
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.jobs import spec_from_mapping

@@ -15,7 +15,7 @@ import pytest
 from isolator.host.fetch_bounds import LIMIT, FetchLimits, TooMuch, Watched, measure
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.local import fetcher
+from mesos_gpu.libmesos import fetcher
 
 SMALL = FetchLimits(size_bytes=4 << 20, files=50, ratio=10, free_bytes=1 << 20)
 

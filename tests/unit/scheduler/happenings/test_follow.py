@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.saves import ForgetEvents, KeepEvent, KeepJob, SaveDrain
+from mesos_gpu.model.nodes.gpu import Health, Inventory
+from mesos_gpu.model.saves import ForgetEvents, ForgetNode, KeepEvent, KeepJob, SaveDrain, SaveNode
 from mesos_gpu.model.tasks.event import MOST_EVENTS, EventKind, LogEvent
 from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import SPARE, EventLog
@@ -135,3 +135,15 @@ def test_who_waits_is_woken_or_gives_up() -> None:
     log.add([LogEvent(5, 1.0, EventKind.NODE, node="a", gpu=GpuId(""))])
     assert log.wait(4, 0.0)
     assert not log.wait(5, 0.0)
+
+
+def test_cards_of_a_node_that_is_forgotten_are_those_of_nobody(world: Followed) -> None:
+    world.node("a1", gpu("g0", health=Health.SICK), gpu("g1"))
+    world.node("a2", gpu("g2"))
+    moved = replace(
+        world.state.nodes[AgentId("a2")], inventory=Inventory((gpu("g1"), gpu("g2")), "nvml", "1")
+    )
+    follow = world.follower.follow
+    follow([SaveNode(moved)], world.state, world.now)
+    assert follow([ForgetNode(AgentId("a1"))], world.state, world.now) == []
+    assert sorted(world.follower._cards) == ["g1", "g2"], "one that another node has by now stays"

@@ -19,6 +19,7 @@ from mesos_gpu.model.apps.app import App, EngineType, Group
 from mesos_gpu.scheduler.__main__ import scheduler
 from mesos_gpu.wire.marathon.app import app_of
 from mesos_gpu.wire.marathon.group import group_of
+from mesos_gpu.wire.marathon.problems import Detail, Problems
 from mesos_gpu.wire.marathon.template import Parameter, Template, WrongValues, render, template_of
 
 ROOT = Path(__file__).parents[4]
@@ -133,11 +134,46 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         assert line in text
     assert caught.value.exit_code == 2
     problems = {each.path: each.reason for fault in caught.value.faults for each in fault.problems("/values")}
-    assert set(problems) - {"/values"} == {
+    assert set(problems) == {
         f"/values/{name}" for name in ("colour", "host", "gpus", "cpus", "models", "workers", "id")
     }
-    assert problems["/values"].startswith("/apps("), "the id of the group is a part of those of its apps"
     assert problems["/values/gpus"] == "must be an integer, as 2"
+
+
+def test_a_wrong_id_of_a_group_is_said_once_and_what_is_wrong_below_it_too() -> None:
+    with pytest.raises(WrongValues) as caught:
+        render(load("torch-distributed"), {"id": "/No Blanks", "host": "a", "cpus": "0"})
+    assert [fault.place for fault in caught.value.faults] == ["/id", "/apps(1)/cpus"]
+    inner = {"id": "in", "apps": [{"id": "Own", "cmd": "true"}, {"id": "b", "cmd": "true"}]}
+    wrong = group_of({"id": "/Big", "apps": [{"id": "a", "cmd": "true", "cpus": -1}], "groups": [inner]})
+    assert isinstance(wrong, Problems)
+    assert [detail.path for detail in wrong.details if isinstance(detail, Detail)] == ["/id", "/apps(0)/cpus"]
+    wrong = group_of({"id": "/big", "apps": [{"id": "Own", "cmd": "true"}], "groups": [inner]})
+    assert isinstance(wrong, Problems)
+    places = [detail.path for detail in wrong.details if isinstance(detail, Detail)]
+    assert places == ["/apps(0)/id", "/groups(0)/apps(0)/id"]
+
+
+def test_a_secret_is_not_repeated_and_stands_in_no_file() -> None:
+    body = {
+        "id": "/a",
+        "cmd": "true",
+        "template": {
+            "about": "x",
+            "parameters": {"key": {"paths": ["/env/KEY", "/cpus"], "description": "A key.", "secret": True}},
+        },
+    }
+    with pytest.raises(WrongValues) as caught:
+        render(template_of("mine", json.dumps(body).encode()), {"key": "hunter2"})
+    assert "key=*** (/cpus)" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(Damaged, match="a secret is a string, and none stands in the file"):
+        template_of("mine", json.dumps({**body, "env": {"KEY": "x"}, "cpus": "x"}).encode())
+    assert {each.name for name in NAMES for each in load(name).parameters if each.secret} == {
+        "token",
+        "hf_token",
+        "api_key",
+    }
 
 
 def test_what_is_wrong_in_a_place_of_no_value_is_said_of_all_values() -> None:
