@@ -60,6 +60,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench reports
 	@$(BIN)/mesos-gpu bench metrics
 	@$(BIN)/mesos-gpu bench store
+	@$(BIN)/mesos-gpu bench scale --seconds 5
 	@$(BIN)/mesos-gpu bench volume
 	@$(BIN)/mesos-gpu bench api
 	@$(BIN)/mesos-gpu bench access

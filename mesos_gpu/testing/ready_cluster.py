@@ -1,6 +1,7 @@
 """A driver with a cluster that always has room: launches run at once, and what is killed ends at once."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -9,6 +10,7 @@ from typing import Any, Final
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, OfferId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, Work
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
@@ -16,29 +18,43 @@ from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.labels import monitor_labels
 
 PORTS: Final = range(31000, 33000)  # of each agent
-_ROOM: Final = (Scalar("cpus", 1e6), Scalar("mem", 1e9))
+CPUS: Final = 1e6  # of each agent
+MEM_MIB: Final = 1e9
 
 
 @dataclass(slots=True)
 class _Agent:
     id: AgentId
+    url: str
+    left: "Counter[str]"  # thousandths of each resource
     offer: OfferId | None = None  # what the scheduler has of it
     used: set[int] = field(default_factory=set)  # ports
-    gpus_left: int = 0
+    monitor: TaskId | None = None
+    said: bytes = b""  # its monitor's last report
+    unheard: bool = False  # that report is not acknowledged
 
 
 class ReadyCluster:
-    """`Driver`. Its answers are put into the scheduler's queue. All is on the engine's thread."""
+    """`Driver`. Its answers are put into the scheduler's queue. All is on the engine's thread, but `report`."""
 
     def __init__(
-        self, agents: int, put: Callable[[ev.Event], None], now: Callable[[], float], gpus: int = 0
+        self,
+        agents: int,
+        put: Callable[[ev.Event], None],
+        now: Callable[[], float],
+        gpus: int = 0,
+        *,
+        cpus: float = CPUS,
+        mem_mib: float = MEM_MIB,
     ) -> None:
-        """`put`: where events go. `now`: the scheduler's clock. `gpus`: of each agent; only of these there may be too
-        few."""
+        """`put`: where events go. `now`: the scheduler's clock. `gpus`, `cpus`, `mem_mib`: of each agent."""
         self._put, self._now, self._serial, self._gpus = put, now, count(1), gpus
-        self._agents = [_Agent(AgentId(f"a{n}"), gpus_left=gpus) for n in range(agents)]
+        room = {"cpus": round(cpus * 1000), "mem": round(mem_mib * 1000), "gpus": gpus * 1000}
+        self._agents = [_Agent(AgentId(f"a{n}"), _url(n), Counter(room)) for n in range(agents)]
+        self._by_id = {agent.id: agent for agent in self._agents}
+        self._bare = dict.fromkeys(self._by_id)  # those that are not offered
         self._of_offer: dict[OfferId, _Agent] = {}
-        self._tasks: dict[str, tuple[_Agent, list[int], int]] = {}  # with its ports and GPUs
+        self._tasks: dict[str, tuple[_Agent, list[int], Counter[str]]] = {}  # with its ports and amounts
         self.launched = 0
 
     def start(self) -> None:
@@ -69,12 +85,14 @@ class ReadyCluster:
             return
         agent = self._take(offer_ids)
         for info in task_infos:
-            id, ports, gpus = info["task_id"]["value"], list(_ports(info)), _gpus(info)
+            id, ports, amounts = TaskId(info["task_id"]["value"]), list(_ports(info)), _amounts(info)
             agent.used.update(ports)
-            agent.gpus_left -= gpus
-            self._tasks[id] = agent, ports, gpus
+            agent.left.subtract(amounts)
+            self._tasks[id] = agent, ports, amounts
             self._say(id, agent, "TASK_STARTING")
-            self._say(id, agent, "TASK_RUNNING", self._inventory(agent) if _is_monitor(info) else b"")
+            if _is_monitor(info):
+                agent.monitor, agent.said, agent.unheard = id, self._inventory(agent), True
+            self._say(id, agent, "TASK_RUNNING", agent.said if id == agent.monitor else b"")
         self.launched += len(task_infos)
         self._offer()
 
@@ -86,6 +104,7 @@ class ReadyCluster:
         agents = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
         for agent in agents:
             agent.offer = None
+            self._bare[agent.id] = None
         return agents[0]
 
     def _drop(self, info: Mapping[str, Any]) -> None:
@@ -93,7 +112,8 @@ class ReadyCluster:
         self._put(ev.StatusArrived(Status(id, "TASK_DROPPED", agent_id, "REASON_INVALID_OFFERS")))
 
     def _offer(self) -> None:
-        self._put(ev.OffersArrived(tuple(map(self._offer_of, [a for a in self._agents if a.offer is None]))))
+        bare, self._bare = self._bare, {}
+        self._put(ev.OffersArrived(tuple([self._offer_of(self._by_id[agent_id]) for agent_id in bare])))
 
     def _offer_of(self, agent: _Agent) -> Offer:
         agent.offer = OfferId(f"o{next(self._serial)}")
@@ -102,26 +122,46 @@ class ReadyCluster:
         free = tuple(
             PortRange(before + 1, after - 1) for before, after in pairwise(edges) if after - before > 1
         )
+        room = tuple([Scalar(name, amount / 1000) for name, amount in agent.left.items() if amount > 0])
         host = f"{agent.id}.example"
-        room = (*_ROOM, Scalar("gpus", agent.gpus_left)) if agent.gpus_left else _ROOM
-        return Offer(agent.offer, agent.id, host, "http://127.0.0.1:9", room, {}, self._now(), ports=free)
+        return Offer(agent.offer, agent.id, host, agent.url, room, {}, self._now(), ports=free)
 
     def _say(self, id: str, agent: _Agent, state: str, data: bytes = b"") -> None:
         self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex, data=data)))
 
-    def _inventory(self, agent: _Agent) -> bytes:
+    def report(self, number: int, *, uses: bool = False) -> bool:
+        """Let an agent's monitor report, as it does every ten seconds; on any thread. Whether it did: one whose last
+        report is not acknowledged yet is silent.
+
+        Args:
+            number: Of the agent, from 0.
+            uses: With the use of its cards, which is another each time; else the report is the same, byte for byte.
+        """
+        agent = self._agents[number]
+        if agent.monitor is None or agent.unheard:
+            return False
+        if uses:
+            agent.said = self._inventory(agent, self._now())
+        agent.unheard = True
+        self._say(agent.monitor, agent, "TASK_RUNNING", agent.said)
+        return True
+
+    def _inventory(self, agent: _Agent, used_at: float | None = None) -> bytes:
         gpus = tuple(
             Gpu(GpuId(f"GPU-{agent.id}-{n}"), "A100", 81920, n, f"0000:{n:02x}:00.0", health=Health.OK)
             for n in range(self._gpus)
         )
-        return report.encode(Inventory(gpus, "simulated", "535", "12.2"))
+        uses = [] if used_at is None else [_use(gpu.id, used_at) for gpu in gpus]
+        return report.encode(Inventory(gpus, "simulated", "535", "12.2", gpu_uses=tuple(uses)))
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
         """Kill a task, which ends at once."""
         if task_id in self._tasks:
-            agent, ports, gpus = self._tasks.pop(task_id)
+            agent, ports, amounts = self._tasks.pop(task_id)
             agent.used.difference_update(ports)
-            agent.gpus_left += gpus
+            agent.left.update(amounts)
+            if task_id == agent.monitor:
+                agent.monitor, agent.unheard = None, False
             self._say(task_id, agent, "TASK_KILLED")
 
     def revive(self) -> None:
@@ -132,7 +172,10 @@ class ReadyCluster:
         """Do nothing: no engine breaks here."""
 
     def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
-        """Good."""
+        """Let a monitor say more; nothing else waits for it."""
+        agent = self._by_id[AgentId(agent_id)]
+        if task_id == agent.monitor:
+            agent.unheard = False
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """Say how they stand: a task runs, or it is gone."""
@@ -158,9 +201,25 @@ def _ports(info: Mapping[str, Any]) -> Iterator[int]:
                 yield from range(each["begin"], each["end"] + 1)
 
 
-def _gpus(info: Mapping[str, Any]) -> int:
-    amounts = (each["scalar"]["value"] for each in info["resources"] if each["name"] == "gpus")
-    return int(sum(amounts))
+def _amounts(info: Mapping[str, Any]) -> "Counter[str]":
+    """Thousandths of what a task takes, its executor included."""
+    amounts: Counter[str] = Counter()
+    for each in (*info["resources"], *info.get("executor", {}).get("resources", ())):
+        if "scalar" in each:
+            amounts[each["name"]] += round(each["scalar"]["value"] * 1000)
+    return amounts
+
+
+def _url(number: int) -> str:
+    """Another address of this host for each agent, where nobody listens."""
+    return f"http://127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}:9"
+
+
+def _use(gpu_id: GpuId, at: float) -> GpuUse:
+    """What a card says that is at work half of the time."""
+    seen_ms = round(at * 1000) % 10**9
+    meters = Meters(power_mw=200_000 + seen_ms % 1000, memory_used_mib=seen_ms % 81_920)
+    return GpuUse(gpu_id, at, meters, Work(1.0, seen_ms, seen_ms // 2), 1)
 
 
 def _is_monitor(info: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
 from mesos_gpu.cli.bench.queues import queues
 from mesos_gpu.cli.bench.reports import reports
+from mesos_gpu.cli.bench.scale import scale
 from mesos_gpu.cli.bench.shim import shim
 from mesos_gpu.cli.bench.starts import Used, await_containers, containers, empty_start_ms
 from mesos_gpu.cli.bench.store import store
@@ -90,6 +91,7 @@ bench.add_command(queues)
 bench.add_command(reports)
 bench.add_command(metrics)
 bench.add_command(store)
+bench.add_command(scale)
 
 
 def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:

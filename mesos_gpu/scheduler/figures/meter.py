@@ -68,6 +68,7 @@ class Meter(Collector):
             registry=registry,
             buckets=_LAUNCH_S,
         )
+        self.stepped_s = 0.0  # processor time of all steps
         self._count(registry)
 
     def _count(self, registry: CollectorRegistry) -> None:
@@ -107,10 +108,11 @@ class Meter(Collector):
 
     def step(self, state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
         """Step the engine, and note how long it took."""
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.thread_time()
         try:
             return step(state, event, now, settings)
         finally:
+            self.stepped_s += time.thread_time() - cpu
             self._of_step[_STEPS.get(type(event), OTHER_STEP)].observe(time.perf_counter() - begin)
 
     def save(self, store: Store, changes: Iterable[saves.Save]) -> None:

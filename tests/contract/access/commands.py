@@ -208,6 +208,6 @@ LOCAL: Final = (
     "install secrets", "teardown", "mesos master", "mesos agent", "mesos check", "install master",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench isolation", "bench launch", "bench metrics", "bench placement", "bench queues",
-    "bench reports", "bench shim", "bench store", "bench volume",
+    "bench reports", "bench scale", "bench shim", "bench store", "bench volume",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip
