@@ -5,34 +5,27 @@ beside the columns that are searched by. The schema's number is in `PRAGMA user_
 `migrations/`.
 """
 
-import errno
-import fcntl
 import logging
 import os
 import secrets
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
-from mesos_gpu.adapters.hooks.store import hooks_of
+from mesos_gpu.adapters.sqlite import files, schema
 from mesos_gpu.adapters.usage import statements
-from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
+from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
 
-_OWN: Final = stat.S_IRUSR | stat.S_IWUSR
-ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
-_BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 
 
@@ -57,16 +50,8 @@ class SqliteStore:
 
     def _begin(self, accept_older: bool) -> None:
         path = self._path
-        _make_private(path)
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _OWN)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise Conflict(
-                f"another scheduler uses the state in {path}",
-                remedy="stop it first, or give this one another --state file",
-            ) from error
+        files.make_private(path)
+        self._lock = files.lock_of(path)
         try:
             self._mark = HighWater(Path(f"{path}.mark"))
             try:
@@ -161,7 +146,7 @@ class SqliteStore:
                 db.execute("PRAGMA synchronous=FULL")
                 if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                     raise sqlite3.DatabaseError("quick_check found errors")
-                self._migrate(db)
+                schema.migrate(db, self._path)
         except BaseException:
             db.close()
             raise
@@ -172,30 +157,14 @@ class SqliteStore:
         try:
             yield
         except (OSError, sqlite3.DatabaseError, msgspec.DecodeError) as error:
-            if self._lacks_room(error):
-                raise self._no_room(error) from error
+            if files.lacks_room(error, self._path.parent):
+                raise files.no_room(self._path, error) from error
             if isinstance(error, OSError):
                 raise
             raise Damaged(
                 f"the scheduler's state in {self._path} cannot be read: {error}",
                 remedy="restore it from a backup; or, only if none of its tasks runs any more, move it away",
             ) from error
-
-    def _migrate(self, db: sqlite3.Connection) -> None:
-        steps = sorted(
-            (int(entry.name.split("_")[0]), entry.read_text())
-            for entry in files("mesos_gpu.adapters").joinpath("migrations").iterdir()
-            if entry.name.endswith(".sql")
-        )
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        if version > steps[-1][0]:
-            raise Damaged(
-                f"{self._path} has schema {version}, and this program knows {steps[-1][0]} at most",
-                remedy="run the newer mesos_gpu that wrote it",
-            )
-        for number, script in steps:
-            if number > version:
-                db.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
 
     def load(self) -> Saved:
         """Everything."""
@@ -260,23 +229,9 @@ class SqliteStore:
             at = self._commit(batch)
             self._set_mark(at)
         except (OSError, sqlite3.OperationalError) as error:
-            if not self._lacks_room(error):
+            if not files.lacks_room(error, self._path.parent):
                 raise
-            raise self._no_room(error) from error
-
-    def _lacks_room(self, error: Exception) -> bool:
-        """Whether nothing can be written, which says nothing of what is there."""
-        if isinstance(error, sqlite3.OperationalError):
-            kind = error.sqlite_errorcode & 0xFF
-            full = kind == sqlite3.SQLITE_CANTOPEN and not os.statvfs(self._path.parent).f_bavail
-            return full or kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-
-    def _no_room(self, error: Exception) -> NoRoom:
-        return NoRoom(
-            f"the state in {self._path} cannot be written: {error}",
-            remedy="make room on that file system; what runs runs on, and the scheduler goes on by itself",
-        )
+            raise files.no_room(self._path, error) from error
 
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
@@ -321,124 +276,6 @@ def _fact(db: sqlite3.Connection, name: str) -> str | None:
 def _mark_of(db: sqlite3.Connection) -> Mark:
     row = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()
     return Mark(int(_fact(db, "batch") or 0), _fact(db, "framework_id"), bytes(row[0]) if row else None)
-
-
-def backup(path: Path, target: Path) -> list[Path]:
-    """Write a copy of the state in `path` that can stand for it, and beside that one of its webhooks, also while its
-    scheduler runs; the files, that of the state first.
-
-    Webhooks are copied first: what happens meanwhile is an event of the state's copy that they have not taken over yet,
-    and take over after a restore.
-
-    Raises:
-        NotFound: There is no state.
-        Conflict: A target exists.
-        Damaged: The state, or its webhooks, cannot be read.
-    """
-    if not path.is_file():
-        raise NotFound(f"there is no state in {path}", remedy="name the file of the scheduler's --state")
-    pairs = [(hooks_of(path), hooks_of(target)), (path, target)]
-    try:
-        if os.path.lexists(hooks_of(target)):  # of another backup: a restore would take it for this one's
-            raise FileExistsError(errno.EEXIST, "it exists", str(hooks_of(target)))
-        with ExitStack() as parts, ExitStack() as undone:
-            copies = [(parts.enter_context(_copied(each, to)), to) for each, to in pairs if each.is_file()]
-            for part, to in copies:
-                os.link(part, to)  # and not a rename: what is there stays
-                undone.callback(to.unlink)
-            _sync(target.parent)
-            undone.pop_all()
-    except FileExistsError as error:
-        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
-    return [to for _, to in reversed(copies)]
-
-
-@contextmanager
-def _copied(path: Path, target: Path) -> Iterator[Path]:
-    """A whole copy of a database, beside where it is to be, for as long as the context lasts."""
-    part = target.with_name(f".{target.name}.part")
-    handle = _begun(part)
-    try:
-        db = sqlite3.connect(path, isolation_level=None, timeout=30)
-        try:
-            db.execute("VACUUM INTO ?", (str(part),))
-        finally:
-            db.close()
-        _sync(part)
-        yield part
-    except sqlite3.DatabaseError as error:
-        raise Damaged(
-            f"{path} cannot be copied: {error}", remedy="is it the scheduler's --state file?"
-        ) from error
-    finally:
-        part.unlink()
-        os.close(handle)
-
-
-def _begun(part: Path) -> int:
-    """Make a file and lock it. One that nobody locks was left by a backup that was killed: it is removed.
-
-    Raises:
-        FileExistsError: Another backup writes it, or it is another user's.
-    """
-    if _is_left(part):
-        part.unlink()
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    return handle
-
-
-def _is_left(part: Path) -> bool:
-    try:
-        handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False  # it is not there, or none of ours
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            return False
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _make_private(path: Path) -> None:
-    """Make the file and its directory, and take from others what an earlier version let them read."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if each == path else 0)
-        try:
-            handle = os.open(each, flags, _OWN)
-        except FileNotFoundError:
-            continue
-        try:
-            if stat.S_IMODE(os.fstat(handle).st_mode) & ~_OWN:
-                os.fchmod(handle, _OWN)
-        finally:
-            os.close(handle)
-    _close_directory(path)
-
-
-def _close_directory(path: Path) -> None:
-    """Close the state's directory to others if it is the state's alone; else it is somebody's way to somewhere."""
-    here = path.parent
-    mode = stat.S_IMODE(here.stat().st_mode)
-    alone = all(entry.name.startswith(path.name) or entry.name in ALONE for entry in here.iterdir())
-    if alone and mode & 0o077 and here.stat().st_uid == os.geteuid():
-        here.chmod(0o700)
-    elif not alone and mode & 0o022 and not mode & stat.S_ISVTX:
-        logger.warning("others may write to %s: who does can put another state in place", here)
 
 
 def _plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ def backup(file: Path, state: Path | None, as_json: bool) -> None:
     beside that which ends in .hooks, remove those which end in -wal and -shm, and start once with
     --accept-older-state.
     """
-    from mesos_gpu.adapters.sqlite_store import backup as write
+    from mesos_gpu.adapters.sqlite.copies import backup as write
     from mesos_gpu.cli.dev.up import directory
 
     state = state or directory() / "scheduler" / "state.sqlite"

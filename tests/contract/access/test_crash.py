@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters.sqlite_store import SqliteStore, backup
+from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict, MesosGpuError, NotFound
 from mesos_gpu.model.access.document import AccessDocument, Binding

@@ -20,7 +20,7 @@ from mesos_gpu.adapters.hooks import store as hook_store
 from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore, hooks_of
-from mesos_gpu.adapters.sqlite_store import backup
+from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
-from mesos_gpu.adapters.sqlite_store import SqliteStore, backup
+from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
 from mesos_gpu.model.saves import SaveFramework, SaveTrust
 

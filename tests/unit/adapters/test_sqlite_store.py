@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters import sqlite_store
+from mesos_gpu.adapters.sqlite import schema
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, Damaged
@@ -225,7 +225,7 @@ def test_a_program_from_before_shares_refuses_a_state_that_may_have_them(
     (older / "migrations").mkdir(parents=True)
     for migration in MIGRATIONS[:5]:
         (older / "migrations" / migration.name).write_text(migration.read_text())
-    monkeypatch.setattr(sqlite_store, "files", lambda _: older)
+    monkeypatch.setattr(schema, "files", lambda _: older)
     with pytest.raises(Damaged, match=r"has schema [0-9]+, and this program knows 5 at most"):
         SqliteStore(path)
 

@@ -1,0 +1,96 @@
+"""Files of a state: `PATH`, and beside it `PATH-wal`, which is a part of the state, `PATH-shm`, `PATH.lock` and
+`PATH.mark`. Only their owner reads them.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import Conflict, NoRoom
+
+OWN: Final = stat.S_IRUSR | stat.S_IWUSR
+ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
+logger = logging.getLogger(__name__)
+
+
+def lock_of(path: Path) -> int:
+    """Lock a state; the handle, which is the lock as long as it is open.
+
+    Raises:
+        Conflict: A scheduler has it, or a restore.
+    """
+    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, OWN)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise Conflict(
+            f"another scheduler uses the state in {path}",
+            remedy="stop it first, or give this one another --state file",
+        ) from error
+    return handle
+
+
+def restoring(path: Path) -> Path:
+    """What is there while a backup takes the place of a state."""
+    return Path(f"{path}.restoring")
+
+
+def lacks_room(error: Exception, directory: Path) -> bool:
+    """Whether nothing can be written there, which says nothing of what is there."""
+    if isinstance(error, sqlite3.OperationalError):
+        kind = error.sqlite_errorcode & 0xFF
+        full = kind == sqlite3.SQLITE_CANTOPEN and not os.statvfs(directory).f_bavail
+        return full or kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def no_room(path: Path, error: Exception) -> NoRoom:
+    """What is said when a state cannot be written."""
+    return NoRoom(
+        f"the state in {path} cannot be written: {error}",
+        remedy="make room on that file system; what runs runs on, and the scheduler goes on by itself",
+    )
+
+
+def sync(path: Path) -> None:
+    """Force a file, or the names in a directory, to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_private(path: Path) -> None:
+    """Make the file and its directory, and take from others what an earlier version let them read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if each == path else 0)
+        try:
+            handle = os.open(each, flags, OWN)
+        except FileNotFoundError:
+            continue
+        try:
+            if stat.S_IMODE(os.fstat(handle).st_mode) & ~OWN:
+                os.fchmod(handle, OWN)
+        finally:
+            os.close(handle)
+    _close_directory(path)
+
+
+def _close_directory(path: Path) -> None:
+    """Close the state's directory to others if it is the state's alone; else it is somebody's way to somewhere."""
+    here = path.parent
+    mode = stat.S_IMODE(here.stat().st_mode)
+    alone = all(entry.name.startswith(path.name) or entry.name in ALONE for entry in here.iterdir())
+    if alone and mode & 0o077 and here.stat().st_uid == os.geteuid():
+        here.chmod(0o700)
+    elif not alone and mode & 0o022 and not mode & stat.S_ISVTX:
+        logger.warning("others may write to %s: who does can put another state in place", here)

@@ -1,0 +1,130 @@
+"""The schema of a state's file: its number, and the steps up to the latest, each a file in `migrations/`.
+
+All steps are one transaction: a file has the schema that it had, or the latest one. Before them a copy is made that an
+earlier program can be given.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from mesos_gpu.adapters.hooks.store import hooks_of
+from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.errors import Damaged
+
+
+def steps() -> list[tuple[int, str]]:
+    """Numbers and statements, rising."""
+    folder = files("mesos_gpu.adapters").joinpath("migrations")
+    return sorted(
+        (int(each.name.split("_")[0]), each.read_text())
+        for each in folder.iterdir()
+        if each.name.endswith(".sql")
+    )
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """The number of a file's schema; 0: it has none yet."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def before(path: Path, version: int) -> Path:
+    """The copy that is made of a state before it gets that schema."""
+    return Path(f"{path}.before-v{version}")
+
+
+def see_known(path: Path, version: int) -> None:
+    """See that this program knows the schema of a state.
+
+    Raises:
+        Damaged: A later program wrote it.
+    """
+    latest = steps()[-1][0]
+    if version > latest:
+        raise Damaged(
+            f"{path} has schema {version}, and this program knows {latest} at most",
+            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, latest)}",
+        )
+
+
+def _or_go_back(path: Path, latest: int) -> str:
+    copies = [
+        (_number(copy), copy) for copy in path.parent.glob(f"{path.name}.before-v*") if _number(copy) > latest
+    ]
+    for _, copy in sorted(copies):
+        if 0 < _version_in(copy) <= latest:
+            return (
+                f"; or, to go back to this one: mesos-gpu restore {copy} --state {path}, which is the state from "
+                "before it got the newer schema: what happened since is not in it"
+            )
+    return (
+        f"; or, to go back to this one, restore a backup that has schema {latest} at most (mesos-gpu restore)"
+    )
+
+
+def _number(copy: Path) -> int:
+    text = copy.name.rpartition(".before-v")[2]
+    return int(text) if text.isdecimal() else 0
+
+
+def _version_in(copy: Path) -> int:
+    try:
+        db = sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return version_of(db)
+        finally:
+            db.close()
+    except sqlite3.DatabaseError:
+        return 0
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring a state to the latest schema; one that has something is copied first.
+
+    Raises:
+        Damaged: A later program wrote it.
+        NoRoom: There is none for the copy.
+    """
+    version = version_of(db)
+    see_known(path, version)
+    latest = steps()[-1][0]
+    if version == latest:
+        return
+    if version:
+        _keep(path, latest)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for number, script in steps():
+            if number > version:
+                step_up(db, number, script)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
+    """Do one step, within a transaction."""
+    for statement in _statements(script):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version={number}")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script, each whole: `executescript` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _keep(path: Path, version: int) -> None:
+    """Copy a state before it gets a schema, in place of a copy that an earlier try left: this one is newer."""
+    copy = before(path, version)
+    for each in (copy, hooks_of(copy)):
+        each.unlink(missing_ok=True)
+    backup(path, copy)

@@ -1,0 +1,1 @@
+"""The state's file: schema, copies, damage."""

@@ -1,0 +1,229 @@
+"""States of every earlier schema, each as the last program wrote it that had that schema, are brought to the latest
+one with all that they have; a kill in the middle leaves the one or the other, and the way back is told."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
+from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Damaged
+from mesos_gpu.model.saves import NOUNS, Noun, Saved, SaveFramework
+
+STATES: Final = Path(__file__).parents[3] / "data" / "states"
+LATEST: Final = schema.steps()[-1][0]
+EARLIER: Final = range(1, LATEST)
+#: Tables that no noun is declared for: what is kept of use and of events.
+RECORDS: Final = ("used_accounts", "used_spans", "used_days", "used_waits", "events", "past_jobs")
+
+
+def old_state(path: Path, version: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((STATES / f"{version:02}.sql").read_text())
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "scheduler.sqlite"
+
+
+def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(f"SELECT * FROM {table}").fetchall()
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as db:
+        return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def version_in(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return schema.version_of(db)
+
+
+def has_all(new: Any, old: Any) -> bool:
+    """Whether what was said is said still; more may be said now."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(name in new and has_all(new[name], old[name]) for name in old)
+    if isinstance(old, list):
+        return isinstance(new, list) and len(new) == len(old) and all(map(has_all, new, old))
+    return bool(new == old)
+
+
+def plain(value: Any) -> Any:
+    return json.loads(msgspec.json.encode(value))
+
+
+def values_of(saved: Saved, noun: Noun) -> list[Any]:
+    values = getattr(saved, noun.plural)
+    return [plain(value) for value in (values if noun.key else [values])]
+
+
+def loaded(path: Path) -> Saved:
+    store = SqliteStore(path)
+    try:
+        return store.load()
+    finally:
+        store.close()
+
+
+def test_there_is_a_state_of_each_earlier_schema_and_each_table_of_it_has_rows(tmp_path: Path) -> None:
+    assert sorted(int(each.stem) for each in STATES.glob("*.sql")) == list(EARLIER)
+    declared = {noun.table or noun.plural for noun in NOUNS if noun.key} | {"facts", *RECORDS}
+    for version in EARLIER:
+        path = old_state(tmp_path / f"{version}.sqlite", version)
+        assert version_in(path) == version
+        assert tables(path) <= declared
+        empty = {table for table in tables(path) if not rows(path, table)}
+        assert empty == set(), f"schema {version}"
+
+
+@pytest.mark.parametrize("version", EARLIER)
+def test_nothing_is_lost_of_a_state_of_an_earlier_schema(version: int, path: Path) -> None:
+    old_state(path, version)
+    there = {table: rows(path, table) for table in tables(path)}
+    saved = loaded(path)
+    assert version_in(path) == LATEST
+    state = State.restored(5.0, saved)
+    for noun in NOUNS:
+        if noun.key:
+            bodies = [row[-1] for row in there.get(noun.table or noun.plural, ())]
+        else:
+            bodies = [value for name, value in there["facts"] if name == (noun.table or noun.plural)]
+        new = values_of(saved, noun)
+        assert not noun.key or len(new) == len(bodies)
+        for body in bodies:
+            old = json.loads(body)
+            assert [each for each in new if has_all(each, old)] != [], f"{noun.plural}: {old}"
+    for table in RECORDS:
+        assert rows(path, table) == there.get(table, [])
+    assert saved.framework_id == dict(there["facts"])["framework_id"]
+    assert set(state.jobs) == {row[0] for row in there["jobs"]}
+    assert set(state.tasks) == {row[0] for row in there["tasks"]}
+    assert set(state.nodes) == {row[0] for row in there["nodes"]}
+
+
+@pytest.mark.parametrize("version", EARLIER)
+def test_a_state_that_was_brought_up_is_written_and_read_as_any_other(version: int, path: Path) -> None:
+    saved = loaded(old_state(path, version))
+    store = SqliteStore(path)
+    store.save([SaveFramework("another")])
+    store.close()
+    again = loaded(path)
+    assert again.framework_id == "another"
+    assert (again.jobs, again.tasks, again.nodes) == (saved.jobs, saved.tasks, saved.nodes)
+
+
+def test_a_copy_is_kept_of_what_was_there_before(path: Path) -> None:
+    old_state(path, 7)
+    HookStore(hooks_of(path)).close()
+    before = {table: rows(path, table) for table in tables(path)}
+    loaded(path)
+    copy = schema.before(path, LATEST)
+    assert copy.name == f"scheduler.sqlite.before-v{LATEST}"
+    assert version_in(copy) == 7
+    assert {table: rows(copy, table) for table in tables(copy)} == before
+    assert hooks_of(copy).is_file()
+    assert copy.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    taken = copy.stat().st_mtime_ns
+    loaded(path)
+    assert copy.stat().st_mtime_ns == taken, "only where there is something to do"
+
+
+def test_a_new_state_has_nothing_to_copy(path: Path) -> None:
+    loaded(path)
+    assert not schema.before(path, LATEST).exists()
+
+
+#: Stops the program there: before the copy is whole, at a statement of a step, and after the last one.
+_KILLED: Final = """
+import os, signal, sys
+from pathlib import Path
+from mesos_gpu.adapters.sqlite import copies, schema
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+path, at = Path(sys.argv[1]), int(sys.argv[2])
+count = 0
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+if at < 0:
+    copies.sync = lambda _: die()
+real = schema._statements
+def statements(script):
+    global count
+    for each in real(script):
+        if count == at:
+            die()
+        count += 1
+        yield each
+schema._statements = statements
+SqliteStore(path)
+print(count)
+"""
+
+
+def killed_at(path: Path, at: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(path), str(at)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == (0 if done.stdout else -9), done.stderr
+    return done.stdout
+
+
+def test_a_kill_in_the_middle_leaves_what_was_there_or_what_is_to_be(path: Path, tmp_path: Path) -> None:
+    statements = int(killed_at(old_state(tmp_path / "whole" / "state.sqlite", 3), 1000))
+    assert statements > 10
+    whole = loaded(tmp_path / "whole" / "state.sqlite")
+    old_state(path, 3)
+    before = {table: rows(path, table) for table in tables(path)}
+    for at in (-1, 0, statements // 2, statements - 1):
+        assert killed_at(path, at) == ""
+        assert version_in(path) == 3
+        assert {table: rows(path, table) for table in tables(path)} == before
+    assert loaded(path) == whole
+    assert [each.name for each in path.parent.glob(".*.part")] == []
+
+
+def test_an_earlier_program_says_which_copy_brings_it_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(old_state(path, 7))
+    every = schema.steps()
+    monkeypatch.setattr(schema, "steps", lambda: every[:7])
+    with pytest.raises(Damaged, match=f"has schema {LATEST}, and this program knows 7 at most") as refused:
+        SqliteStore(path)
+    assert f"mesos-gpu restore {schema.before(path, LATEST)} --state {path}" in refused.value.remedy
+    monkeypatch.setattr(schema, "steps", lambda: every[:6])
+    with pytest.raises(Damaged) as refused:
+        SqliteStore(path)
+    assert "restore a backup that has schema 6 at most" in refused.value.remedy, "that copy is too new, too"
+    schema.before(path, LATEST).write_bytes(b"no state at all" * 100)
+    with pytest.raises(Damaged, match="knows 6 at most"):
+        SqliteStore(path)
+    monkeypatch.undo()
+    assert version_in(path) == LATEST
+    assert loaded(path).jobs
+
+
+def test_a_step_that_fails_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old_state(path, 5)
+    every = schema.steps()
+    monkeypatch.setattr(schema, "steps", lambda: [*every, (LATEST + 1, "CREATE TABLE jobs (id TEXT);")])
+    with pytest.raises(Damaged, match="already exists"):
+        SqliteStore(path)
+    assert version_in(path) == 5
+    monkeypatch.undo()
+    assert loaded(path).jobs
