@@ -51,7 +51,7 @@ check: setup ## Format, lint, types, layers, faults of security, spelling
 	@rm -f .lint-imports.log
 	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
 	@rm -f .bandit.log
-	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
+	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin,te --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch

@@ -82,6 +82,7 @@ QUEUE_SEE: Final = Right(
 QUEUE_WRITE: Final = Right("queue:write", _CLUSTER, "change queues")
 PLAN_SEE: Final = Right("plan:see", _VIEW, "ask for plans of moves")
 CLUSTER_SEE: Final = Right("cluster:see", _VIEW, "see the state of the scheduler")
+CLUSTER_LEAD: Final = Right("cluster:lead", _CLUSTER, "have another scheduler lead")
 METRICS_SEE: Final = Right("metrics:see", _VIEW, "read metrics")
 ACCESS_SEE: Final = Right("access:see", _CLUSTER, "read roles and bindings, and what a name may do")
 ACCESS_WRITE: Final = Right("access:write", _CLUSTER, "change roles and bindings")

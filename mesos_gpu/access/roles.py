@@ -20,7 +20,7 @@ OPERATOR: Final = Role(
     "operator",
     (
         "job:see", "job:read", "job:kill", "job:resize", "app:see", "app:read", "gpu:*", "node:*", "task:*", "queue:*",
-        "service:see", "plan:see", "cluster:see", "metrics:see", "audit:see", "access:see",
+        "service:see", "plan:see", "cluster:see", "cluster:lead", "metrics:see", "audit:see", "access:see",
         "webhook:see", "webhook:write",
         "token:see:own", "token:create:own", "token:revoke:own",
     ),

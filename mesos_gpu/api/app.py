@@ -1,5 +1,6 @@
 """The REST interface: docs/reference/rest.md as routes."""
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -25,8 +26,8 @@ from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.errors import MesosGpuError
 
 
-def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
-    """The application over a scheduler."""
+def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[Middleware] = ()) -> Starlette:
+    """The application over a scheduler. `outer`: what requests pass first."""
     jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
     app = Starlette(
         routes=[
@@ -36,6 +37,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
             *routes(scheduler, events, settings),
         ],
         middleware=[
+            *outer,
             Middleware(Relay, channels=channels, names=_called(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),

@@ -14,6 +14,7 @@ from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.audit import READS
 from mesos_gpu.api.http.door import BODY_S, MOST_QUERY, MOST_TARGET
+from mesos_gpu.api.peers import Leadership
 from mesos_gpu.api.spec import (
     access,
     audit,
@@ -344,6 +345,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **uploads.OPERATIONS,
     **usage.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
+    ("GET", "/v1/leader"): Operation(
+        "show_leader", "Which of the schedulers leads, and how far the others are", {200: Leadership}
+    ),
     ("GET", "/v1/health"): Operation(
         "check_health",
         "Whether the master is connected: 503 while it is not",

@@ -254,6 +254,7 @@ def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
 def _of_the_scheduler(system: System, scrape: Scrape) -> list[Route]:
     return [
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
+        route("/v1/leader", GET=needs(CLUSTER_SEE, system.leader)),
         route("/v1/health", GET=free(system.health)),
         route("/v1/openapi.json", GET=free(system.openapi)),
         route("/metrics", GET=needs(METRICS_SEE, scrape.metrics)),

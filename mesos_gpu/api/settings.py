@@ -12,6 +12,7 @@ from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.metrics.http import HttpFigures
+from mesos_gpu.api.peers import Peers
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.ports import AuditTrail, UseRecords
@@ -47,4 +48,6 @@ class ApiSettings:
     hooks: HookStore | None = None  # webhooks; None: there can be none
     sender: Sender | None = None  # that sends to them
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of
+    peers: Peers | None = None  # other schedulers of this cluster; None: this one is alone
+    leader_url: str = ""  # the one that leads, if that is this one; "": it is at `webui_url`
     figures: HttpFigures = field(default_factory=HttpFigures)  # of requests

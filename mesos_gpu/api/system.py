@@ -14,6 +14,7 @@ from mesos_gpu.api import openapi
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.peers import Leadership
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.spec import shapes
@@ -54,6 +55,23 @@ class System:
                 )
             )
         )
+
+    async def leader(self, _request: Request) -> Response:
+        """GET /v1/leader."""
+        if self._settings.peers is not None:
+            return json_answer(await run_in_threadpool(self._settings.peers.told))
+        url = self._settings.webui_url
+        alone: Leadership = {
+            "leader": url,
+            "here": url,
+            "leads": True,
+            "age_s": None,
+            "batch": 0,
+            "candidates": 1,
+            "schedulers": [{"url": url, "leads": True, "here": True, "applied": 0}],
+            "zookeeper": None,
+        }
+        return json_answer(alone)
 
     async def health(self, _request: Request) -> Response:
         """GET /v1/health: 503 while the master is not connected."""

@@ -98,9 +98,11 @@ class Cluster:
         secure: Secure | None = None,
         masters: int = 1,
         network: Network | None = None,
+        meeting: bool = False,
     ) -> None:
         """Nothing runs yet, and nothing is written. master_port: None for a free one. secure: None asks nobody who
         they are. masters: several elect a leader through as many servers of ZooKeeper, which are started, too.
+        meeting: whether there is a ZooKeeper also for one master, for others to meet in.
         network: where each master, with its ZooKeeper, and each agent gets a host of its own; None: all are on this
         machine's addresses.
 
@@ -109,7 +111,7 @@ class Cluster:
             Unavailable: isolation="linux", images or devices, and not root, or no cgroup v1 (or v2, for
                 devices="cgroup2"); isolation="posix" with images or devices; no free port; no ZooKeeper.
         """
-        if masters > 1:
+        if masters > 1 or meeting:
             zookeeper.check()
         self.directory = Path(os.path.realpath(directory))
         self.images, self.devices = None if images is None else Path(os.path.realpath(images)), devices
@@ -119,9 +121,10 @@ class Cluster:
             _check_containers(self.isolation, images, devices)
         self._secure, self.network = secure, network
         self._ports: set[int] = set()
+        self._elects = masters > 1
         self.zookeepers: tuple[ZooKeeper, ...] = ()
         hosts = [network.add(f"m{number}") if network else None for number in range(1, masters + 1)]
-        if masters > 1:
+        if masters > 1 or meeting:
             self.zookeepers = self._ensemble(hosts)
         self.masters = tuple(
             self._master(number, host, master_port, master_flags or {})
@@ -140,7 +143,7 @@ class Cluster:
     @property
     def address(self) -> str:
         """Where agents and frameworks find the master that leads."""
-        return zookeeper.url(self.zookeepers) if self.zookeepers else f"{self.master.ip}:{self.master.port}"
+        return zookeeper.url(self.zookeepers) if self._elects else f"{self.master.ip}:{self.master.port}"
 
     def leader(self) -> Master | None:
         """The master that leads now and has recovered its registry; None while none does."""
@@ -169,7 +172,7 @@ class Cluster:
 
     def _master(self, number: int, host: Host | None, port: int | None, more: Mapping[str, str]) -> Master:
         ip = host.ip if host else self.ip
-        directory = self.directory / (f"master-{number}" if self.zookeepers else "master")
+        directory = self.directory / (f"master-{number}" if self._elects else "master")
         port = port or (5050 if host else self._free_port(ip))
         flags = {
             "cluster": self.directory.name,
@@ -181,13 +184,13 @@ class Cluster:
         }
         master = Master(directory, ip, port, _flags(flags, directory, ip, port), host)
         master.secure = self._secure
-        if self.zookeepers:  # another is asked then
+        if self._elects:  # another is asked then
             master.answers_in_s = 1.0
         return master
 
     def _election(self) -> dict[str, str]:
         """Flags of a master that is one of several."""
-        if not self.zookeepers:
+        if not self._elects:
             return {}
         quorum = str(len(self.zookeepers) // 2 + 1)
         return {
@@ -325,7 +328,7 @@ class Cluster:
 
         def leader() -> Master | None:
             for master in self.masters:
-                if not self.zookeepers:
+                if not self._elects:
                     master.checked()
             return self.leader()
 

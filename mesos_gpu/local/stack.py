@@ -5,6 +5,8 @@ import http.client
 import json
 import os
 import pwd
+import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -28,13 +30,16 @@ from mesos_gpu.adapters.simulated_gpus import (
 )
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
-from mesos_gpu.local import leftovers
+from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.network import Network
 from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
+
+_MEETING = "meeting"  # the file that says where several schedulers meet
+_OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
 
 
 def address(number: int) -> str:
@@ -154,11 +159,21 @@ class SchedulerProcess:
             return get_json("127.0.0.1", self.port, path)
         return get_json(self._tls.name, self.port, path, tls=self._tls.context())
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Signal it and wait for its end."""
+    def send(self, number: int) -> None:
+        """Signal it, if it was started."""
         if self._popen is not None:
             self._popen.send_signal(number)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Signal it and wait for its end."""
+        self.send(number)
+        if self._popen is not None:
             self._popen.wait(30)
+
+    def end(self) -> None:
+        """End it, also where it is stopped by a signal."""
+        self.send(signal.SIGTERM)
+        self.kill(signal.SIGCONT)
 
 
 class Stack:
@@ -181,11 +196,13 @@ class Stack:
         tls: TlsHere | None = None,
         masters: int = 1,
         hosts: bool = False,
+        schedulers: int = 1,
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
         master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
         tls: of the REST interface. hosts: whether masters and agents are on hosts of their own, in network namespaces;
-        the scheduler is on this one.
+        the schedulers are on this one. schedulers: several elect one that leads, and the others stand by: see
+        `schedulers`, `leader` and `standbys`.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
@@ -209,39 +226,77 @@ class Stack:
             secure=self.secure,
             masters=masters,
             network=network,
+            meeting=schedulers > 1,
         )
-        port = port or free_port()
-        archived = "--executor-archive" in scheduler_arguments
-        arguments = [
-            *self._arguments(allow_root),
-            *([] if archived else _commands()),
-            *scheduler_arguments,
-            "--port",
-            str(port),
-        ]
-        self.scheduler = SchedulerProcess(
-            self.directory / "scheduler",
-            [*arguments, *(tls.arguments(port) if tls else [])],
-            port,
-            str(self.cluster.directory),
-            tls,
-            self.socket,
-        )
-        self.url, self.tls = self.scheduler.url, tls
+        self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
+        self._several, taken = schedulers > 1, set[int]()
+        made = []
+        for number in range(1, schedulers + 1):
+            free = port if port and number == 1 else free_port(taken=taken)
+            taken.add(free)
+            made.append(self._scheduler(number, free))
+        #: All of them; the one that leads is not always the first.
+        self.schedulers: tuple[SchedulerProcess, ...] = tuple(made)
+        self.scheduler = self.schedulers[0]
+        self.url = self.scheduler.url
         #: What clients on this host are given: by the socket the kernel says who they are.
         self.reach = self.url if self.socket is None else f"unix:{self.socket}"
 
-    def _arguments(self, allow_root: Root) -> list[str]:
-        """What the scheduler is told of this cluster."""
+    def _scheduler(self, number: int, port: int) -> SchedulerProcess:
+        directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")
+        socket = (
+            self.socket if number == 1 or self.socket is None else self.directory / f"run-{number}/api.sock"
+        )
+        arguments = [
+            *self._arguments(directory, socket),
+            *([] if "--executor-archive" in self._given else _commands()),
+            *self._given,
+            *["--port", str(port)],
+            *(self.tls.arguments(port) if self.tls else []),
+            *(self._ha(port) if self._several else []),
+        ]
+        return SchedulerProcess(directory, arguments, port, str(self.cluster.directory), self.tls, socket)
+
+    def _arguments(self, directory: Path, socket: Path | None) -> list[str]:
+        """What a scheduler is told of this cluster."""
+        root = self._allow_root
         return [
             "--master", self.cluster.address,
-            "--state", str(self.directory / "scheduler" / "state.sqlite"),
-            "--journal", str(self.directory / "scheduler" / "journal"),
-            *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
+            "--state", str(directory / "state.sqlite"),
+            "--journal", str(directory / "journal"),
+            *(["--allow-root", root.value] if root is not Root.NOWHERE else []),
             *_default_user(),
             *(self.secure.scheduler_arguments() if self.secure else []),
-            *(["--socket", str(self.socket)] if self.socket else []),
+            *(["--socket", str(socket)] if socket else []),
         ]  # fmt: skip
+
+    def _ha(self, port: int) -> list[str]:
+        url = self.tls.url(port) if self.tls else f"http://127.0.0.1:{port}"
+        trust = ["--ha-cacert", str(self.tls.certificate)] if self.tls else []
+        return ["--ha", f"file://{self.directory / _MEETING}", "--ha-url", url, *trust]
+
+    def leader(self) -> SchedulerProcess | None:
+        """The scheduler that leads, and is connected to the master; None: none does now."""
+        for each in self.schedulers:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if not each.running or not each.get("/v1/health")["connected"]:
+                    continue
+                if not self._several or each.get("/v1/leader")["leads"]:
+                    return each
+        return None
+
+    def await_leader(self, timeout_s: float = 60) -> SchedulerProcess:
+        """The scheduler that leads, as soon as one does.
+
+        Raises:
+            Unavailable: None does in time.
+        """
+        return poll("a scheduler that leads", self.leader, timeout_s)
+
+    def standbys(self) -> Sequence[SchedulerProcess]:
+        """The others that run."""
+        leader = self.leader()
+        return [each for each in self.schedulers if each.running and each is not leader]
 
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))
@@ -296,7 +351,10 @@ class Stack:
             )
         try:
             self.cluster.start()
-            self.scheduler.start().wait()
+            if self._several:
+                self._write_meeting()
+            for each in self.schedulers:  # the first leads
+                each.start().wait()
         except BaseException:
             self.stop()
             raise
@@ -305,10 +363,18 @@ class Stack:
     def stop(self) -> None:
         """End and remove everything; a second Ctrl-C does not end that half-way."""
         with _uninterrupted():
-            self.scheduler.kill(signal.SIGTERM)
+            for each in self.schedulers:
+                each.end()
             self.cluster.stop()
             _undo_tasks(self.directory)
             shutil.rmtree(self.directory)
+
+    def _write_meeting(self) -> None:
+        """Say where the schedulers meet; for what is not on this machine's own addresses, with a password."""
+        proof = f"schedulers:{secrets.token_hex(16)}" if self.cluster.network else ""
+        path = self.directory / _MEETING
+        path.touch(0o600)
+        path.write_text(zookeeper.url(self.cluster.zookeepers, "mesos-gpu", proof))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -345,8 +411,9 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run"}
-    foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets", "run", _MEETING}
+    names = (entry.name for entry in directory.iterdir())
+    foreign = sorted(name for name in names if name not in ours and not _OF_OTHERS.fullmatch(name))
     if foreign:
         raise BadConfiguration(
             f"{directory} holds {', '.join(foreign)}, which is not ours to remove",

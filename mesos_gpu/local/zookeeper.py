@@ -69,6 +69,7 @@ def check() -> None:
         raise Unavailable("no ZooKeeper", remedy="apt-get install -y zookeeper default-jre-headless")
 
 
-def url(servers: Sequence[ZooKeeper]) -> str:
-    """Where masters meet: zk://HOST:PORT,…/mesos."""
-    return f"zk://{','.join(f'{each.ip}:{each.port}' for each in servers)}/mesos"
+def url(servers: Sequence[ZooKeeper], path: str = "mesos", proof: str = "") -> str:
+    """Where masters, or others, meet: zk://HOST:PORT,…/PATH. `proof`: USER:PASSWORD; "": none."""
+    who = f"{proof}@" if proof else ""
+    return f"zk://{who}{','.join(f'{each.ip}:{each.port}' for each in servers)}/{path}"

@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.audit.log import AuditLog
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.files.private import read_secret
+from mesos_gpu.adapters.replicated.log import Deposed
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.adapters.usage.reader import SqliteRecords
@@ -35,12 +37,15 @@ from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.ports import Store
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.access.restored import without_removed, without_revoked
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.delivery import archive
+from mesos_gpu.scheduler.ha import run as ha
+from mesos_gpu.scheduler.ha.part import DEPOSED, Part
 from mesos_gpu.scheduler.happenings.deliver import Deliveries
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
@@ -119,21 +124,49 @@ def run(options: Options) -> int:
     """
     with contextlib.closing(listen(options.host, options.port)) as listener:
         exposure = exposed(options, listener.getsockname()[0])
-        files = options.tls.files()
-        return _run(options, listener, exposure, ReloadedTls(files) if files else None)
+        files, signals = options.tls.files(), _Signals()
+
+        def tls() -> ReloadedTls | None:
+            return ReloadedTls(files) if files else None
+
+        def lead(part: Part | None) -> int:
+            return _run(options, listener, exposure, tls(), signals, part)
+
+        if options.cluster.ha is None:
+            return lead(None)
+        settings = partial(_standby_settings, options, exposure)
+        code = ha.run(options, listener, tls, signals.stop, settings, lead)
+        return 1 if signals.died.is_set() else code
 
 
-def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: ReloadedTls | None) -> int:
-    died = _dying()
+class _Signals:
+    """What ends this process: SIGTERM, SIGINT, or a thread that died; `stop` is set by each."""
+
+    def __init__(self) -> None:
+        """Take them over."""
+        self.stop = threading.Event()
+        self.died = _dying(self.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+
+
+def _run(
+    options: Options,
+    listener: socket.socket,
+    exposure: Exposure,
+    tls: ReloadedTls | None,
+    signals: _Signals,
+    part: Part | None,
+) -> int:
     host, port = options.host, listener.getsockname()[1]
     first = read_first(options.access_file) if options.access_file else None
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
-    store = SqliteStore(options.state, accept_older=options.accept_older_state)
+    store, key = (part.store, part.key) if part else _own_store(options)
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
-    saved, key = without_revoked(store.load(), store, trail), store.key()
+    saved = without_revoked(store.load(), store, trail)
     secrets = options.secrets.store()
-    own_url = f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
+    own_url = part.url if part else f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     webui_url = options.webui_url or own_url
     framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key)
@@ -163,11 +196,11 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         task_key=key,
         own_url=(options.uploads.executor_url or own_url).rstrip("/"),
         own_url_is_told=options.uploads.executor_url is not None,
+        peers=part.peers if part else None,
+        leader_url=part.url if part else "",
     )
-    app = create_app(daemon, api)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    app = create_app(daemon, api, part.outer if part else ())
+    is_over = part.is_over if part else lambda: False
     local = local_socket(options)
     server = Server(app, listener, tls=tls, local=local)
     if tls:
@@ -178,7 +211,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     try:
         if first is not None:
             begin_with(first, daemon)
-        while not (stop.is_set() or died.is_set() or daemon.wait(0.2)):
+        while not (signals.stop.is_set() or is_over() or daemon.wait(0.2)):
             pass
     finally:
         server.stop()
@@ -186,7 +219,20 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
         deliveries.stop()
         hooks.close()
         trail.close()
-    return 1 if died.is_set() or daemon.failure is not None else 0
+    if isinstance(daemon.failure, Deposed):
+        return DEPOSED
+    return 1 if signals.died.is_set() or daemon.failure is not None else 0
+
+
+def _standby_settings(options: Options, exposure: Exposure, who: Who | None) -> ApiSettings:
+    """What is served while this one stands by, of the state alone."""
+    return _api_settings(options, options.webui_url or "", None, None, exposure, None, None, who)
+
+
+def _own_store(options: Options) -> tuple[Store, bytes]:
+    """The state of a scheduler that is alone, and what secrets of launches are made of."""
+    store = SqliteStore(options.state, accept_older=options.accept_older_state)
+    return store, store.key()
 
 
 def _announce(exposure: Exposure, port: int, tls: ReloadedTls | None, local: LocalSocket | None) -> None:
@@ -206,7 +252,7 @@ def _api_settings(
     agent_tls: ssl.SSLContext | None,
     exposure: Exposure,
     tls: ReloadedTls | None,
-    audit: AuditLog,
+    audit: AuditLog | None,
     who: Who | None,
 ) -> ApiSettings:
     return ApiSettings(
@@ -216,6 +262,7 @@ def _api_settings(
             *options.allowed_hosts,
             urlsplit(webui_url).hostname or "",
             urlsplit(options.uploads.executor_url or "").hostname or "",
+            urlsplit(options.cluster.ha_url or "").hostname or "",
         ),
         permits=replace(options.permits, secrets=options.secrets.enabled),
         agent_authorization=credential.header if credential else "",
@@ -233,9 +280,9 @@ def _api_settings(
     )
 
 
-def _dying() -> threading.Event:
-    """An event that is set when a thread dies, whichever: then the process ends, and who supervises it starts it again.
-    Half a scheduler would look alive."""
+def _dying(stop: threading.Event) -> threading.Event:
+    """An event that is set when a thread dies, whichever, and `stop` with it: then the process ends, and who supervises
+    it starts it again. Half a scheduler would look alive."""
     died = threading.Event()
 
     def tell(args: threading.ExceptHookArgs) -> None:
@@ -244,6 +291,7 @@ def _dying() -> threading.Event:
             "the thread %s died, and the scheduler ends: %r", name, args.exc_value, exc_info=args.exc_value
         )
         died.set()
+        stop.set()
 
     threading.excepthook = tell
     return died

@@ -35,7 +35,7 @@ class Election:
     def __init__(self, client: KazooClient, place: Place, url: str) -> None:
         """Nothing is written yet. `url`: where this scheduler is reached by others."""
         self._client, self._place = client, place
-        self._run, self.url = secrets.token_hex(16), url
+        self.run, self.url = secrets.token_hex(16), url
         self._name = ""
         self.lost = threading.Event()
         client.add_listener(self._heard)
@@ -52,12 +52,12 @@ class Election:
         """
         try:
             for name, member in self._line():
-                if member.run == self._run:  # an answer that did not arrive
+                if member.run == self.run:  # an answer that did not arrive
                     self._name = name
                     return
             path = self._client.create_async(
                 self._place.of(at.ELECTION, _CANDIDATE),
-                msgspec.json.encode(Member(self.url, run=self._run)),
+                msgspec.json.encode(Member(self.url, run=self.run)),
                 ephemeral=True,
                 sequence=True,
             ).get(timeout=ANSWER_S)
@@ -85,7 +85,7 @@ class Election:
         """
         begun = self._client.transaction()
         begun.check(self._place.of(at.ELECTION, self._name), 0)
-        begun.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self._run)))
+        begun.set_data(self._place.of(at.LEADER), msgspec.json.encode(Member(self.url, run=self.run)))
         try:
             candidate, word = begun.commit_async().get(timeout=ANSWER_S)
         except AWAY as error:
@@ -128,7 +128,7 @@ class Election:
             Unavailable: ZooKeeper does not answer.
         """
         path = self._place.of(at.MEMBERS, self.url.replace("/", "_"))
-        data = msgspec.json.encode(Member(self.url, applied, self._run))
+        data = msgspec.json.encode(Member(self.url, applied, self.run))
         try:
             try:
                 self._client.set_async(path, data).get(timeout=ANSWER_S)
@@ -139,23 +139,40 @@ class Election:
         except AWAY as error:
             raise _away(error) from error
 
+    def members(self) -> list[Member]:
+        """Every scheduler that was seen of late, by its address.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+        """
+        seen = self._seen()
+        newest = max((at_s for at_s, _ in seen), default=0.0)  # by ZooKeeper's clock alone
+        lately = [member for at_s, member in seen if newest - at_s < FORGOTTEN_S]
+        return sorted(lately, key=lambda member: member.url)
+
     def slowest(self) -> int | None:
         """The last batch that every scheduler has that was seen of late; None: none was.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
         """
+        return min((member.applied for member in self.members()), default=None)
+
+    def _seen(self) -> list[tuple[float, Member]]:
+        """All that there are, and when each was, by ZooKeeper's clock."""
+        seen = []
         try:
-            seen: list[tuple[float, int]] = []
             for name in self._client.get_children_async(self._place.of(at.MEMBERS)).get(timeout=ANSWER_S):
-                data, stat = self._client.get_async(self._place.of(at.MEMBERS, name)).get(timeout=ANSWER_S)
-                seen.append((stat.last_modified, msgspec.json.decode(data, type=Member).applied))
-        except NoNodeError:
-            return None  # it was removed meanwhile; the next look tells
+                try:
+                    data, stat = self._client.get_async(self._place.of(at.MEMBERS, name)).get(
+                        timeout=ANSWER_S
+                    )
+                except NoNodeError:
+                    continue  # it was removed meanwhile
+                seen.append((stat.last_modified, msgspec.json.decode(data, type=Member)))
         except AWAY as error:
             raise _away(error) from error
-        newest = max((at_s for at_s, _ in seen), default=0.0)  # by ZooKeeper's clock alone
-        return min((applied for at_s, applied in seen if newest - at_s < FORGOTTEN_S), default=None)
+        return seen
 
     def _names(self, watch: Callable[[WatchedEvent], Any] | None) -> list[str]:
         names: list[str] = self._client.get_children_async(self._place.of(at.ELECTION), watch).get(

@@ -3,7 +3,7 @@ anything follows from it.
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kazoo.client import KazooClient
@@ -89,8 +89,9 @@ class Follower:
                 raise _away(each)
         self.local.follow(self.local.key(), {_HISTORY: history})
 
-    def take_over(self, most: int = 1000) -> int:
-        """Take over what the log has more than the state, `most` batches at most; how many.
+    def take_over(self, most: int = 1000, told: Callable[[Save], None] = lambda _: None) -> int:
+        """Take over what the log has more than the state, `most` batches at most; how many. `told`: of each save, when
+        it is on disk.
 
         Raises:
             NoRoom: ZooKeeper does not answer, or the disk is full.
@@ -100,7 +101,10 @@ class Follower:
             data = self.log.read(self.local.batch + 1)
             if data is None:
                 return count
-            self.local.save(decoded(data))
+            saves = decoded(data)
+            self.local.save(saves)
+            for save in saves:
+                told(save)
         return most
 
     def _read(self, name: str) -> bytes | None:

@@ -21,6 +21,7 @@ from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.counts import HEADERS, SESSION, WRONG
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
+from mesos_gpu.api.login.vouched import OF_CONNECTIONS, vouched_in
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
 logger = logging.getLogger("mesos_gpu.login")
@@ -145,6 +146,7 @@ class Who:
                     callers.append(caller)
                     self.guesses.right(shown.address, caller.name, shown.now)
             kind = HEADERS
+            callers += [each for each in vouched_in(scope) if each.proof in self.provers]
             if shown.authorization and not any(each.proof in _BY_HEADER for each in callers):
                 raise WrongProof(f"{_scheme(shown)} is not taken here", guessed=False)
             kind = SESSION
@@ -159,6 +161,24 @@ class Who:
         if caller.session and session is not None:
             _check_csrf(scope, shown, session)
         return caller
+
+    async def of_connection(self, scope: Scope) -> tuple[str, Sequence[Caller]]:
+        """Where a request comes from, and who is proved to send it by its connection, which nobody can pass on.
+
+        Raises:
+            Refusal: As of `identify`.
+        """
+        kind, shown = HEADERS, None
+        try:
+            shown = self.shown(scope)
+            callers = []
+            for kind_of in OF_CONNECTIONS:
+                kind, prover = kind_of.value, self.provers.get(kind_of)
+                caller = await prover.identify(shown) if prover is not None else None
+                callers += [caller] if caller is not None else []
+        except WrongProof as wrong:
+            raise self.refused(scope, wrong, kind, shown) from wrong
+        return shown.address, callers
 
     def _nobody(self, path: str, shown: Shown) -> Caller:
         """Whoever shows no proof: some routes are for everybody, by the operator's word."""

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mesos_gpu.access.rights import APP_SEE, APP_WRITE
+from mesos_gpu.access.rights import APP_SEE, APP_WRITE, CLUSTER_LEAD
 from mesos_gpu.api.http import note
-from mesos_gpu.api.http.rights import Rule, Ruled, admit, free, judged, named, with_rules
+from mesos_gpu.api.http.rights import Rule, Ruled, admit, free, judged, named, needs, with_rules
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
@@ -52,7 +52,7 @@ def routes(scheduler: SchedulerApi, events: Events, settings: ApiSettings) -> li
         _exact("/v2/info", {"GET": named(system.info)}),
         *_below("/ui", {_ALL: {"GET": free(system.ui)}, _ONE: {"GET": free(system.ui)}}),
         _exact("/v2/plugins", {"GET": named(system.plugins)}),
-        _exact("/v2/leader", {"GET": named(system.leader), "DELETE": named(system.abdicate)}),
+        _exact("/v2/leader", {"GET": named(system.leader), "DELETE": needs(CLUSTER_LEAD, system.abdicate)}),
         _exact("/v2/events", {"GET": judged(APP_SEE, events.stream)}),
         *_below("/v2/apps", _of_apps(Apps(core), tasks)),
         *_below("/v2/groups", _of_groups(Groups(core)), of_root=True),

@@ -19,6 +19,7 @@ class System:
     def __init__(self, core: Core, settings: ApiSettings) -> None:
         """Serve a scheduler."""
         self._core, self._webui_url, self._version = core, settings.webui_url, settings.version
+        self._peers, self._own_url = settings.peers, settings.leader_url or settings.webui_url
 
     async def ping(self, request: Request, _place: Place) -> Response:
         """GET /ping: clients that ask for JSON compare the answer with a JSON string."""
@@ -27,14 +28,18 @@ class System:
         return PlainTextResponse("pong")
 
     async def leader(self, _request: Request, _place: Place) -> Response:
-        """GET /v2/leader: there is one scheduler."""
+        """GET /v2/leader."""
+        if not self._leader:
+            raise Refused(404, "There is no leader", remedy="wait until one of the schedulers is elected")
         return json_answer({"leader": self._leader})
 
     async def abdicate(self, _request: Request, _place: Place) -> Response:
-        """DELETE /v2/leader: nobody could take over, and without one no task would be replaced.
-
-        Nor is it 5xx, which clients take for a host that is down.
+        """DELETE /v2/leader: another one leads then. Where there is one scheduler, nobody could take over, and without
+        one no task would be replaced; nor is that 5xx, which clients take for a host that is down.
         """
+        if self._peers is not None:
+            self._peers.abdicate()
+            return json_answer({"message": "Leadership abdicated"})
         raise Refused(409, "there is one scheduler, and it leads; restart its process instead: tasks run on")
 
     async def plugins(self, _request: Request, _place: Place) -> Response:
@@ -70,7 +75,8 @@ class System:
 
     @property
     def _leader(self) -> str:
-        return urlsplit(self._webui_url).netloc
+        url = self._own_url if self._peers is None or self._peers.leads else self._peers.leader_url
+        return urlsplit(url or "").netloc
 
     async def pods(self, _request: Request, _place: Place) -> Response:
         """/v2/pods, to probe for them too."""

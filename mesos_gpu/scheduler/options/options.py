@@ -20,6 +20,7 @@ from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
+from mesos_gpu.scheduler.options.cluster.ha import HA, HaOptions
 from mesos_gpu.scheduler.options.files.uploads import UPLOADS, UploadOptions
 from mesos_gpu.scheduler.options.files.webhooks import WEBHOOKS, WebhookOptions
 from mesos_gpu.scheduler.options.identity.oidc import OIDC, OidcOptions
@@ -31,6 +32,7 @@ from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
 SECTIONS: Final[Mapping[str, Section]] = {
+    "cluster": HA,
     "tls": TLS,
     "mesos_tls": MESOS_TLS,
     "authentication": AUTHENTICATION,
@@ -95,6 +97,7 @@ class Options:
     longest_token_days: int = 365
     journal: Path | None = None
     journal_size_mib: int = 256
+    cluster: HaOptions = field(default_factory=HaOptions)
     tls: TlsOptions = field(default_factory=TlsOptions)
     mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)

@@ -253,6 +253,7 @@ V1: Final = (
     Row("/v1/tasks/unknown", "GET", "----xx", _to("/v1/tasks/unknown")),
     Row("/v1/tasks/unknown/{id}", "DELETE", "----xx", _to("/v1/tasks/unknown/t")),
     Row("/v1/tasks/unknown/{id}/adopt", "POST", "----xx", _to("/v1/tasks/unknown/t/adopt")),
+    Row("/v1/leader", "GET", "-xxxxx", _to("/v1/leader")),
     Row("/v1/audit", "GET", "----xx", _to("/v1/audit")),
     Row("/v1/usage", "GET", "-xxxxx", _to("/v1/usage"), "what jobs have used that one may see"),
     Row("/v1/budgets", "GET", "-xxxxx", _to("/v1/budgets"), "of queues and users whose jobs one may see"),
@@ -302,7 +303,7 @@ V2: Final = (
     Row("/v2/info", "GET", "-xxxxx", _to("/v2/info")),
     Row("/v2/plugins", "GET", "-xxxxx", _to("/v2/plugins")),
     Row("/v2/leader", "GET", "-xxxxx", _to("/v2/leader")),
-    Row("/v2/leader", "DELETE", "-xxxxx", _to("/v2/leader"), "it is not done for anybody"),
+    Row("/v2/leader", "DELETE", "----xx", _to("/v2/leader"), "where there are several schedulers"),
     Row("/v2/events", "GET", "-xxxxx", _to("/v2/events", headers={"Accept": "text/event-stream"}), _OWN_SEEN),
     Row("/v2/apps", "all GET", "-xxxxx", _to("/v2/apps"), _OWN_SEEN),
     Row(

@@ -1,0 +1,194 @@
+"""Requests that the leader alone can answer: each is sent on to it, and its answer back."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import Message, Receive, Scope, Send
+
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import SAFE
+from mesos_gpu.api.http.note import REQUEST_ID
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.standby.heard import target_of
+from mesos_gpu.api.standby.upstream import Headers, Upstream, opened
+from mesos_gpu.api.standby.word import HEADER, Signer
+
+LEADER: Final = b"mesos-gpu-standby"  # of answers: who leads
+RETRY_S: Final = 2
+_HOPS: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    b"upgrade".split()
+)  # RFC 9110, section 7.6.1
+#: Of requests: what the connection to the leader has anew, what the word says, and what was judged here.
+_OURS: Final = frozenset(
+    [b"host", b"expect", b"origin", b"via", b"forwarded", b"x-real-ip", b"x-request-id", HEADER.encode()]
+)
+_RELAYED: Final = b"x-forwarded-"
+_GONE: Final = "the leader ended the connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads: where it is reached, and which run of its process."""
+
+    url: str
+    run: str
+
+
+class Passing:
+    """ASGI application."""
+
+    def __init__(
+        self,
+        leader: Callable[[], Leader | None],
+        signer: Signer,
+        who: Who | None = None,
+        tls: ssl.SSLContext | None = None,
+        proved_by: Iterable[str] = (),
+    ) -> None:
+        """Send on to who leads.
+
+        Args:
+            leader: None: nobody does.
+            signer: Of this scheduler.
+            who: Says who is proved by a connection; None: nobody is asked.
+            tls: By which the leader is verified; None: it speaks plain HTTP.
+            proved_by: Headers that trusted proxies prove names by: they are believed here, and not sent on.
+        """
+        self._leader, self._signer, self._who, self._tls = leader, signer, who, tls
+        self._dropped = _OURS | {each.lower().encode("latin-1") for each in proved_by}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send on, or say why not."""
+        try:
+            leader = self._next(scope)
+            await self._pass(leader, scope, receive, send)
+        except Refusal as refusal:
+            await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
+
+    def _next(self, scope: Scope) -> Leader:
+        if any(name == HEADER.encode() for name, _ in scope["headers"]):
+            raise unavailable("this scheduler stands by: a request that another sent on is not sent on again")
+        leader = self._leader()
+        if leader is None:
+            raise unavailable("no scheduler leads now, and this one stands by")
+        return leader
+
+    async def _pass(self, leader: Leader, scope: Scope, receive: Receive, send: Send) -> None:
+        head = await self._head(leader, scope)
+        try:
+            upstream = await opened(leader.url, self._tls, is_head=scope["method"] == "HEAD")
+        except (OSError, TimeoutError) as error:
+            raise unavailable(
+                f"the leader {leader.url} does not answer: {str(error) or type(error).__name__}"
+            ) from error
+        try:
+            sent = asyncio.ensure_future(_sent(upstream, head, _is_chunked(scope), receive))
+            got = asyncio.ensure_future(_answered(upstream, leader, scope, send))
+            try:
+                await asyncio.wait((sent, got), return_when=asyncio.FIRST_COMPLETED)
+                if not got.done():  # the client has gone
+                    return
+                await got
+            finally:
+                for each in (sent, got):
+                    each.cancel()
+                await asyncio.gather(sent, got, return_exceptions=True)
+        finally:
+            await upstream.close()
+
+    async def _head(self, leader: Leader, scope: Scope) -> bytes:
+        client = scope.get("client") or ("", 0)
+        address, callers = (client[0], ()) if self._who is None else await self._who.of_connection(scope)
+        target = target_of(scope)
+        word = self._signer.sign(
+            leader.run, scope["method"], target, address, int(client[1] or 0), tuple(callers)
+        )
+        kept = [
+            each
+            for each in end_to_end(scope["headers"])
+            if each[0] not in self._dropped and not each[0].startswith(_RELAYED)
+        ]
+        ours = [
+            (b"host", urlsplit(leader.url).netloc.encode()),
+            (b"connection", b"close"),
+            (b"via", b"1.1 mesos-gpu"),
+            (REQUEST_ID.lower().encode(), note.request_id().encode()),
+            (HEADER.encode(), word.encode()),
+            *([(b"transfer-encoding", b"chunked")] if _is_chunked(scope) else []),
+        ]
+        lines = [b"%s: %s\r\n" % each for each in (*ours, *kept)]
+        return f"{scope['method']} {target} HTTP/1.1\r\n".encode("latin-1") + b"".join(lines) + b"\r\n"
+
+
+def unavailable(what: str) -> Refusal:
+    """What is answered while nobody leads."""
+    remedy = f"ask again in {RETRY_S} s; if it stays so: mesos-gpu leader, and docs/high-availability.md"
+    return Refusal(503, "unavailable", what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
+
+
+def end_to_end(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Headers without those that are of one connection."""
+    named = {
+        word.strip().lower()
+        for name, value in headers
+        if name.lower() == b"connection"
+        for word in value.split(b",")
+    }
+    return [each for each in headers if each[0].lower() not in _HOPS | named]
+
+
+def _is_chunked(scope: Scope) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in scope["headers"])
+
+
+async def _sent(upstream: Upstream, head: bytes, chunked: bool, receive: Receive) -> None:
+    """Send a request as it comes, then wait until its client goes."""
+    with contextlib.suppress(OSError):  # the answer says why, or does not come
+        await upstream.send(head)
+    while (message := await receive())["type"] != "http.disconnect":
+        piece = message.get("body", b"")
+        if chunked and piece:
+            piece = b"%x\r\n%s\r\n" % (len(piece), piece)
+        if chunked and not message.get("more_body"):
+            piece += b"0\r\n\r\n"
+        if piece:
+            with contextlib.suppress(OSError):
+                await upstream.send(piece)
+
+
+async def _answered(upstream: Upstream, leader: Leader, scope: Scope, send: Send) -> None:
+    """Send an answer back as it comes."""
+    try:
+        status, headers = await upstream.head()
+    except (OSError, TimeoutError) as error:
+        raise _not_answered(scope, leader, error) from error
+    marked = [*end_to_end(headers), (LEADER, leader.url.encode())]
+    start: Message = {"type": "http.response.start", "status": status, "headers": marked}
+    await send(start)
+    is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in headers)
+    try:
+        async for piece in upstream.body():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except (OSError, TimeoutError):
+        if not is_stream:
+            raise  # its client must not take a part for all of it
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _not_answered(scope: Scope, leader: Leader, error: Exception) -> Refusal:
+    why = f"{leader.url} does not answer: {str(error) or _GONE}"
+    if scope["method"] in SAFE:
+        return unavailable(f"the leader {why}")
+    return Refusal(
+        502,
+        "unavailable",
+        f"the leader {why}; whether it did what was asked is not known",
+        remedy="look whether it was done before you ask again",
+    )

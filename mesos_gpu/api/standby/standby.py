@@ -1,0 +1,154 @@
+"""A scheduler that stands by: what it answers from its own copy of the state, marked with its age; all else is the
+leader's. What is not listed here is sent on.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mesos_gpu.access.tokens import PREFIX, parts_of
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import SAFE
+from mesos_gpu.api.http.guard import Guard
+from mesos_gpu.api.http.note import REQUEST_ID
+from mesos_gpu.api.standby.lines import Lines
+from mesos_gpu.api.standby.passing import LEADER, RETRY_S, Leader, Passing
+
+#: A copy that is older says nothing more where names are asked for: who was let out since is not known here.
+MOST_AGE_S: Final = 600.0
+_PARTS: Final = (
+    "static/[^/]+|v1/(jobs|services|tokens|queues|queue-versions|access/versions)/[^/]+|v1/jobs/[^/]+/tasks"
+)
+_LISTS: Final = (
+    "|ping|v1/(health|openapi.json|leader|jobs|tasks|history|events|queues|queue-versions|services|templates|access"
+    "|access/versions|access/rights|tokens|usage|usage/export|budgets)|v2/(leader|apps|groups|deployments|tasks)"
+)
+_LOCAL: Final = re.compile(f"/({_LISTS}|{_PARTS}|v2/(apps|groups)/.+)")
+#: What tells of this scheduler, and not of the state.
+_OF_THIS: Final = re.compile("/(ping|v1/health|v1/leader|v2/leader|v1/openapi.json|static/.+)")
+_WAITS: Final = b"after"  # in a query: the answer is to wait for something new
+_MARATHON: Final = "X-Marathon-Leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is known of the state that a standby answers from.
+
+    Attributes:
+        age_s: How old it is at most; None: there is none yet.
+        knows: Whether a token of that id is in it.
+    """
+
+    age_s: Callable[[], float | None]
+    knows: Callable[[str], bool]
+
+
+class Standby:
+    """ASGI middleware around the application over the copy."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        passing: Passing,
+        lines: Lines,
+        copy: Copy,
+        leader: Callable[[], Leader | None],
+        names: Collection[str],
+        asks_names: bool,
+    ) -> None:
+        """`names`: by which this host is called; `asks_names`: whether it asks who calls."""
+        self._app, self._copy, self._leader = app, copy, leader
+        self._passed, self._lines = Guard(passing, names), lines
+        self._asks_names = asks_names
+        self._changed_at = 0.0  # monotonic: when a change that was sent on was answered last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or send on."""
+        if scope["type"] == "websocket":
+            await self._lines(scope, receive, send)
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif not self._is_local(scope):
+            await self._pass(scope, receive, send)
+        elif (problem := self._too_old(scope)) is not None:
+            await error_answer(problem, scope["path"], problem.headers)(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._marked(scope, send))
+
+    def _is_local(self, scope: Scope) -> bool:
+        path, headers = scope["path"], Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD") or not _LOCAL.fullmatch(path):
+            return False
+        if _OF_THIS.fullmatch(path):
+            return True
+        if _WAITS in scope["query_string"] or (self._asks_names and "cookie" in headers):
+            return False
+        if self._leader() is None:
+            return True
+        return self._is_known(headers) and self._has_changes()
+
+    def _is_known(self, headers: Headers) -> bool:
+        """Whether a token is in the copy: a new one is known to the leader first."""
+        given = headers.get("authorization", "").rpartition(" ")[2]
+        parts = parts_of(given) if given.startswith(PREFIX) else None
+        return parts is None or self._copy.knows(parts[0])
+
+    def _has_changes(self) -> bool:
+        """Whether the copy is younger than the last change that was sent on from here: who made it reads it."""
+        age_s = self._copy.age_s()
+        return age_s is not None and time.monotonic() - age_s > self._changed_at
+
+    def _too_old(self, scope: Scope) -> Refusal | None:
+        if _OF_THIS.fullmatch(scope["path"]):
+            return None
+        note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
+        age_s = self._copy.age_s()
+        if age_s is not None and (age_s < MOST_AGE_S or not self._asks_names):
+            return None
+        told = "has no state yet" if age_s is None else f"has heard nothing for {age_s:.0f} s"
+        return Refusal(
+            503,
+            "unavailable",
+            f"no scheduler leads now, and this one, which stands by, {told}",
+            remedy="bring back ZooKeeper's quorum; docs/high-availability.md",
+            headers={"Retry-After": str(RETRY_S)},
+        )
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=list(message["headers"]))
+                headers[REQUEST_ID] = about.request
+                message["headers"] = headers.raw
+            await send(message)
+
+        try:
+            await self._passed(scope, receive, named)
+        finally:
+            if scope["method"] not in SAFE:
+                self._changed_at = time.monotonic()
+
+    def _marked(self, scope: Scope, send: Send) -> Send:
+        """Say with an answer that it is a standby's, whose leader is where, and how old it is."""
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=list(message["headers"]))
+                leader, age_s = self._leader(), self._copy.age_s()
+                headers[LEADER.decode()] = leader.url if leader else "none"
+                if age_s is not None and not _OF_THIS.fullmatch(scope["path"]):
+                    headers["Age"] = str(int(age_s))
+                if _MARATHON in headers:
+                    headers[_MARATHON] = leader.url if leader else ""
+                message["headers"] = headers.raw
+            await send(message)
+
+        return marked

@@ -1,0 +1,101 @@
+"""A request to another scheduler and its answer, as they come: nothing is kept of either but a piece."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import httptools
+
+CONNECT_S: Final = 3.0
+QUIET_S: Final = (
+    90.0  # that an answer may take, or its next piece: long polls end, and streams say something, before
+)
+_PIECE: Final = 1 << 16
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Upstream:
+    """A connection for one request. Each call may raise `OSError` or `TimeoutError`: nothing more comes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_head: bool) -> None:
+        """`is_head`: whether the answer has no body, whatever its headers say."""
+        self._reader, self._writer, self._is_head = reader, writer, is_head
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._pieces: list[bytes] = []
+        self._has_head, self.is_whole = False, False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header: the parser calls this."""
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Take the end of the head."""
+        self._has_head = True
+        self.is_whole = self._is_head
+
+    def on_body(self, piece: bytes) -> None:
+        """Take a piece of the body."""
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Take the end of the answer."""
+        self.is_whole = True
+
+    async def send(self, data: bytes) -> None:
+        """Send as it is."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def head(self) -> tuple[int, Headers]:
+        """Wait for the status and the headers."""
+        while not self._has_head:
+            await self._more()
+        return self._parser.get_status_code(), self._headers
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Pieces, as they come; `is_whole` says afterwards whether that was all."""
+        while True:
+            while self._pieces:
+                yield self._pieces.pop(0)
+            if self.is_whole:
+                return
+            await self._more()
+
+    async def _more(self) -> None:
+        async with asyncio.timeout(QUIET_S):
+            data = await self._reader.read(_PIECE)
+        if not data:
+            raise ConnectionResetError("it ended the connection")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ConnectionAbortedError(f"it answers no HTTP: {error}") from error
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._writer.wait_closed()
+
+
+async def opened(url: str, tls: ssl.SSLContext | None, *, is_head: bool) -> Upstream:
+    """Connect; `is_head`: as of `Upstream`.
+
+    Raises:
+        OSError, TimeoutError: It does not answer, or is not whom its certificate must name.
+    """
+    parts = urlsplit(url)
+    is_tls = parts.scheme == "https"
+    async with asyncio.timeout(CONNECT_S):
+        reader, writer = await asyncio.open_connection(
+            parts.hostname,
+            parts.port or (443 if is_tls else 80),
+            ssl=tls if is_tls else None,
+            server_hostname=parts.hostname if is_tls else None,
+        )
+    return Upstream(reader, writer, is_head=is_head)

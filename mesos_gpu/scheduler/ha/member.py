@@ -1,0 +1,244 @@
+"""This scheduler among several: it follows the log until it is elected, and leads until another is."""
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.adapters.replicated import place as at
+from mesos_gpu.adapters.replicated.election import Election
+from mesos_gpu.adapters.replicated.log import MOST_KEPT, Deposed, Log
+from mesos_gpu.adapters.replicated.place import Place
+from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.api.peers import Leadership
+from mesos_gpu.api.standby.passing import Leader
+from mesos_gpu.errors import NoRoom, Unavailable
+from mesos_gpu.model import saves
+from mesos_gpu.scheduler.ha.copy import Copy
+
+logger = logging.getLogger("mesos_gpu.scheduler")
+LOOK_S: Final = 1.0  # between two looks at the log and the election, if nothing tells of a change
+NOTE_S: Final = 5.0  # between two words of how far this scheduler is
+CUT_S: Final = 30.0  # between two cuts of the log
+SPARED: Final = 500  # batches that stay in the log, though all have them
+_RIGHTS: Final = (saves.SaveAccess, saves.SaveToken, saves.ForgetToken)
+
+
+class Member:
+    """A scheduler among several. `follow`, `take` and `tend` are for one thread; the rest for any."""
+
+    def __init__(self, place: Place, url: str, state: Path) -> None:
+        """Connect. `url`: where the others reach this one.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer.
+            BadConfiguration: What is there belongs to somebody else.
+            Conflict, Damaged: As of `SqliteStore`.
+        """
+        self.url, self._place = url, place
+        self.local = SqliteStore(state, replicated=True)
+        try:
+            self._client = at.connected(place)
+        except BaseException:
+            self.local.close()
+            raise
+        self.log, self.election = Log(self._client, place), Election(self._client, place, url)
+        self._follower = Follower(self.local, self.log, self._client, place)
+        self.leader: Leader | None = None  # as it was heard last
+        self.key = (
+            b""  # what secrets are made of in all schedulers of the place, once this one has joined them
+        )
+        self.leads = False
+        self._copy: Copy | None = None
+        self._has_joined = self._stands = self._rights_changed = False
+        self._wake, self._over = threading.Event(), threading.Event()
+        self._noted_at = self._cut_at = -1e9
+        self._away = ""  # why ZooKeeper does not answer; "": it does
+        self._term = 0
+
+    # --- while it stands by
+
+    def follow(self, copy: Copy, stop: threading.Event) -> bool:
+        """Take over what the leader writes until this one is elected; False: `stop` was set.
+
+        Raises:
+            BadConfiguration: The state cannot follow that log.
+            Damaged: A batch cannot be read.
+        """
+        self._copy = copy
+        while not stop.is_set():
+            self._wake.clear()
+            try:
+                if self._is_elected(copy):
+                    return True
+                self._answered()
+            except (NoRoom, Unavailable) as error:
+                self._unanswered(error)
+                copy.follow(None)
+            copy.connected = self.leader is not None and not self._away
+            self._wake.wait(0.1 if copy.is_behind else LOOK_S)
+        return False
+
+    def _is_elected(self, copy: Copy) -> bool:
+        if self.election.lost.is_set():  # the session ended, and what stood in its name
+            self.election.lost.clear()
+            self._stands = False
+        if not self._has_joined and self._follower.join():
+            self._has_joined, self.key = True, self.local.key()
+        complete_at = self._take_over() if self._has_joined else None
+        copy.follow(complete_at, urgent=self._rights_changed)
+        self._rights_changed = False
+        if not self._stands:
+            self.election.stand()
+            self._stands = True
+        if self.election.leads(self._changed):
+            return True
+        word = self.election.leader()
+        self.leader = Leader(word.url, word.run) if word and self._has_joined else None
+        self._note()
+        return False
+
+    def _take_over(self) -> float | None:
+        """Take over what there is; monotonic: when the log was seen to have no more."""
+        while True:
+            if self._follower.take_over(told=self._see):
+                continue
+            now = time.monotonic()
+            if self.log.read(self.local.batch + 1, self._changed) is None:
+                return now
+
+    def _see(self, save: saves.Save) -> None:
+        self._rights_changed = self._rights_changed or isinstance(save, _RIGHTS)
+
+    def _changed(self, _event: Any) -> None:
+        self._wake.set()
+
+    def take(self, stop: threading.Event) -> ReplicatedStore | None:
+        """Begin a term, and have all that was written before; None: another was elected meanwhile, or `stop` is set.
+
+        Raises:
+            BadConfiguration, Damaged: As of `follow`.
+        """
+        while not stop.is_set():
+            try:
+                if not self.election.leads():
+                    return None
+                self._term = self.election.take()
+                if not self._follower.join():
+                    self._follower.begin(self._term)
+                while self._follower.take_over():
+                    pass
+                self.leads, self.leader = True, Leader(self.url, self.election.run)
+                self._note()
+                return ReplicatedStore(self.local, self.log, self._term)
+            except (NoRoom, Unavailable) as error:
+                self._unanswered(error)
+                stop.wait(LOOK_S)
+        return None
+
+    # --- while it leads
+
+    def tend(self, stop: threading.Event) -> None:
+        """See that this one leads still, say how far it is, and cut the log, until `stop` is set or another leads."""
+        while not stop.is_set() and not self._over.is_set():
+            try:
+                if self.election.lost.is_set():
+                    self._end("its session with ZooKeeper ended")
+                elif not self._is_leader():
+                    self._end("another was elected")
+                else:
+                    self._note()
+                    self._cut()
+                self._answered()
+            except Deposed as error:
+                self._end(error.what)
+            except (NoRoom, Unavailable) as error:
+                self._unanswered(error)
+            stop.wait(LOOK_S)
+
+    def _is_leader(self) -> bool:
+        word = self.election.leader()
+        return word is not None and word.run == self.election.run
+
+    def _cut(self) -> None:
+        now = time.monotonic()
+        if now - self._cut_at < CUT_S:
+            return
+        self._cut_at = now
+        last, slowest = self.local.batch, self.election.slowest()
+        up_to = max(min(last if slowest is None else slowest, last - SPARED), last - MOST_KEPT)
+        if up_to > self.log.base():
+            logger.info("%d nodes of the log in ZooKeeper are cut off", self.log.cut(up_to, self._term))
+
+    def _end(self, why: str) -> None:
+        if not self._over.is_set():
+            logger.warning("this scheduler leads no more: %s; started anew it stands by", why)
+        self._over.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it led, and leads no more."""
+        return self._over.is_set() or (self.leads and self.election.lost.is_set())
+
+    # --- for all
+
+    def _note(self) -> None:
+        now = time.monotonic()
+        if now - self._noted_at >= NOTE_S:
+            self.election.note(self.local.batch)
+            self._noted_at = now
+
+    def _answered(self) -> None:
+        if self._away:
+            logger.warning("ZooKeeper answers again")
+        self._away = ""
+
+    def _unanswered(self, error: NoRoom | Unavailable) -> None:
+        if not self._away:
+            logger.error("%s; %s", error.what, error.remedy)
+        self._away = error.what
+
+    @property
+    def leader_url(self) -> str | None:
+        """Where the leader is, as `Peers` says."""
+        return self.leader.url if self.leader else None
+
+    def abdicate(self) -> None:
+        """Let another lead, as `Peers` says."""
+        self._end("it was asked to leave its place to another")
+
+    def told(self) -> Leadership:
+        """What `Peers` says."""
+        leader, away, members, candidates = self.leader_url, self._away, list[Any](), 0
+        try:
+            word = self.election.leader()
+            leader = word.url if word else None
+            members, candidates = self.election.members(), self.election.candidates()
+        except Unavailable as error:
+            away = error.what
+        copy = self._copy
+        return {
+            "leader": leader,
+            "here": self.url,
+            "leads": self.leads,
+            "age_s": None if self.leads or copy is None else copy.age_s(),
+            "batch": self.local.batch,
+            "candidates": candidates,
+            "schedulers": [
+                {
+                    "url": each.url,
+                    "leads": each.url == leader,
+                    "here": each.url == self.url,
+                    "applied": each.applied,
+                }
+                for each in members
+            ],
+            "zookeeper": away or None,
+        }
+
+    def close(self) -> None:
+        """Stand no more, so that another is elected at once, and let go of all."""
+        at.close(self._client)
+        self.local.close()

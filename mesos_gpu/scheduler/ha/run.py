@@ -1,0 +1,133 @@
+"""Stand by, then lead: one process, one listening socket."""
+
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, cast
+
+from starlette.middleware import Middleware
+
+from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import Server
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.standby import standby
+from mesos_gpu.api.standby.heard import Heard
+from mesos_gpu.api.standby.lines import Lines
+from mesos_gpu.api.standby.passing import Passing
+from mesos_gpu.api.standby.word import Signer, Verifier
+from mesos_gpu.scheduler.ha.copy import Copy
+from mesos_gpu.scheduler.ha.member import Member
+from mesos_gpu.scheduler.ha.part import DEPOSED, Part
+from mesos_gpu.scheduler.options.options import Options, engine_settings
+from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
+
+logger = logging.getLogger("mesos_gpu.scheduler")
+_TENDED_S: Final = 10.0  # that the last look at the election may take, when all else has ended
+Settings = Callable[[Who | None], ApiSettings]
+Tls = Callable[[], ReloadedTls | None]
+Lead = Callable[[Part], int]
+
+
+def run(
+    options: Options,
+    listener: socket.socket,
+    tls: Tls,
+    stop: threading.Event,
+    settings: Settings,
+    lead: Lead,
+) -> int:
+    """Run until `stop` is set, or another leads after this one did; the exit code.
+
+    Args:
+        options: With a place where schedulers meet.
+        listener: On which the interface is served; it stays open.
+        tls: Makes that of what is served while this one stands by.
+        stop: Set from outside.
+        settings: Of the interface, by who is asked.
+        lead: Runs as the leader until that is over; the exit code.
+
+    Raises:
+        MesosGpuError: A part cannot start; the state cannot follow the log.
+    """
+    assert options.cluster.ha is not None, "the caller has looked"
+    url = options.cluster.url(options.host, listener.getsockname()[1], tls=options.tls.tls_cert is not None)
+    with contextlib.closing(Member(options.cluster.ha, url, options.state)) as member:
+        while not stop.is_set():
+            with _serving(options, listener, tls, member, settings) as copy:
+                logger.info("this scheduler stands by at %s", url)
+                elected = member.follow(copy, stop)
+            store = member.take(stop) if elected else None
+            if store is None:
+                continue
+            logger.warning("this scheduler leads: it was elected")
+            key = store.key()
+            heard = Middleware(Heard, verifier=Verifier(key, member.election.run))
+            part = Part(store, key, member, url, [heard], lambda: member.is_over)
+            with _tended(member):
+                code = lead(part)
+            return DEPOSED if member.is_over else code
+    return 0
+
+
+@contextlib.contextmanager
+def _tended(member: Member) -> Iterator[None]:
+    """See on a thread of its own that this one still leads."""
+    done = threading.Event()
+    thread = threading.Thread(target=member.tend, args=(done,), name="election", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(_TENDED_S)
+
+
+@contextlib.contextmanager
+def _serving(
+    options: Options, listener: socket.socket, tls: Tls, member: Member, settings: Settings
+) -> Iterator[Copy]:
+    """Serve the copy, and send on what is not of it."""
+    copy = Copy(member.local, engine_settings(options))
+    api = cast(SchedulerApi, copy)  # what it lacks is refused, and never asked for: it is sent on
+    who = who_asks(options, api)
+    given = replace(settings(who), peers=member, leader_url="")
+    served = tls()
+    context = options.cluster.context(options.tls.tls_cert, options.tls.tls_key) if served else None
+    app = create_app(api, given, [_standby(options, member, copy, who, given, context)])
+    if served:
+        signal.signal(signal.SIGHUP, lambda *_: served.wake())
+    server = Server(app, listener.dup(), tls=served, local=local_socket(options))
+    try:
+        yield copy
+    finally:
+        server.stop()
+        copy.close()
+
+
+def _standby(
+    options: Options,
+    member: Member,
+    copy: Copy,
+    who: Who | None,
+    given: ApiSettings,
+    context: ssl.SSLContext | None,
+) -> Middleware:
+    proof = options.authentication
+    proved_by = [each for each in (proof.proxy_user_header, proof.proxy_groups_header) if each]
+    return Middleware(
+        standby.Standby,
+        passing=Passing(lambda: member.leader, Signer(lambda: member.key), who, context, proved_by),
+        lines=Lines(lambda: member.leader, given.host_names, context),
+        copy=standby.Copy(copy.age_s, copy.knows),
+        leader=lambda: member.leader,
+        names=given.host_names,
+        asks_names=who is not None,
+    )

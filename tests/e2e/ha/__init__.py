@@ -1,0 +1,1 @@
+"""Several schedulers, with a real Mesos and a real ZooKeeper."""

@@ -1,0 +1,120 @@
+"""Two schedulers of one cluster: the leader is killed, paused or asked to go, and the other goes on with its work."""
+
+import contextlib
+import http.client
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.processes import poll
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from mesos_gpu.local.zookeeper import JAR
+from mesos_gpu.scheduler.ha.part import DEPOSED
+from tests.conftest import wait_until
+from tests.e2e.test_jobs import end_of, submit
+
+SWITCH_S = 10.0  # that a switch may take where nothing else runs
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def running(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(4)], schedulers=2) as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(running: Stack) -> Stack:
+    """With all schedulers up, whatever a test before did to one."""
+    for each in running.schedulers:
+        if not each.running:
+            each.start()
+        each.wait()
+    leader = running.await_leader()
+    with Client(leader.url) as client:
+        wait_until("all nodes report", lambda: len(client.gpus()) == 4)
+    wait_until("a standby has all", lambda: running.standbys()[0].get("/v1/leader")["batch"] > 0)
+    return running
+
+
+def other_than(stack: Stack, one: SchedulerProcess) -> SchedulerProcess:
+    """The scheduler that leads in its place, as soon as it does."""
+
+    def another() -> SchedulerProcess | None:
+        leader = stack.leader()
+        return leader if leader is not one else None
+
+    return poll("another leads", another, 60)
+
+
+def framework_of(stack: Stack) -> list[str]:
+    """The ids of the frameworks that the master has connected."""
+    frameworks = stack.cluster.await_leader().state()["frameworks"]
+    return [each["id"] for each in frameworks if each["connected"]]
+
+
+def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -> None:
+    first = stack.await_leader()
+    [framework] = framework_of(stack)
+    with Client(first.url) as client:
+        runs = submit(client, "sleep 12", gpus=1)
+        wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
+        waits = submit(client, "true", gpus=4)
+    first.kill()
+    began = time.monotonic()
+    second = other_than(stack, first)
+    took_s = time.monotonic() - began
+    assert framework_of(stack) == [framework]
+    with Client(second.url) as client:
+        for job in (runs, waits):
+            ended = end_of(client, job)
+            assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    print(f"\nanother led, and was connected, after {took_s:.1f} s")
+    assert took_s < 3 * SWITCH_S  # on a machine that is busy, or three times slower
+
+
+def test_a_leader_that_is_asked_to_goes_and_stands_by_when_it_is_started_anew(stack: Stack) -> None:
+    first = stack.await_leader()
+    connection = http.client.HTTPConnection("127.0.0.1", first.port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("DELETE", "/v2/leader")
+        response = connection.getresponse()
+        assert (response.status, b"abdicated" in response.read()) == (200, True)
+    second = other_than(stack, first)
+    wait_until("the first has ended", lambda: not first.running)
+    assert first.exit_code == DEPOSED
+    first.start().wait()
+    assert stack.leader() is second
+    assert first.get("/v2/leader") == {"leader": f"127.0.0.1:{second.port}"}
+
+
+def test_a_leader_that_was_paused_ends_when_it_wakes_and_writes_nothing(stack: Stack) -> None:
+    first = stack.await_leader()
+    with Client(first.url) as client:
+        runs = submit(client, "sleep 60", gpus=3)
+        wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
+    first.send(signal.SIGSTOP)
+    second = other_than(stack, first)
+    [framework] = framework_of(stack)
+    with Client(second.url) as client:
+        job = submit(client, "true", gpus=1)
+        assert end_of(client, job)["state"] == "finished"
+        before = second.get("/v1/leader")["batch"]
+        first.send(signal.SIGCONT)
+        wait_until("the first has ended", lambda: not first.running, 20)
+        assert first.exit_code in (DEPOSED, 1), first.tail()
+        assert second.get("/v1/leader")["leads"], "what the first wrote would have deposed it"
+        assert second.get("/v1/leader")["batch"] >= before
+        assert len(second.get(f"/v1/jobs/{runs['id']}/tasks")["tasks"]) == 1
+        client.kill(runs["id"])
+        assert end_of(client, runs)["state"] == "killed"
+    assert framework_of(stack) == [framework]
