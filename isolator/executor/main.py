@@ -23,6 +23,8 @@ from isolator.host.sandbox import Sandbox
 from isolator.runs.gang import may_start
 from isolator.runs.launcher import Launcher
 from isolator.runs.run import container_of, sandbox_of
+from mesos_gpu import __version__
+from mesos_gpu.wire.hosts.program import encode_program
 from mesos_gpu.wire.mesos import assignment as wire
 
 if TYPE_CHECKING:  # its module costs each executor what only one with health checks need pay
@@ -200,6 +202,10 @@ class Executor:
     def _say(self, effect: Effect, state: str, message: str = "") -> None:
         self._connection.update(effect.life.task_id, state, message=message)
 
+    def _say_starting(self, effect: Effect) -> None:
+        data = encode_program(__version__)
+        self._connection.update(effect.life.task_id, "TASK_STARTING", data=data)
+
     def _say_health(self, effect: Effect) -> None:
         self._connection.update(
             effect.life.task_id,
@@ -269,7 +275,7 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.DISMISS_CHECKS: lambda _, effect: effect.event.payload.stop(),
     Action.TERMINATE: Executor._terminate,
     Action.UNDO: Executor._undo,
-    Action.SAY_STARTING: lambda self, effect: self._say(effect, "TASK_STARTING"),
+    Action.SAY_STARTING: Executor._say_starting,
     Action.SAY_RUNNING: lambda self, effect: self._say(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
     Action.RESIZE: Executor._resize,

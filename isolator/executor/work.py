@@ -505,6 +505,8 @@ def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
         from mesos_gpu.wire.mesos.checks import decode
 
         return plan, decode(plan.checks)
+    except wire.OtherWire as error:
+        raise NotStarted(str(error), Outcome(infrastructure=True)) from error
     except ValueError as error:
         raise NotStarted(f"not a task for this executor: {error}") from error
 

@@ -21,6 +21,7 @@ from isolator.gpus.cards import Cards, taken_up
 from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
+from isolator.node.program import Started
 from isolator.node.reaper import Reaping, audit, strangers
 from isolator.node.use import Counts, Uses
 from isolator.secrets.exposure import with_key
@@ -76,6 +77,7 @@ class Monitor:
         self._used: Uses = (), ()
         self._widening = Widening(ledger)
         self._reaping = Reaping(ledger)
+        self._program = Started(time.monotonic)
         self._looked = Survey()  # the last that could be had
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
@@ -202,7 +204,7 @@ class Monitor:
         try:
             self._survey()
             self._known = self._inventory()
-            write_inventory(self._ledger.directory, replace(_without_use(self._known), uses=()))
+            write_inventory(self._ledger.directory, replace(_without_use(self._known), uses=(), program=None))
         except OSError as error:
             logger.error("what this host's executors need cannot be written: %s", error)
         finally:
@@ -214,7 +216,12 @@ class Monitor:
         ports = "off" if control_ports.is_off(os.environ) else "denied"
         gpu_uses, task_uses = self._used
         said = replace(
-            inventory, control_ports=ports, uses=self._uses(), gpu_uses=gpu_uses, task_uses=task_uses
+            inventory,
+            control_ports=ports,
+            uses=self._uses(),
+            gpu_uses=gpu_uses,
+            task_uses=task_uses,
+            program=self._program.look(),
         )
         return with_key(
             self._abilities.completed(self._volume.look(said)), self._ledger.directory, os.environ

@@ -8,6 +8,7 @@ from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec, NoticeSignal
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
+from mesos_gpu.model.nodes.wires import SILENT
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     SAVED_BY,
@@ -53,6 +54,7 @@ class LaunchTask:
     hosts: tuple[str, ...] = ()  # of all members, by rank; empty: it is not of a gang
     app_version: float | None = None  # of its job
     owner: str = ""  # of its job
+    wire: int = SILENT  # in which its executor is spoken to
 
 
 @dataclass(frozen=True, slots=True)

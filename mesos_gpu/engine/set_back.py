@@ -94,6 +94,8 @@ def _remember(state: State, moments: _Moments) -> None:
     _change(state.capacities, lambda each: moments.of(each, "since"))
     _change(state.unreserved, lambda each: moments.of(each, to_come=("until",)))
     _change(state.secrets, lambda each: moments.of(each, "asked_at", "read_at", to_come=("next_at",)))
+    state.rolls.looked_at = moments.since(state.rolls.looked_at)
+    _change(state.rolls.under_way, lambda each: moments.of(each, "since", "asked_at"))
     for offer in list(state.offers.values()):
         state.hold_offer(moments.of(offer, "received_at"))
     # These are made again.

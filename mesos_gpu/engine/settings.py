@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
 from typing import Final
 
 from mesos_gpu.model.jobs.job import GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.wires import WIRE
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 
@@ -20,6 +23,11 @@ MONITOR: Final = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor inc
 #: (--min_allocatable_resources), so that what is reserved for it comes back in an offer.
 KEEPER: Final = Resources(cpus=0.01, mem_mib=32)
 COVER: Final = Resources(cpus=0.001, mem_mib=1, gpus=1)  # of each task of it, one for each shared card
+
+
+@cache
+def _made_by(*parts: object) -> str:
+    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +116,12 @@ class Settings:
     )
     keep_ended_jobs: int = 5000
     keep_lost_nodes_s: float = 86400.0
+    roll_interval_s: float = 2.0  # between looks for monitors that are to be replaced
+    roll_timeout_s: float = 60.0  # then a new one that has not reported well ends the roll
     keep_spans_s: float = 400 * 86400.0  # of use, one by one; then they are summed up by days
+
+    @property
+    def monitor_made_by(self) -> str:
+        """What tells a monitor that is started with these settings from others, 16 hexadecimal digits."""
+        env = tuple(sorted(self.executor_env.items()))
+        return _made_by(self.monitor_command, env, self.report_interval_s, WIRE)

@@ -24,6 +24,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.nodes.roll import Rolls
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
@@ -134,9 +135,8 @@ class State:
     launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
     holders: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole cards
     sharers: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of cards that are shared
-    covers: dict[GpuId, TaskId] = field(
-        default_factory=dict
-    )  # by shared card: the task that holds it in Mesos
+    # By shared card, the task that holds it in Mesos.
+    covers: dict[GpuId, TaskId] = field(default_factory=dict)
     # Cards that a task holds for shares: since when for none.
     idle: dict[GpuId, float] = field(default_factory=dict)
     # Shared cards that no task holds in Mesos: since when.
@@ -148,13 +148,13 @@ class State:
     gone_covers: dict[TaskId, None] = field(default_factory=dict)
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     monitors: int = 0  # launches of node monitors, ever: their ids never come again
+    rolls: Rolls = field(default_factory=Rolls)
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     # Of agents whose reservations were given back, and that have not offered anything without them since.
     unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
-    unknown: dict[TaskId, None] = field(
-        default_factory=dict
-    )  # of these, those that wait for an operator's word
+    # Of these, those that wait for an operator's word.
+    unknown: dict[TaskId, None] = field(default_factory=dict)
     listing_at: float = 0.0  # when the master was last asked for its tasks
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
@@ -165,9 +165,8 @@ class State:
     changed_apps: set[str] = field(
         default_factory=set, metadata=_in_journal("stirred")
     )  # not looked at since
-    vacant: dict[str, list[JobId]] = field(
-        default_factory=dict
-    )  # by app: ended instances that are to come back
+    # By app, ended instances that are to come back.
+    vacant: dict[str, list[JobId]] = field(default_factory=dict)
     ended_instances: list[JobId] = field(
         default_factory=list, metadata=_in_journal("fallen")
     )  # not looked at yet

@@ -6,7 +6,7 @@ from mesos_gpu.engine import set_back
 from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
-from mesos_gpu.engine.gpus import cards, covers
+from mesos_gpu.engine.gpus import cards, covers, rolling
 from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
@@ -51,6 +51,7 @@ def _tend(turn: Turn) -> None:
         notices.on_tick(turn)
         recalls.on_tick(turn)
         _repeat_kills(turn)
+        rolling.on_tick(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
     tokens.on_tick(turn)

@@ -355,7 +355,7 @@ class Daemon:
         self._save_at_last(pending)
         self._snapshots.saved(pending)
         self._narrate(pending, origins)
-        self._narrator.look(self._state, now, self._settings.uncovered_alarm_s)
+        self._narrator.look(self._state, now, self._settings.uncovered_alarm_s, self._settings.roll_timeout_s)
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)

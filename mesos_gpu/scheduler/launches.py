@@ -12,6 +12,7 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.wires import WIRE
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.apps.healthcheck import of_executor
@@ -93,11 +94,12 @@ def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
 
 def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, Any]:
     task = launch.task
+    said = {"report_interval_s": settings.report_interval_s, "secret": secret, "wire": WIRE}
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,
         name="gpu-monitor",
-        data=json.dumps({"report_interval_s": settings.report_interval_s, "secret": secret}).encode(),
+        data=json.dumps(said).encode(),
         resources=launch.resources,
         executor_id=task.executor_id,
         executor_name="mesos-gpu node monitor",
@@ -140,6 +142,7 @@ def _assignment(
         control_ports=(*settings.control_ports, *control_ports),
         user_is_default=spec.user in (None, settings.default_user),
         scheduler_url=settings.scheduler_url if spec.upload else "",
+        wire=launch.wire,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.gpus.rolling import problems_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
@@ -37,6 +38,9 @@ class Narrator:
         self._held = set[TaskId](state.unknown)
         self._told = {key: use.told_percent for key, use in state.budget_uses.items()}
         self._uncovered: dict[GpuId, bool] = {}  # whether it was said that it lasts
+        self._rolls: dict[
+            str, str
+        ] = {}  # monitors that are replaced, by host: what was said to be in the way
 
     def heard(self, event: ev.Event) -> None:
         """What came, where no save says it."""
@@ -103,8 +107,11 @@ class Narrator:
             )
         self._told[key] = use.told_percent
 
-    def look(self, state: State, now: float, alarm_s: float) -> None:
-        """Shared GPUs that nothing holds in Mesos: when it begins, when it lasts, and when it is over."""
+    def look(self, state: State, now: float, alarm_s: float, roll_s: float) -> None:
+        """Shared GPUs that nothing holds in Mesos, and node monitors that are replaced: when it begins, when it lasts,
+        and when it is over."""
+        if state.rolls.under_way or self._rolls:
+            self._look_at_rolls(state, now, roll_s)
         for gpu in self._uncovered.keys() - state.uncovered.keys():
             del self._uncovered[gpu]
             _say("GPU %s: its shares are counted in Mesos again", gpu, gpu=gpu)
@@ -123,6 +130,21 @@ class Narrator:
                 level = logging.ERROR if late else logging.WARNING
                 text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more%s"
                 logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
+
+    def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
+        hosts = {state.nodes[each].hostname for each in state.rolls.under_way if each in state.nodes}
+        problems = dict(problems_of(state, roll_s, now))
+        for host in sorted(self._rolls.keys() - hosts):
+            del self._rolls[host]
+            _say("node monitor of %s: the new one reports", host, node=host)
+        for host in sorted(hosts):
+            told, why = self._rolls.get(host), problems.get(host, "")
+            if told is None:
+                _say("node monitor of %s: it is replaced, tasks run on", host, node=host)
+            if why and not told:
+                text = "node monitor of %s: %s; no other one is replaced before this is mended"
+                logger.error(text, host, why, extra={"fields": {"node": host}})
+            self._rolls[host] = why
 
     def _job(self, job: Job) -> None:
         old = self._jobs.get(job.id)

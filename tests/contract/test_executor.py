@@ -99,6 +99,13 @@ def test_a_task_that_is_not_ours_fails_at_once(one: Host, data: bytes) -> None:
     assert message.startswith("not a task for this executor")
 
 
+def test_an_assignment_of_a_wire_that_is_not_known_uses_no_attempt_up(one: Host) -> None:
+    one.send_task(b'{"version":1,"kind":"Assignment","job_id":"j","attempt":1,"command":"true","wire":99}')
+    message, outcome = one.end("TASK_FAILED")
+    assert "an assignment of wire 99, and this executor reads" in message
+    assert outcome.infrastructure
+
+
 def test_nothing_of_an_assignment_can_make_the_executor_silent(one: Host) -> None:
     """The fields have names, but not types: what breaks on the way is a failure that is reported."""
     one.send_task(b'{"version":1,"kind":"Assignment","job_id":"j","attempt":1,"command":7,"env":5}')

@@ -27,7 +27,7 @@ from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
-from mesos_gpu.policy.explain.silence import lost, silent
+from mesos_gpu.policy.explain.silence import lost, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.queueing.queue import position_of
 from mesos_gpu.policy.room.allotment import allot
@@ -187,7 +187,7 @@ def _node_view(
         offered=bool(offers),
         driver=node.driver_version,
         holders=holders,
-        lost=lost(node, now),
+        lost=lost(node, now) or unfit(node),
         silent=silent(node, now, settings.report_stale_s),
         drained=f"is {drain.words}" if drain else "",
         barred=barred,

@@ -12,6 +12,11 @@ from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.policy.explain.silence import unknown
 
 
+def is_closed(state: State, node: Node) -> bool:
+    """Whether no job may start there: it is drained, or its programs are too old or too new for this one."""
+    return not node.wire or (bool(state.drains) and state.drain_of(node.hostname) is not None)
+
+
 def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
     """The GPU with its effective health: drained, or in a reset, whatever its node says."""
     drain, card = state.drain_of(node.hostname, gpu.id), state.cards.get(gpu.id)
@@ -65,4 +70,5 @@ def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
         node.reported_at is not None
         and now - node.reported_at <= settings.report_stale_s
         and not node.lost_at
+        and bool(node.wire)
     )

@@ -53,6 +53,7 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
         hostname=node.hostname,
         agent_url=node.agent_url,
         sealed=settings.sealed,
+        made_by=settings.monitor_made_by,
     )
     turn.put_task(task)
     turn.put_node(replace(node, monitor=task_id, monitor_launches=node.monitor_launches + 1))
@@ -90,8 +91,9 @@ def launch(
     for take, task in zip(takes, tasks, strict=True):
         carved = remains.carved(take)
         item = LaunchTask(
-            task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner
-        )
+            task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
+            wire=turn.state.nodes[take.agent_id].wire,
+        )  # fmt: skip
         env = _env(job, task, take, tasks)
         item = replace(item, ports=take.ports, env=env, hosts=hosts)
         launches.fill(take, *opened.get(take, ()), item)

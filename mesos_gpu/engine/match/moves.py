@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
@@ -33,7 +34,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
         Backlog(state, settings, now, offered_of(state), reading=True),
         _Places(state, settings, job),
     )
-    nodes = [node for node in state.nodes.values() if not node.lost_at and not state.drain_of(node.hostname)]
+    nodes = [node for node in state.nodes.values() if not node.lost_at and not is_closed(state, node)]
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
     request, moving = request_of(job, settings), _moving(state)
 

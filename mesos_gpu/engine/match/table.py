@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import inf
 
+from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.match.placing import index_of
 from mesos_gpu.engine.match.remains import Remains
 from mesos_gpu.engine.queue.take import Take
@@ -52,7 +53,7 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains) -> 
     table: Table | None = state.table
     if table is not None and _brought_up(table, state, settings, now, remains):
         return table
-    open_ = [agent_id for agent_id in remains if not state.drain_of(state.nodes[agent_id].hostname)]
+    open_ = [agent_id for agent_id in remains if not is_closed(state, state.nodes[agent_id])]
     index = index_of(state, settings, map(remains.capacity, open_))
     table = Table(index, now, state.next_sequence)
     for agent_id in open_:
@@ -72,7 +73,7 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
     new = [agent_id for agent_id in remains if agent_id not in nodes]
     again = [a for a, (_, until) in state.keeper_failures.items() if table.at < until <= now]
     for agent_id in sorted({*gone, *late, *new, *again, *state.touched}):
-        if agent_id not in remains or state.drain_of(state.nodes[agent_id].hostname):
+        if agent_id not in remains or is_closed(state, state.nodes[agent_id]):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:
                 table.index.leave(agent_id)

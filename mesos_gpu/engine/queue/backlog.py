@@ -7,7 +7,7 @@ from typing import Any
 
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
-from mesos_gpu.engine.gpus.gpu_status import well
+from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -464,7 +464,7 @@ class Backlog:
 
     def serves(self, job: Job, node: Node) -> bool:
         """Whether the job may go there at all, now."""
-        if node.lost_at is not None or self._state.drain_of(node.hostname):
+        if node.lost_at is not None or is_closed(self._state, node):
             return False
         if self.held is not None and self.held.pool_of(node.id) not in self.held.pools_of(job):
             return False

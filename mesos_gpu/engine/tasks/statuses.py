@@ -12,16 +12,18 @@ from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_checkpoint, o
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import ENDED, Action, Task, TaskState, actions_of
+from mesos_gpu.policy.explain.silence import unfit
 from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
+from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos import assignment, report
 from mesos_gpu.wire.mesos.sound import sound
 
@@ -122,6 +124,8 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     job = turn.state.current(task)
     message = task.evicted or status.message or task.message
     task = replace(task, state=new, message=message)
+    if new is TaskState.STARTING and status.data:
+        task = replace(task, program=_program(status))
     if new is TaskState.RUNNING and task.started_at is None:
         task = replace(task, started_at=_when(turn, task, status))
     if new is TaskState.UNREACHABLE:
@@ -171,7 +175,9 @@ def _on_monitor(turn: Turn, task: Task) -> None:
         del turn.state.tasks[task.id]
         turn.effects.append(ForgetTask(task.id))
     if node is not None and node.monitor == task.id:
-        lived_s = turn.now - task.launched_at
+        lived_s, roll = turn.now - task.launched_at, turn.state.rolls.under_way.get(node.id)
+        if roll is not None and roll.old != task.id:
+            roll.failed = task.message
         failures = 1 if lived_s >= covers.STEADY_S else node.monitor_launches
         wait_s = delay_s(failures, first_s=0.2, most_s=30.0)
         turn.put_node(replace(node, monitor=None, monitor_not_before=turn.now + wait_s))
@@ -192,10 +198,9 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
         disbelieve(turn, status, f"the monitor of {node.hostname} is {node.monitor or 'none'}")
         return
     try:
-        inventory = sound(report.decode(status.data))
+        inventory = _readable(turn, node, sound(report.decode(status.data)))
     except ValueError as error:
-        known = tuple(_unknown(gpu, f"unreadable report: {error}", turn.now) for gpu in node.gpus)
-        inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
+        inventory = _unread(turn, node, f"unreadable report: {error}")
     if why := _claims_of_others(turn, node, inventory):
         disbelieve(turn, status, why)
         return
@@ -206,6 +211,17 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
         on_reported(turn, gpu)
         if gpu.health.broken:
             on_broken(turn, node, gpu)
+
+
+def _readable(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
+    """What a monitor reports; of one that this scheduler has no messages in common with, nothing but what it is."""
+    why = unfit(replace(node, inventory=inventory))
+    return replace(_unread(turn, node, why), program=inventory.program) if why else inventory
+
+
+def _unread(turn: Turn, node: Node, why: str) -> Inventory:
+    known = tuple(_unknown(gpu, why, turn.now) for gpu in node.gpus)
+    return Inventory(known, source=node.inventory.source if node.inventory else "none")
 
 
 def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
@@ -231,6 +247,14 @@ def _outcome(status: Status) -> Outcome | None:
         return sound(assignment.decode_outcome(status.data))
     except ValueError:
         return None  # another executor's data: the state alone decides
+
+
+def _program(status: Status) -> Program | None:
+    try:
+        program = decode_program(status.data)
+    except ValueError:
+        return None  # it is only shown: what was launched is known by its wire
+    return None if program is None else sound(program)
 
 
 def _has_sick_gpu(turn: Turn, task: Task) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Health
@@ -80,7 +81,7 @@ def _add(pool: PoolCapacity, tree: Tree, models: Mapping[str, int]) -> None:
 def _of_node(state: State, tree: Tree, node: Node) -> tuple[str, Mapping[str, int]]:
     """Find its pool, and count by model the GPUs that it has to give."""
     models: dict[str, int] = {}
-    if node.lost_at is not None or state.drain_of(node.hostname) is not None:
+    if node.lost_at is not None or is_closed(state, node):
         return DEFAULT_POOL, models
     for gpu in node.gpus:
         sound = gpu.health is Health.OK and gpu.id not in state.resets

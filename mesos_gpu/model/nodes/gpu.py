@@ -84,6 +84,26 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """What runs as a node monitor or an executor, as it says itself.
+
+    Attributes:
+        version: The release, "0.1.0".
+        wire: The newest version of messages that it writes and reads (`mesos_gpu.model.nodes.wires`).
+        oldest: The oldest that it still does.
+        digest: SHA-256 of the archive that it was started from, or of the list of what is installed, hexadecimal; "":
+            it was started from neither.
+        replaced: The digest of what lies there now, where that is something else; "": the same.
+    """
+
+    version: str
+    wire: int
+    oldest: int
+    digest: str = ""
+    replaced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """What a node monitor found on its host.
 
@@ -106,6 +126,7 @@ class Inventory:
     task_uses: tuple[TaskUse, ...] = ()  # of what tasks hold of cards, whole or in part
     secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
     secrets_problem: str = ""  # why it takes none, in words for people
+    program: Program | None = None  # what the monitor is; None: it does not say it
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.nodes.drain import Card, Drain
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.wires import SILENT, common
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,12 @@ class Node:
     def driver_version(self) -> str | None:
         """The driver's version that the monitor reported; None: no driver, or not known."""
         return self.inventory.driver_version if self.inventory else None
+
+    @property
+    def wire(self) -> int:
+        """The version of messages in which its programs are spoken to; 0: there is none that both sides know."""
+        program = self.inventory.program if self.inventory else None
+        return SILENT if program is None else common(program.wire, program.oldest)
 
     def gpu(self, gpu_id: GpuId) -> Gpu | None:
         """The GPU with that UUID."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.wires import SILENT
 from mesos_gpu.model.shares.units import WHOLE
 
 if TYPE_CHECKING:  # each costs an executor what only one of a task that has it need pay
@@ -58,6 +59,7 @@ class Assignment:
     secret: str = ""  # what its executor seals updates with; the task never gets it
     upload: str | None = None  # its submitter's archive, by digest; see `JobSpec.upload`
     scheduler_url: str = ""  # where an executor finds the REST interface; "": nothing of this task needs it
+    wire: int = SILENT  # the version of messages in which the two speak
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.shares.share import Share, larger_of
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.notice import Notice
@@ -146,6 +147,8 @@ class Task:
     #: The ExecutorInfo of such a task as JSON: Mesos wants that of all tasks of one executor to be the same. "": it is
     #: not known, and no other task joins that executor.
     keeper: str = ""
+    made_by: str = ""  # of a node monitor: `Settings.monitor_made_by` at its launch; "": an earlier release's
+    program: Program | None = None  # what its executor is; None: it has not said it, or its release does not
 
     @property
     def counted_share(self) -> Share | None:

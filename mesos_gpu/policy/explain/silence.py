@@ -1,11 +1,30 @@
 """Why nothing is known of a node now, in words. Pure."""
 
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
 
 
 def unknown(node: Node, now: float, stale_s: float) -> str:
     """Why what the node has cannot be used; "": it can."""
-    return lost(node, now) or silent(node, now, stale_s)
+    return lost(node, now) or unfit(node) or silent(node, now, stale_s)
+
+
+def unfit(node: Node) -> str:
+    """Why nothing can be launched there: its programs and this one have no version of messages in common; "": they
+    have."""
+    program = node.inventory.program if node.inventory is not None else None
+    if program is None or node.wire:
+        return ""
+    newer = program.oldest > WIRE
+    remedy = (
+        "start a newer scheduler, or this one's programs on the host"
+        if newer
+        else "start programs of this release on the host: see mesos-gpu upgrade plan"
+    )
+    return (
+        f"its node monitor (release {program.version}) speaks {spoken(program.wire, program.oldest)}, and this "
+        f"scheduler {spoken(WIRE, OLDEST)}: {remedy}"
+    )
 
 
 def lost(node: Node, now: float) -> str:

@@ -5,22 +5,30 @@ Only the standard library's json: the executor imports it.
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.nodes.driver import version_of
+from mesos_gpu.model.nodes.wires import OLDEST, SILENT, WIRE, spoken
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.body import parsed
 
-__all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
+__all__ = ["Assignment", "OtherWire", "Outcome", "decode_assignment", "decode_outcome", "encode"]
 
 VERSION = 1
+T = TypeVar("T")
+
+
+class OtherWire(ValueError):
+    """A message in a version that this program does not read."""
 
 
 def encode(value: Assignment | Outcome) -> bytes:
-    """Encode as UTF-8 JSON."""
+    """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     fields = asdict(value)
+    if fields.get("wire") == SILENT:
+        del fields["wire"]
     if fields.get("share") is not None:
         fields["share"]["method"] = fields["share"]["method"].value
     return json.dumps(
@@ -38,21 +46,43 @@ def _fields(data: bytes, kind: str) -> dict[str, Any]:
 def decode_assignment(data: bytes) -> Assignment:
     """The inverse of `encode`.
 
+    Fields that are not known here are left out: whoever must not do without one gives the assignment a new wire.
+
     Raises:
-        ValueError: Not an assignment of this version.
+        OtherWire: An assignment in a version of messages that is not read here.
+        ValueError: Not an assignment.
     """
     try:
         fields: dict[str, Any] = _fields(data, "Assignment")
+        _check_wire(fields.get("wire", SILENT))
         if (ports := fields.get("control_ports")) is not None:
-            fields["control_ports"] = tuple(ControlPort(**port) for port in ports)
+            fields["control_ports"] = tuple(_made(ControlPort, port) for port in ports)
         _decode_rarer(fields)
         if (docker := fields.get("docker")) is not None:
-            docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
+            docker["ulimits"] = tuple(_made(Ulimit, item) for item in docker["ulimits"])
             docker |= {name: tuple(docker.get(name, ())) for name in ("hosts", "dns")}
-            fields["docker"] = DockerOptions(**docker)
-        return Assignment(**fields)
-    except (TypeError, KeyError) as error:
+            fields["docker"] = _made(DockerOptions, docker)
+        return _made(Assignment, fields)
+    except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not an assignment: {error}") from error
+
+
+def _made(kind: type[T], fields: dict[str, Any]) -> T:
+    """A noun of its fields, without those that are not known here."""
+    known: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    if known.keys() >= fields.keys():
+        return kind(**fields)
+    return kind(**{name: value for name, value in fields.items() if name in known})
+
+
+def _check_wire(wire: object) -> None:
+    if type(wire) is not int:
+        raise TypeError(f"wire must be a whole number, got {wire!r}")
+    if not OLDEST <= wire <= WIRE:
+        raise OtherWire(
+            f"an assignment of wire {wire}, and this executor reads {spoken(WIRE, OLDEST)}: its release and the "
+            "scheduler's are too far apart"
+        )
 
 
 def _decode_rarer(fields: dict[str, Any]) -> None:
@@ -60,25 +90,25 @@ def _decode_rarer(fields: dict[str, Any]) -> None:
     if fields.get("mounts"):
         from mesos_gpu.model.jobs.mount import Mount
 
-        fields["mounts"] = tuple(Mount(**mount) for mount in fields["mounts"])
+        fields["mounts"] = tuple(_made(Mount, mount) for mount in fields["mounts"])
     if fields.get("bindings"):
         from mesos_gpu.model.jobs.port import PortBinding
 
-        fields["bindings"] = tuple(PortBinding(**binding) for binding in fields["bindings"])
+        fields["bindings"] = tuple(_made(PortBinding, binding) for binding in fields["bindings"])
     if (share := fields.get("share")) is not None:
         from mesos_gpu.model.shares.share import Method, Share
 
-        fields["share"] = Share(**{**share, "method": Method(share["method"])})
+        fields["share"] = _made(Share, {**share, "method": Method(share["method"])})
 
 
 def decode_outcome(data: bytes) -> Outcome:
-    """The inverse of `encode`.
+    """The inverse of `encode`; fields that are not known here are left out.
 
     Raises:
-        ValueError: Not an outcome of this version.
+        ValueError: Not an outcome.
     """
     try:
-        outcome = Outcome(**_fields(data, "Outcome"))
+        outcome = _made(Outcome, _fields(data, "Outcome"))
         if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
             raise TypeError(f"{outcome.min_driver!r} is no driver's version")
         for name in ("needs", "unhealthy"):

@@ -9,9 +9,10 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Program, Transition
 from mesos_gpu.model.nodes.gpu_use import GpuUse, TaskUse
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
+from mesos_gpu.model.nodes.wires import common
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.wire.body import MOST_AMOUNT, parsed
 
@@ -140,6 +141,7 @@ def encode(inventory: Inventory) -> bytes:
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
             **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
             **_of_cards(inventory),
+            **_of_program(inventory.program),
         },
         separators=(",", ":"),
     ).encode()
@@ -155,24 +157,32 @@ def decode(data: bytes) -> Inventory:
 
 
 def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
-    """A report as a JSON object, as an inventory. `shares`: whether with what is said of shares and of use.
+    """A report as a JSON object, as an inventory; of a program with which nothing can be spoken only what it is. Fields
+    that are not known here are left out.
+
+    `shares`: whether with what is said of shares and of use, and of the program.
 
     Raises:
         ValueError: Not a report of this version.
     """
-    if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise ValueError(f"not a version {VERSION} monitor report: {str(value)[:80]}")
+    if not isinstance(value, dict):
+        raise ValueError(f"not a monitor report: {str(value)[:80]}")
     try:
-        return _inventory(value, shares=shares)
+        program = _program(value.get("program")) if shares else None
+        if program is not None and not common(program.wire, program.oldest):
+            return Inventory(source="", program=program)
+        if value.get("version") != VERSION:
+            raise ValueError(f"not a version {VERSION} monitor report: {str(value)[:80]}")
+        return _inventory(value, program, shares=shares)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"a report that lacks something, or has it of another type: {error!r}") from error
 
 
-def _inventory(value: dict[str, Any], *, shares: bool) -> Inventory:
+def _inventory(value: dict[str, Any], program: Program | None, *, shares: bool) -> Inventory:
     left_out: dict[str, Any] = {} if shares else {"sharing": None}
     gpu_uses, task_uses = _uses_of_cards(value.get("use")) if shares else ((), ())
     return Inventory(
-        gpus=tuple(gpu_from_json({**gpu, **left_out}) for gpu in value["gpus"]),
+        gpus=tuple(gpu_from_json(_known({**gpu, **left_out})) for gpu in value["gpus"]),
         source=value["source"],
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),
@@ -185,7 +195,29 @@ def _inventory(value: dict[str, Any], *, shares: bool) -> Inventory:
         task_uses=task_uses,
         secrets_key=_key(value.get("secrets_key", "")),
         secrets_problem=str(value.get("secrets_problem", ""))[:LONGEST_PROBLEM],
+        program=program,
     )
+
+
+def _known(gpu: dict[str, Any]) -> dict[str, Any]:
+    """A GPU without what a newer monitor says of it. In an inventory file, an unknown field is a mistake."""
+    return gpu if _KNOWN.issuperset(gpu) else {name: gpu[name] for name in gpu if name in _KNOWN}
+
+
+def _of_program(program: Program | None) -> dict[str, Any]:
+    if program is None:
+        return {}
+    from mesos_gpu.wire.hosts.program import program_to_json
+
+    return {"program": program_to_json(program)}
+
+
+def _program(value: Any) -> Program | None:
+    if value is None:
+        return None
+    from mesos_gpu.wire.hosts.program import program_from_json  # executors are told of none
+
+    return program_from_json(value)
 
 
 def _of_cards(inventory: Inventory) -> dict[str, Any]:

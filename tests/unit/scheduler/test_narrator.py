@@ -157,10 +157,10 @@ def test_a_shared_card_that_nothing_holds_in_mesos_is_told_of_and_called_an_erro
     state.sharers = {GpuId("g1"): {TaskId("j1.1"): Share(250, 1024, 1024, Method.SHIM_WINDOWS)}}
     state.uncovered = {GpuId("g1"): 100.0}
     for now in (100.0, 101.0, 399.0, 400.0, 500.0):
-        narrator.look(state, now, 300.0)
+        narrator.look(state, now, 300.0, 60.0)
     state.uncovered = {}
-    narrator.look(state, 501.0, 300.0)
-    narrator.look(state, 502.0, 300.0)
+    narrator.look(state, 501.0, 300.0, 60.0)
+    narrator.look(state, 502.0, 300.0, 60.0)
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", "GPU g1: no task holds it in Mesos now; it is shared by j1.1, and takes no more"),
         (

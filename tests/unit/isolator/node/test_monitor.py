@@ -144,7 +144,7 @@ def test_it_reports_at_once_and_on_change(tmp_path: Path) -> None:
         report = seen.wait_for_report("sick", "ok")
         assert report.gpus[0].reason == "XID 79"
         assert seen.agent.updates[-1]["message"] == "2 GPUs (simulated), 1 not healthy"
-        assert read_inventory(tmp_path) == replace(report, gpu_uses=())
+        assert read_inventory(tmp_path) == replace(report, gpu_uses=(), program=None)
 
 
 def test_a_flap_is_out_rechecked_and_back_each_once_and_logged(

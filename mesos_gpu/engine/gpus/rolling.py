@@ -1,0 +1,153 @@
+"""Monitors that run an earlier program than this scheduler starts: replaced, the first alone, then a few at a time.
+
+What tasks run is left alone: a monitor only reports. One is asked to end, the next match starts another on the offer of
+what it held, and the node is done with that one's first good report. A new one that brings none ends the roll there.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.engine.effects import Kill
+from mesos_gpu.engine.gpus.covers import STEADY_S
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.roll import Roll
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.policy.explain.silence import unfit
+
+MOST_STARTS: Final = 3  # of new monitors that bring no good report, on one node
+_PART: Final = 100  # of so many nodes, one is without a monitor at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """How far the roll is.
+
+    Attributes:
+        outdated: Nodes whose monitors are to be replaced, by hostname, each with why.
+        under_way: Hostnames of those that are being replaced.
+        done: How many were, since this scheduler started.
+        problems: Why it does not go on, by hostname.
+    """
+
+    outdated: tuple[tuple[str, str], ...]
+    under_way: tuple[str, ...]
+    done: int
+    problems: tuple[tuple[str, str], ...]
+
+
+def on_tick(turn: Turn) -> None:
+    """Go on with what is under way; begin with the next, if all that was begun went well."""
+    state = turn.state
+    for agent_id, roll in list(state.rolls.under_way.items()):
+        _follow(turn, agent_id, roll)
+    if turn.now - state.rolls.looked_at < turn.settings.roll_interval_s:
+        return
+    state.rolls.looked_at = turn.now
+    if (
+        state.reconciliation is not None
+        or state.doubtful
+        or problems_of(state, turn.settings.roll_timeout_s, turn.now)
+    ):
+        return
+    most = max(1, len(state.nodes) // _PART) if state.rolls.done else 1
+    if len(state.rolls.under_way) >= most:
+        return
+    due = [node for node in state.nodes.values() if _may_begin(state, node, turn.now, turn.settings)]
+    for node in sorted(due, key=lambda node: (node.hostname, node.id))[: most - len(state.rolls.under_way)]:
+        _begin(turn, node)
+
+
+def rolling(state: State, settings: Settings, now: float) -> Rolling:
+    """How far it is, for who asks."""
+    nodes = sorted(state.nodes.values(), key=lambda node: (node.hostname, node.id))
+    return Rolling(
+        outdated=tuple((node.hostname, why) for node in nodes if (why := outdated(state, node, settings))),
+        under_way=tuple(node.hostname for node in nodes if node.id in state.rolls.under_way),
+        done=state.rolls.done,
+        problems=problems_of(state, settings.roll_timeout_s, now),
+    )
+
+
+def outdated(state: State, node: Node, settings: Settings) -> str:
+    """Why the monitor of a node is to be replaced; "": it is what would be started now, or there is none."""
+    task = state.tasks.get(node.monitor) if node.monitor is not None else None
+    if task is None:
+        return ""
+    if task.made_by != settings.monitor_made_by:
+        return "it was started by an earlier scheduler, or with other settings"
+    program = node.inventory.program if node.inventory is not None else None
+    return (
+        "another program lies where it was started from" if program is not None and program.replaced else ""
+    )
+
+
+def _may_begin(state: State, node: Node, now: float, settings: Settings) -> bool:
+    """Whether its monitor is outdated, and runs well: what fails is started anew without this."""
+    task = state.tasks.get(node.monitor) if node.monitor is not None else None
+    if task is None or node.lost_at is not None or node.id in state.rolls.under_way:
+        return False
+    runs = task.state is TaskState.RUNNING and now - task.launched_at >= STEADY_S
+    reports = node.reported_at is not None and now - node.reported_at <= settings.report_stale_s
+    return runs and reports and bool(outdated(state, node, settings))
+
+
+def _begin(turn: Turn, node: Node) -> None:
+    assert node.monitor is not None, "it is outdated"
+    well = tuple(gpu.id for gpu in node.gpus if gpu.health is Health.OK)
+    turn.state.rolls.under_way[node.id] = Roll(node.monitor, turn.now, turn.now, node.monitor_launches, well)
+    turn.effects.append(Kill(node.monitor, node.id))
+
+
+def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
+    state = turn.state
+    node = state.nodes.get(agent_id)
+    if node is None or node.lost_at is not None:  # its next monitor is a new one anyway
+        del state.rolls.under_way[agent_id]
+    elif node.monitor == roll.old:
+        if turn.now - roll.asked_at >= turn.settings.kill_resend_s:
+            roll.asked_at = turn.now
+            turn.effects.append(Kill(roll.old, agent_id))
+    elif not _lacking(state, node, roll):
+        del state.rolls.under_way[agent_id]
+        state.rolls.done += 1
+
+
+def _lacking(state: State, node: Node, roll: Roll) -> str:
+    """What the new monitor has not shown yet; "": all is well."""
+    task = state.tasks.get(node.monitor) if node.monitor is not None else None
+    if task is None:
+        return "no new monitor runs there" + (f": the last one said: {roll.failed}" if roll.failed else "")
+    if node.reported_at is None or node.reported_at <= task.launched_at:
+        return "its new monitor has not reported"
+    if why := unfit(node):
+        return why
+    gpus = {gpu.id: gpu for gpu in node.gpus}
+    for gpu_id in roll.well:
+        gpu = gpus.get(gpu_id)
+        if gpu is None:
+            return f"its new monitor does not find {gpu_id}, which was well"
+        if gpu.health is Health.UNKNOWN:
+            return f"its new monitor cannot read {gpu_id}, which was well: {gpu.reason}"
+    return ""
+
+
+def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[str, str], ...]:
+    """What takes longer than `timeout_s`, or failed too often: by hostname, and why. Before that is mended nothing more
+    is begun."""
+    problems = []
+    for agent_id, roll in state.rolls.under_way.items():
+        node = state.nodes.get(agent_id)
+        if node is None:
+            continue
+        late = now - roll.since > timeout_s
+        if node.monitor == roll.old:
+            if late:
+                problems.append((node.hostname, "its monitor does not end"))
+        elif late or node.monitor_launches - roll.launches > MOST_STARTS:
+            problems.append((node.hostname, _lacking(state, node, roll)))
+    return tuple(problems)

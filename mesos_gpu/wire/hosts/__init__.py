@@ -1,0 +1,1 @@
+"""What programs of hosts say of themselves."""
