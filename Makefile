@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+MINUTES ?= 30 # of `make soak`
 WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants up down test test-long test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants up down test test-long soak test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -32,6 +33,10 @@ test: setup ## All tests but the long ones; installs what they need
 
 test-long: setup ## The long ones
 	@$(RUN) --limit 28800 --stuck 7500 -m long --timeout 900
+
+soak: setup ## Random load and faults on a cluster of network namespaces for MINUTES (30), by SEED; needs root
+	@scripts/install_test_tools.sh
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --story build/soak-story.json --json build/soak.json
 
 test-kernel: setup ## Tests that need root and cgroups
 	@scripts/install_test_tools.sh

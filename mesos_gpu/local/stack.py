@@ -93,6 +93,11 @@ class SchedulerProcess:
         self._popen: subprocess.Popen[bytes] | None = None
 
     @property
+    def reach(self) -> str:
+        """What clients on this host are given: by the socket the kernel says who they are."""
+        return self.url if self._socket is None else f"unix:{self._socket}"
+
+    @property
     def pid(self) -> int:
         """Process id of the latest start.
 
@@ -239,8 +244,7 @@ class Stack:
         self.schedulers: tuple[SchedulerProcess, ...] = tuple(made)
         self.scheduler = self.schedulers[0]
         self.url = self.scheduler.url
-        #: What clients on this host are given: by the socket the kernel says who they are.
-        self.reach = self.url if self.socket is None else f"unix:{self.socket}"
+        self.reach = self.scheduler.reach
 
     def _scheduler(self, number: int, port: int) -> SchedulerProcess:
         directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")

@@ -1,0 +1,65 @@
+"""A soak in small: faults under load leave all work done once, and what is planted wrong is found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.soak.acts import Act, Story
+from tests.soak.epoch import Epoch, Outcome
+from tests.soak.rig import Rig
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+CLEAN_S = 2.0  # where something is known to be left
+
+
+class Player:
+    """Plays stories on one cluster."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self._first = rig, 1
+
+    def play(self, *acts: Act, clean_s: float = Epoch.clean_s) -> Outcome:
+        epoch = Epoch(self.rig, Story(1, 1, True, acts), self._first, print)
+        epoch.clean_s = clean_s
+        outcome = epoch.run()
+        self._first = epoch.load.next_number
+        return outcome
+
+
+@pytest.fixture(scope="module")
+def player(open_directory: Path) -> Iterator[Player]:
+    with Rig(open_directory, small=True) as rig:
+        yield Player(rig)
+
+
+def kinds(outcome: Outcome) -> set[str]:
+    return {finding.what for finding in outcome.verdict.findings}
+
+
+def test_kills_under_load_lose_nothing_and_do_nothing_twice(player: Player) -> None:
+    load = [
+        Act(kind, 5 * at, at / 2) for at, kind in enumerate(["job", "share", "gang", "app", "job", "endless"])
+    ]
+    kills = [Act("kill scheduler", 1, 2.6), Act("kill executor", 2, 2.8), Act("kill agent", 3, 4.5)]
+    outcome = player.play(*load, *kills)
+    assert outcome.verdict.findings == []
+    assert [shot.act.kind for shot in outcome.shots] == [kill.kind for kill in kills]
+    assert outcome.verdict.done >= 4 + len(kills), "the jobs, and a probe after each kill"
+
+
+def test_a_card_with_two_owners_is_seen(player: Player) -> None:
+    """Who holds the first card is no task: whoever is given it next cannot lock it."""
+    outcome = player.play(Act("planted double", 0, 0.0), Act("burst", 1, 0.5))
+    assert "card" in kinds(outcome), outcome.verdict
+
+
+def test_work_that_says_that_it_is_done_and_is_not_is_seen(player: Player) -> None:
+    assert kinds(player.play(Act("planted lost", 0, 0.0))) == {"lost"}
+
+
+@pytest.mark.parametrize("what", ["process", "cgroup"])
+def test_what_a_task_left_is_seen(player: Player, what: str) -> None:
+    outcome = player.play(Act(f"planted {what}", 0, 0.0), clean_s=CLEAN_S)
+    assert kinds(outcome) == {"left"}
+    assert [finding.text.partition(":")[0] for finding in outcome.verdict.findings] == [what]

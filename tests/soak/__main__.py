@@ -1,0 +1,158 @@
+"""`python -m tests.soak --minutes 30`, `python -m tests.soak --replay FILE`."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.soak.acts import FAULTS, SMALL, Act, Plan, Story, story_of, told
+from tests.soak.epoch import Epoch, Outcome, tally_up
+from tests.soak.rig import Rig
+from tests.soak.shrink import shrink
+from tests.soak.tally import Tally
+
+_FAILED: Final = 1
+_STORY: Final = "build/soak-story.json"
+
+
+@contextlib.contextmanager
+def running(small: bool) -> Iterator[Rig]:
+    """A cluster in a directory of its own, where tasks of all users see it."""
+    place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-soak-", dir=place) as directory:
+        Path(directory).chmod(0o755)
+        with Rig(Path(directory), small) as rig:
+            yield rig
+
+
+class Soak:
+    """Epoch after epoch on one cluster, until the time is over or something is wrong."""
+
+    def __init__(self, seed: int, plan: Plan, small: bool, tell: Callable[[str], None]) -> None:
+        """Nothing runs yet."""
+        self._seed, self._plan, self._small, self._tell = seed, plan, small, tell
+        self.tally = Tally()
+        self._first = 1
+
+    def run(self, minutes: float, epochs: int | None = None) -> tuple[Story, Outcome] | None:
+        """Play until the time is over; the story that failed, if one did."""
+        ends_at = time.monotonic() + 60 * minutes
+        with running(self._small) as rig:
+            number = 0
+            while time.monotonic() < ends_at and (epochs is None or number < epochs):
+                number += 1
+                story = story_of(self._seed, number, self._plan, self._small)
+                outcome = self.play(rig, story)
+                if outcome.verdict.findings:
+                    return story, outcome
+        return None
+
+    def play(self, rig: Rig, story: Story) -> Outcome:
+        """An epoch, which is added to the table."""
+        epoch = Epoch(rig, story, self._first, self._tell)
+        began_at = time.monotonic()
+        outcome = epoch.run()
+        self._first = epoch.load.next_number
+        tally_up(self.tally, outcome, epoch)
+        self.tally.switches = dict(rig.switches)
+        took_s = time.monotonic() - began_at
+        self._tell(
+            f"epoch {story.epoch}: {outcome.asked} pieces of work, {len(outcome.shots)} faults, "
+            f"{len(outcome.verdict.findings)} findings, {took_s:.0f} s"
+        )
+        return outcome
+
+
+def fails_again(story: Story, tell: Callable[[str], None]) -> Callable[[Sequence[Act]], bool]:
+    """Plays acts of a story on a cluster of their own, and says whether something is wrong then, too."""
+
+    def fails(acts: Sequence[Act]) -> bool:
+        soak = Soak(story.seed, Plan(), story.small, lambda _: None)
+        with running(story.small) as rig:
+            wrong = bool(soak.play(rig, story.with_acts(acts)).verdict.findings)
+        tell(f"  {len(acts)} of {len(story.acts)} acts: {'wrong, too' if wrong else 'all is well'}")
+        return wrong
+
+    return fails
+
+
+def tell_failure(
+    story: Story, outcome: Outcome, path: Path, most_runs: int, tell: Callable[[str], None]
+) -> None:
+    """Say what is wrong, and of which acts the shortest story is that was seen to fail."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    story.save(path)
+    for finding in outcome.verdict.findings[:20]:
+        tell(f"WRONG: {finding.what}: {finding.text}")
+    if most_runs:
+        tell(f"making the story of {len(story.acts)} acts shorter, with at most {most_runs} clusters")
+        acts, runs = shrink(story.acts, fails_again(story, tell), most_runs)
+        story = story.with_acts(acts)
+        story.save(path)
+        tell(f"after {runs} clusters, seed {story.seed}, epoch {story.epoch}:")
+        tell(told(story.acts))
+    tell(f"play it again: {sys.executable} -m tests.soak --replay {path}")
+
+
+def arguments(words: Sequence[str]) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="for how long; the last epoch is played to its end"
+    )
+    parser.add_argument("--seed", type=int, default=None, help="of all that is random; default: the time")
+    parser.add_argument("--epochs", type=int, default=None, help="at most so many")
+    parser.add_argument("--epoch-s", type=float, default=45.0, help="how long an epoch's acts take")
+    parser.add_argument("--faults", help="only these kinds, with commas between them")
+    parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
+    parser.add_argument("--shrink", type=int, default=8, metavar="N", help="clusters that may be used for it")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="play this story, and nothing else")
+    parser.add_argument("--story", type=Path, default=Path(_STORY), help="where a failure is written")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
+    return parser.parse_args(words)
+
+
+def faults_of(names: str | None, small: bool) -> dict[str, int]:
+    """Kinds of faults, with their weights."""
+    chosen = names.split(",") if names is not None else list(SMALL if small else FAULTS)
+    if unknown := [name for name in chosen if name and name not in FAULTS]:
+        raise SystemExit(f"--faults: {', '.join(unknown)}: choose of {', '.join(FAULTS)}")
+    return {name: FAULTS[name] for name in chosen if name}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run it; the exit code."""
+    asked = arguments(sys.argv[1:] if words is None else words)
+
+    def tell(text: str) -> None:
+        print(text, flush=True)
+
+    story = Story.load(asked.replay) if asked.replay else None
+    seed = story.seed if story else asked.seed if asked.seed is not None else int(time.time())
+    small = story.small if story else asked.small
+    plan = Plan(asked.epoch_s, faults=faults_of(asked.faults, small))
+    soak = Soak(seed, plan, small, tell)
+    tell(f"seed {seed}")
+    if story:
+        with running(small) as rig:
+            outcome = soak.play(rig, story)
+        failed = (story, outcome) if outcome.verdict.findings else None
+    else:
+        failed = soak.run(asked.minutes, asked.epochs)
+    tell(soak.tally.text())
+    if asked.json:
+        asked.json.parent.mkdir(parents=True, exist_ok=True)
+        asked.json.write_text(json.dumps(soak.tally.as_json(), indent=1) + "\n")
+    if failed:
+        tell_failure(*failed, asked.story, 0 if story else asked.shrink, tell)
+    return _FAILED if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

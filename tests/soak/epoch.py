@@ -1,0 +1,261 @@
+"""One epoch: acts are played on the cluster, then all is left to settle, and judged."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.local import leftovers
+from mesos_gpu.local.processes import poll
+from tests.soak import witness
+from tests.soak.acts import LOAD, PLANTED, Act, Story
+from tests.soak.evidence import WORK
+from tests.soak.faults import Faults, Injected
+from tests.soak.judge import Excuse, Finding, Verdict, judge
+from tests.soak.load import Item, Load
+from tests.soak.rig import Rig
+from tests.soak.tally import Tally
+from tests.soak.work import SLOTS_OF_CARD
+
+_SETTLE_S: Final = 150.0
+_LOOK_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class Shot:
+    """A fault that was injected.
+
+    Attributes:
+        act: Which.
+        injected: What it did.
+        begin: When, in seconds since the epoch.
+        tasks: How many were under way then.
+        healed_at: When it was undone; None: not yet.
+        probe: The small job that was submitted then.
+    """
+
+    act: Act
+    injected: Injected
+    begin: float
+    tasks: int
+    healed_at: float | None = None
+    probe: Item | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of an epoch."""
+
+    verdict: Verdict
+    shots: list[Shot] = field(default_factory=list)
+    asked: int = 0
+    leaked: int = 0
+
+
+class Epoch:
+    """A story that is played once, on a rig that runs."""
+
+    clean_s = 90.0  # for what ended work leaves to be removed
+
+    def __init__(self, rig: Rig, story: Story, first: int, tell: Callable[[str], None]) -> None:
+        """Nothing happens yet.
+
+        Args:
+            rig: Where.
+            story: What.
+            first: The number of its first piece of work.
+            tell: Is told what happens.
+        """
+        self._rig, self._story, self._tell = rig, story, tell
+        self.load, self._faults = Load(rig, first), Faults(rig)
+        self._shots: list[Shot] = []
+        self._undo: list[tuple[float, Callable[[], None]]] = []
+        self._excuses: list[Excuse] = []
+        self._planted: list[subprocess.Popen[bytes]] = []
+        self._findings: list[Finding] = []
+        self._cgroup: Path | None = None
+        self._began_at = 0.0
+
+    def run(self) -> Outcome:
+        """Play it, and judge."""
+        self._began_at = time.monotonic()
+        try:
+            for act in self._story.acts:
+                self._wait_until(act.at_s)
+                self._play(act)
+            while self._undo:
+                self._wait_until(self._undo[0][0])
+            self._settle()
+            return self._judged()
+        finally:
+            self.load.close()
+            self._faults.heal_all()
+            for process in self._planted:
+                process.kill()
+                process.wait()
+            if self._cgroup is not None:
+                self._cgroup.rmdir()
+
+    @property
+    def ends(self) -> dict[int, float]:
+        """When the latest task of each piece of work wrote that it was done, in seconds since the epoch."""
+        return {line.number: line.at for line in self._rig.evidence.lines() if line.word == "end"}
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began_at
+
+    def _wait_until(self, at_s: float) -> None:
+        """Undo meanwhile what is to be undone."""
+        while True:
+            while self._undo and self._undo[0][0] <= self._now():
+                self._undo.pop(0)[1]()
+            left_s = at_s - self._now()
+            if left_s <= 0:
+                return
+            time.sleep(min(_LOOK_S, left_s))
+
+    def _undo_at(self, at_s: float, undo: Callable[[], None]) -> None:
+        self._undo = sorted([*self._undo, (at_s, undo)], key=lambda pair: pair[0])
+
+    def _play(self, act: Act) -> None:
+        if act.kind in LOAD:
+            undo = self.load.do(act)
+            if undo:
+                self._undo_at(self._now() + act.lasts_s, undo)
+                cards = frozenset(card for cards in self._rig.cards for card in cards)
+                self._excuses.append(Excuse(time.time(), time.time() + act.lasts_s, cards=cards))
+        elif act.kind in PLANTED:
+            self._plant(act)
+        else:
+            self._inject(act)
+
+    def _inject(self, act: Act) -> None:
+        begin, tasks = time.time(), len(self._rig.evidence.held("run"))
+        injected = self._faults.inject(act)
+        if injected is None:
+            return
+        shot = Shot(act, injected, begin, tasks)
+        self._shots.append(shot)
+        self._tell(f"{self._now():6.1f} s  {act.kind}: {injected.what}, {tasks} under way")
+        cards = self._rig.cards[injected.agent] if injected.wiped and injected.agent is not None else ()
+        self._excuses.append(Excuse(begin, begin, injected.again, frozenset(cards)))
+        if act.lasts_s:
+            self._undo_at(self._now() + act.lasts_s, lambda: self._heal(shot))
+        else:
+            self._heal(shot)
+
+    def _heal(self, shot: Shot) -> None:
+        shot.injected.heal()
+        shot.healed_at = time.time()
+        shot.probe = self.load.probe(shot.injected.agent)
+
+    def _plant(self, act: Act) -> None:
+        """Do what a broken platform would do."""
+        card, what = self._rig.cards[0][0], act.kind.removeprefix("planted ")
+        evidence = self._rig.evidence.directory
+        environment = {"PATH": os.environ["PATH"]}
+        if what == "lost":
+            self.load.plant("silent")
+        elif what == "double":
+            words = [sys.executable, "-IS", str(WORK), str(evidence), "0", str(SLOTS_OF_CARD), "8", "silent"]
+            holder = {**environment, "NVIDIA_VISIBLE_DEVICES": card}
+            self._planted.append(subprocess.Popen(words, env=holder))
+        elif what == "process":
+            mark = {"MESOS_SANDBOX": f"{self._rig.stack.directory}/x", "MESOS_EXECUTOR_ID": "planted"}
+            self._planted.append(subprocess.Popen(["sleep", "600"], env={**environment, **mark}))
+        elif what == "cgroup":
+            roots = [top / self._rig.cluster.agents[0].cgroup_root for top in leftovers.hierarchies()]
+            self._cgroup = next(root for root in roots if root.is_dir()) / "planted"
+            self._cgroup.mkdir(exist_ok=True)
+
+    def _settle(self) -> None:
+        """Heal all, and wait for the end of all work."""
+        self._faults.heal_all()
+        self.load.settle(_SETTLE_S)
+        try:
+            self._see_instances()
+            for app in list(self.load.apps.values()):
+                self.load.destroy(app)
+            for item in self.load.items:
+                if item.kind == "endless" and item.job and not item.unwanted:
+                    self.load.end(item)
+            self.load.settle(_SETTLE_S)
+
+            def ended() -> bool:
+                self.load.look()
+                return all(item.state for item in self.load.items if item.job)
+
+            poll("the end of all work", ended, _SETTLE_S, 0.3)
+        except MesosGpuError as error:
+            self._findings.append(Finding("trouble", f"{error.what}\n{self._rig.tails()}"))
+
+    def _see_instances(self) -> None:
+        """As many processes of each app hold its locks as it is to have instances."""
+        for app in self.load.apps.values():
+            try:
+                poll(
+                    f"app {app.number}: {app.instances} instances",
+                    lambda app=app: self._rig.evidence.running(app.number) == app.instances,  # type: ignore[misc]
+                    _SETTLE_S,
+                    0.2,
+                )
+            except MesosGpuError:
+                running = self._rig.evidence.running(app.number)
+                text = f"app {app.number} has {running} instances that run, and is to have {app.instances}"
+                self._findings.append(Finding("lost", text, app.number))
+
+    def _judged(self) -> Outcome:
+        left = self._left()
+        lines = self._rig.evidence.lines()
+        verdict = judge(
+            self.load.items, [line for line in lines if line.at >= self._shots_from()], self._excuses
+        )
+        verdict.findings += self._findings
+        verdict.findings += [Finding("left", each) for each in left]
+        verdict.findings[:0] = [Finding("trouble", each) for each in sorted(set(self.load.troubles))]
+        leaked = sum(each.startswith(("card:", "claim:", "gpus:")) for each in left)
+        return Outcome(verdict, self._shots, len(self.load.items), leaked)
+
+    def _shots_from(self) -> float:
+        """When this epoch began, in seconds since the epoch."""
+        return time.time() - self._now()
+
+    def _left(self) -> list[str]:
+        """What is left after a time in which all of it could be removed."""
+        deadline = time.monotonic() + self.clean_s
+        while left := witness.settled(lambda: witness.left_over(self._rig)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.3)
+        return left
+
+
+def tally_up(tally: Tally, outcome: Outcome, epoch: Epoch) -> None:
+    """Add an epoch to the table."""
+    tally.epochs += 1
+    tally.asked += outcome.asked
+    tally.done += outcome.verdict.done
+    tally.again += outcome.verdict.again
+    ends = epoch.ends
+    for shot in outcome.shots:
+        row = tally.row(shot.act.kind)
+        row.times += shot.injected.times
+        row.tasks += shot.tasks
+        for finding in outcome.verdict.findings:
+            row.lost += finding.what == "lost"
+            row.doubled += finding.what in ("doubled", "card")
+        row.leaked += outcome.leaked
+        if shot.probe and shot.healed_at and shot.probe.number in ends:
+            end = ends[shot.probe.number]
+            if not any(_beside(other, shot.healed_at, end) for other in outcome.shots if other is not shot):
+                row.recovery_s.append(end - shot.healed_at)
+
+
+def _beside(lasting: Shot, begin: float, end: float) -> bool:
+    """Whether a fault lasted at some time between two."""
+    return bool(lasting.act.lasts_s) and lasting.begin < end and (lasting.healed_at or end) > begin

@@ -1,0 +1,271 @@
+"""The cluster that a soak runs on, and what it asks the kernel of it."""
+
+import contextlib
+import http.client
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.cli.client import Client, Refused, Unreachable
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.local.network import Host
+from mesos_gpu.local.processes import Master, Process, poll
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from tests.soak.evidence import Evidence
+
+T = TypeVar("T")
+GIVE_UP_S: Final = 150.0
+GPUS: Final = 2  # of each node
+_ARGUMENTS: Final = ("--share-linger", "1", "--report-interval", "2")
+_QUEUES: Final = """\
+queues:
+  production: {guarantee_gpus: 1}
+  default: {guarantee_gpus: GUARANTEED}
+  dev: {notice_s: 1}
+"""
+_TEND_S: Final = 0.25
+
+
+class Rig:
+    """A context manager. Whatever of the cluster ends is started again at once, as systemd would."""
+
+    def __init__(self, directory: Path, small: bool = False) -> None:
+        """Nothing runs yet.
+
+        Args:
+            directory: That all users may pass.
+            small: One master, two agents, and no hosts of their own.
+        """
+        nodes = [NodeSpec(GPUS)] * (2 if small else 3)
+        self.small = small
+        self.stack = Stack(
+            directory / "stack",
+            nodes,
+            masters=1 if small else 3,
+            schedulers=1 if small else 2,
+            hosts=not small,
+            secure=not small,
+            scheduler_arguments=_ARGUMENTS,
+            executor_environment={"MESOS_GPU_RECHECK_S": "1"},
+        )
+        self.cluster = self.stack.cluster
+        self.evidence = Evidence(directory / "evidence")
+        names = [
+            simulated_gpus(GPUS, node.model, seed=f"node{number}") for number, node in enumerate(nodes, 1)
+        ]
+        self.cards = [[str(gpu.id) for gpu in gpus] for gpus in names]  # of each agent
+        self._directory, self._own = directory, threading.local()
+        self._tending = _Tending(self)
+
+    @property
+    def switches(self) -> dict[str, int]:
+        """How often another master, and another scheduler, came to lead."""
+        return self._tending.switches
+
+    @property
+    def schedulers(self) -> list[SchedulerProcess]:
+        """All of them."""
+        return list(self.stack.schedulers)
+
+    def leading_scheduler(self) -> SchedulerProcess:
+        """Which of them leads; if none does, the first that runs."""
+        running = [each for each in self.schedulers if each.running]
+        return self.stack.leader() or next(iter(running), self.stack.scheduler)
+
+    def leading_master(self) -> Master:
+        """Which of them leads; if none does, the first that runs."""
+        running = [master for master in self.cluster.masters if master.running]
+        return self.cluster.leader() or next(iter(running), self.cluster.master)
+
+    @contextlib.contextmanager
+    def kept_down(self, process: Process | SchedulerProcess) -> Iterator[None]:
+        """The process is not started again meanwhile."""
+        with self._tending.without(process):
+            yield
+
+    @property
+    def tended(self) -> list[Process | SchedulerProcess]:
+        """All that must run."""
+        return [*self.cluster.zookeepers, *self.cluster.masters, *self.cluster.agents, *self.schedulers]
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Those that have names of their own."""
+        return list(self.cluster.network.hosts.values()) if self.cluster.network else []
+
+    def hostname(self, agent: int) -> str:
+        """What the scheduler calls the node of an agent, counted from 0."""
+        return self.cluster.agents[agent].ip
+
+    def ask(self, do: Callable[[Client], T], *, leader: bool = False) -> T:
+        """Ask a scheduler that answers, again and again: it must be something that can be done twice.
+
+        Args:
+            do: Asks it.
+            leader: Whether it must be the one that leads: a standby's answer may be old.
+
+        Raises:
+            Unreachable: None answered for long.
+            Refused: One refused it, and not for want of a leader.
+        """
+        give_up_at = time.monotonic() + GIVE_UP_S
+        for turn in itertools.count():
+            try:
+                return self.ask_once(do, turn, leader=leader)
+            except (Unreachable, Refused) as error:
+                if not is_away(error) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.2)
+        raise AssertionError("there is always another turn")
+
+    def ask_once(self, do: Callable[[Client], T], turn: int = 0, *, leader: bool = False) -> T:
+        """Ask one scheduler, or that which leads; another in each turn. Raises what it raises."""
+        one = self.leading_scheduler() if leader else self.schedulers[turn % len(self.schedulers)]
+        clients = self._own.__dict__.setdefault("clients", {})
+        if one.url not in clients:
+            clients[one.url] = Client(one.reach, read_timeout_s=10)
+        return do(clients[one.url])
+
+    def start(self) -> Self:
+        """Start all, and wait until every card is known."""
+        self.evidence.make(card for cards in self.cards for card in cards)
+        self.stack.start()
+        try:
+            self.await_cards()
+            path = self._directory / "queues.yaml"
+            path.write_text(_QUEUES.replace("GUARANTEED", str(GPUS * len(self.cards) - 1)))
+            self._command("queue", "apply", "--yes", str(path))
+            self._tending.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def await_cards(self, timeout_s: float = 60) -> None:
+        """Wait until every node reports, and every card can be used.
+
+        Raises:
+            Unavailable: Not in time.
+        """
+        cards = sum(map(len, self.cards))
+
+        def healthy() -> bool:
+            gpus = self.ask(lambda client: client.gpus(), leader=True)
+            return [gpu["health"] for gpu in gpus] == ["ok"] * cards
+
+        poll("all cards", healthy, timeout_s, 0.2)
+
+    def _command(self, *words: str) -> None:
+        command = [sys.executable, "-m", "mesos_gpu", "--url", self.stack.reach, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"mesos-gpu {' '.join(words)}: {done.stdout}{done.stderr}"
+
+    def stop(self) -> None:
+        """End and remove it all."""
+        self._tending.stop()
+        self.stack.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def executors(self, prefix: str) -> dict[int, str]:
+        """Living executors of the cluster by pid, with their ids, which begin so."""
+        executors = {}
+        for pid, environment in environments():
+            executor = environment.get("MESOS_EXECUTOR_ID", "")
+            ours = environment.get("MESOS_DIRECTORY", "").startswith(f"{self.stack.directory}/")
+            if ours and executor.startswith(prefix) and "MESOS_TASK_ID" not in environment:
+                with contextlib.suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text().startswith(("python", "mesos-gpu")):
+                        executors[pid] = executor
+        return executors
+
+    def mesos(self) -> dict[str, Any]:
+        """What the leading master says of everything.
+
+        Raises:
+            OSError, http.client.HTTPException, AssertionError: None leads, or it does not answer.
+        """
+        leader = self.cluster.leader()
+        assert leader is not None, "no master leads"
+        return dict(leader.state())
+
+    def tails(self) -> str:
+        """The end of the schedulers' logs."""
+        return "\n".join(scheduler.tail()[-1500:] for scheduler in self.schedulers)
+
+
+def is_away(error: Unreachable | Refused) -> bool:
+    """Whether nobody was there who could have done what was asked; it may have been done all the same."""
+    return isinstance(error, Unreachable) or error.http_status in (502, 503, 504)
+
+
+def environments() -> Iterator[tuple[int, dict[str, str]]]:
+    """The environment of every process that this one may look at, by pid."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                pairs = Path(f"/proc/{name}/environ").read_bytes().decode(errors="replace").split("\0")
+                yield int(name), dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+class _Tending(threading.Thread):
+    """Starts what has ended, and counts who leads."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(name="tending", daemon=True)
+        self._rig, self._ended, self._lock = rig, threading.Event(), threading.Lock()
+        self._down: set[str] = set()
+        self._leader: dict[str, str] = {}
+        self.switches = {"master": 0, "scheduler": 0}
+        self.troubles: list[str] = []
+
+    @contextlib.contextmanager
+    def without(self, process: Process | SchedulerProcess) -> Iterator[None]:
+        with self._lock:
+            self._down.add(process.url)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._down.discard(process.url)
+
+    def run(self) -> None:
+        while not self._ended.wait(_TEND_S):
+            with self._lock:
+                for process in self._rig.tended:
+                    if process.url not in self._down and not process.running:
+                        self._start(process)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                leader = self._rig.cluster.leader()
+                self._note("master", leader.name if leader else "")
+            if len(self._rig.schedulers) > 1:
+                first = self._rig.stack.leader()
+                self._note("scheduler", first.url if first else "")
+
+    def _start(self, process: Process | SchedulerProcess) -> None:
+        try:
+            process.start()
+        except (MesosGpuError, OSError) as error:  # it is tried again
+            self.troubles.append(f"{process.url}: {error}")
+
+    def _note(self, kind: str, leader: str) -> None:
+        if leader and leader != self._leader.get(kind, leader):
+            self.switches[kind] += 1
+        if leader:
+            self._leader[kind] = leader
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self.is_alive():
+            self.join(60)

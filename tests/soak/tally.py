@@ -1,0 +1,83 @@
+"""The table at the end: what each fault did."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Row:
+    """All times that one kind of fault was injected.
+
+    Attributes:
+        times: How often; of kills: how many processes.
+        tasks: That were under way then, all times together.
+        lost, doubled: Pieces of work that were under way during one of them.
+        leaked: Cards that were not given back after an epoch with it.
+        recovery_s: From each to the end of a small job that was submitted right then, or when it was healed; only of
+            those that no lasting fault was beside meanwhile.
+    """
+
+    times: int = 0
+    tasks: int = 0
+    lost: int = 0
+    doubled: int = 0
+    leaked: int = 0
+    recovery_s: list[float] = field(default_factory=list)
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The least value that a share of all do not exceed; None: there are none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of all epochs."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    epochs: int = 0
+    asked: int = 0  # pieces of work
+    done: int = 0
+    again: int = 0
+    switches: dict[str, int] = field(default_factory=dict)
+
+    def row(self, kind: str) -> Row:
+        """The row of a fault."""
+        return self.rows.setdefault(kind, Row())
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for programs; times in seconds."""
+        rows = {
+            kind: {
+                **asdict(row),
+                "p50_s": quantile(row.recovery_s, 0.5),
+                "p99_s": quantile(row.recovery_s, 0.99),
+            }
+            for kind, row in self.rows.items()
+        }
+        return {**asdict(self), "rows": rows}
+
+    def text(self) -> str:
+        """All of it, for people."""
+        head = ("fault", "times", "tasks", "lost", "doubled", "leaked", "alone", "p50 s", "p99 s")
+        lines = [head, *((kind, *_cells(row)) for kind, row in sorted(self.rows.items()))]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+        table = [
+            "  ".join(
+                cell.ljust(width) if not column else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        ]
+        led = ", ".join(f"{count} of the {kind}" for kind, count in self.switches.items())
+        ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
+        return "\n".join([*table, f"{ended}; switches of leaders: {led}"])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    times = [quantile(row.recovery_s, share) for share in (0.5, 0.99)]
+    counts = (row.times, row.tasks, row.lost, row.doubled, row.leaked, len(row.recovery_s))
+    return (*map(str, counts), *("-" if each is None else f"{each:.1f}" for each in times))

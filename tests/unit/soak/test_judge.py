@@ -1,0 +1,82 @@
+"""The judge of a soak: what tasks wrote against what was asked for."""
+
+import pytest
+
+from tests.soak.evidence import Line
+from tests.soak.judge import Excuse, Verdict, judge
+from tests.soak.load import Item
+
+CARD = "GPU-1"
+
+
+def item(number: int = 1, state: str = "finished", unwanted: bool = False, **request: object) -> Item:
+    return Item(number, "job", dict(request), 0.0, f"w{number}-x", state, unwanted)
+
+
+def line(word: str, at: float = 10.0, number: int = 1, rank: int = 0, launch: int = 1) -> Line:
+    return Line(word, at, number, rank, f"w{number}-x.{launch}", (CARD,))
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [finding.what for finding in verdict.findings]
+
+
+ONCE = [line("begin", 9), line("end", 10)]
+TWICE = [*ONCE, line("begin", 12, launch=2), line("end", 13, launch=2)]
+
+
+def test_work_that_was_done_once_is_right() -> None:
+    verdict = judge([item()], ONCE, [])
+    assert (kinds(verdict), verdict.done, verdict.again) == ([], 1, 0)
+
+
+@pytest.mark.parametrize("state", ["", "failed", "killed", "lost"])
+def test_work_that_did_not_finish_is_lost(state: str) -> None:
+    assert kinds(judge([item(state=state)], ONCE, [])) == ["lost"]
+
+
+def test_work_that_is_said_to_have_finished_and_wrote_nothing_is_lost() -> None:
+    assert kinds(judge([item()], [line("begin")], [])) == ["lost"]
+
+
+def test_each_member_of_a_gang_must_have_written() -> None:
+    gang = item(tasks=2)
+    assert kinds(judge([gang], [line("end"), line("end", rank=1)], [])) == []
+    assert kinds(judge([gang], [line("end"), line("end", 12, launch=2)], [])) == ["lost", "doubled"]
+
+
+def test_work_that_was_done_twice_needs_an_excuse() -> None:
+    assert kinds(judge([item()], TWICE, [])) == ["doubled"]
+    assert kinds(judge([item()], TWICE, [Excuse(10, 10, frozenset({"w9-x.1"}))])) == ["doubled"]
+    late = Excuse(50, 60, cards=frozenset({CARD}))
+    other = Excuse(10, 10, cards=frozenset({"GPU-2"}))
+    assert kinds(judge([item()], TWICE, [late, other])) == ["doubled"]
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [Excuse(10, 10, frozenset({"w1-x.1"})), Excuse(11, 12, cards=frozenset({CARD}))],
+    ids=["executor", "node"],
+)
+def test_work_whose_end_nobody_could_tell_is_counted(excuse: Excuse) -> None:
+    verdict = judge([item()], TWICE, [excuse])
+    assert (kinds(verdict), verdict.again) == ([], 1)
+
+
+def test_work_that_others_may_displace_may_be_done_again() -> None:
+    assert kinds(judge([item(preemptible=True)], TWICE, [])) == []
+
+
+def test_a_card_with_two_owners_is_seen_whatever_became_of_the_work() -> None:
+    assert kinds(judge([item()], [*ONCE, line("double")], [])) == ["card"]
+    assert kinds(judge([], [line("double", number=0)], [])) == ["card"]
+
+
+def test_work_that_ran_beside_itself_has_no_excuse() -> None:
+    excuse = Excuse(10, 10, frozenset({"w1-x.1"}))
+    assert kinds(judge([item()], [*ONCE, line("twice")], [excuse])) == ["doubled"]
+
+
+def test_work_that_was_to_end_may_end_either_way() -> None:
+    for state, wrong in (("killed", []), ("finished", []), ("failed", ["lost"]), ("", ["lost"])):
+        assert kinds(judge([item(state=state, unwanted=True)], [line("begin")], [])) == wrong

@@ -1,0 +1,113 @@
+"""Stories of a soak: they come from their seed alone, are kept as files, and are made shorter."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.soak.acts import DOWN, FAULTS, KILLS, LOAD, SMALL, Act, Plan, Story, story_of
+from tests.soak.shrink import shrink
+from tests.soak.tally import Tally, quantile
+
+
+def test_a_story_follows_from_its_seed_and_epoch() -> None:
+    plan = Plan(lasts_s=300)
+    story = story_of(7, 3, plan, small=False)
+    assert story == story_of(7, 3, plan, small=False)
+    assert story.acts != story_of(7, 4, plan, small=False).acts
+    assert story.acts != story_of(8, 3, plan, small=False).acts
+    assert [act.at_s for act in story.acts] == sorted(act.at_s for act in story.acts)
+    assert all(act.at_s < 300 for act in story.acts)
+
+
+def test_every_kind_of_load_and_fault_comes_in_half_an_hour() -> None:
+    acts = [act for epoch in range(1, 25) for act in story_of(1, epoch, Plan(), small=False).acts]
+    often = Counter(act.kind for act in acts)
+    assert often.keys() == {*LOAD, *FAULTS}
+    assert often[DOWN] == 6
+    processes = {"kill executor": 2, "kill monitor": 2}
+    assert all(often[kind] * processes.get(kind, 1) >= 50 for kind in KILLS), often
+    small = Plan(lasts_s=600, faults={kind: FAULTS[kind] for kind in SMALL})
+    assert {act.kind for act in story_of(1, 1, small, small=True).acts} == {*LOAD, *SMALL}
+
+
+def test_nothing_else_goes_wrong_while_zookeeper_is_down() -> None:
+    acts = story_of(1, 4, Plan(), small=False).acts
+    [down] = [act for act in acts if act.kind == DOWN]
+    assert down.lasts_s == 60
+    assert [act for act in acts if act.kind in FAULTS and act.at_s > down.at_s] == []
+    assert [act for act in acts if act.kind in LOAD and act.at_s > down.at_s]
+
+
+def test_a_story_is_read_as_it_was_written(tmp_path: Path) -> None:
+    story = story_of(5, 2, Plan(), small=True)
+    story.save(tmp_path / "story")
+    assert Story.load(tmp_path / "story") == story
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": 2, "seed": 1, "epoch": 1, "small": true, "acts": []}',
+        '{"version": 1, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "pray", "pick": 1, "at_s": 0}]}',
+        '{"version": 1, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "job"}]}',
+    ],
+    ids=["empty", "list", "version", "kind", "field"],
+)
+def test_what_is_no_story_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "story").write_text(text)
+    with pytest.raises(ValueError, match="story is no story of a soak"):
+        Story.load(tmp_path / "story")
+
+
+@pytest.mark.parametrize("guilty", [{3}, {0, 19}, {4, 5, 6}, {1, 7, 13}], ids=str)
+def test_a_failure_is_made_as_short_as_what_it_takes(guilty: set[int]) -> None:
+    acts = [Act("job", number, float(number)) for number in range(20)]
+    played: list[Sequence[Act]] = []
+
+    def fails(candidate: Sequence[Act]) -> bool:
+        played.append(candidate)
+        return guilty <= {act.pick for act in candidate}
+
+    short, runs = shrink(acts, fails, 1000)
+    assert {act.pick for act in short} == guilty
+    assert [act.at_s for act in short] == sorted(act.at_s for act in short)
+    assert runs == len(played)
+
+
+def test_no_more_clusters_are_used_for_it_than_may_be() -> None:
+    acts = [Act("job", number, float(number)) for number in range(64)]
+    played: list[Sequence[Act]] = []
+
+    def fails(candidate: Sequence[Act]) -> bool:
+        played.append(candidate)
+        return {5, 60} <= {act.pick for act in candidate}
+
+    short, runs = shrink(acts, fails, 7)
+    assert (runs, len(played)) == (7, 7)
+    assert {5, 60} <= {act.pick for act in short}
+
+
+def test_what_never_fails_again_stays_whole() -> None:
+    acts = [Act("job", number, float(number)) for number in range(5)]
+    assert shrink(acts, lambda _: False, 100)[0] == acts
+
+
+def test_quantiles_are_values_that_were_seen() -> None:
+    assert quantile([], 0.5) is None
+    assert quantile([3.0], 0.99) == 3
+    assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2
+    assert quantile([float(value) for value in range(1, 201)], 0.99) == 198
+
+
+def test_the_table_has_a_line_for_each_fault() -> None:
+    tally = Tally(epochs=2, asked=9, done=9, switches={"master": 4})
+    row = tally.row("kill agent")
+    row.times, row.tasks, row.recovery_s = 3, 12, [1.0, 2.0, 9.0]
+    lines = tally.text().splitlines()
+    assert lines[1].split() == ["kill", "agent", "3", "12", "0", "0", "0", "3", "2.0", "9.0"]
+    assert lines[-1].endswith("switches of leaders: 4 of the master")
+    assert tally.as_json()["rows"]["kill agent"]["p50_s"] == 2
