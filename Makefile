@@ -6,7 +6,7 @@ MINUTES ?= 30 # of `make soak`
 WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo demo-tenants up down test test-long soak test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
+.PHONY: help setup demo demo-tenants demo-cluster up down test test-long soak test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -19,6 +19,9 @@ demo: setup ## Start a real Mesos with simulated GPUs, run jobs of every kind, c
 
 demo-tenants: setup ## The story of several teams on one pool: borrow, give back, budgets, accounts
 	@$(BIN)/mesos-gpu demo --tenants
+
+demo-cluster: setup ## Masters, ZooKeeper, schedulers, agents on hosts of their own; the leader of each is killed; needs root
+	@$(BIN)/mesos-gpu demo --cluster
 
 up: setup ## Start the platform on this machine and leave it running
 	@$(BIN)/mesos-gpu up --detach

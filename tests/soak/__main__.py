@@ -18,6 +18,7 @@ from tests.soak.shrink import shrink
 from tests.soak.tally import Tally
 
 _FAILED: Final = 1
+_ORDER: Final = ("card", "doubled", "trouble", "left", "lost")
 _STORY: Final = "build/soak-story.json"
 
 
@@ -88,7 +89,7 @@ def tell_failure(
     """Say what is wrong, and of which acts the shortest story is that was seen to fail."""
     path.parent.mkdir(parents=True, exist_ok=True)
     story.save(path)
-    for finding in outcome.verdict.findings[:20]:
+    for finding in sorted(outcome.verdict.findings, key=lambda each: _ORDER.index(each.what))[:40]:
         tell(f"WRONG: {finding.what}: {finding.text}")
     if most_runs:
         tell(f"making the story of {len(story.acts)} acts shorter, with at most {most_runs} clusters")

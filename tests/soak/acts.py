@@ -41,7 +41,7 @@ _LASTS_S: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One of them.
+    """Something that happens.
 
     Attributes:
         kind: Which.
@@ -66,7 +66,7 @@ class Story:
     acts: tuple[Act, ...]
 
     def with_acts(self, acts: Iterable[Act]) -> "Story":
-        """The same with other acts."""
+        """This story with other acts."""
         return Story(self.seed, self.epoch, self.small, tuple(acts))
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One epoch: acts are played on the cluster, then all is left to settle, and judged."""
+"""An epoch: acts are played on the cluster, then all is left to settle, and judged."""
 
 import os
 import subprocess
@@ -195,7 +195,7 @@ class Epoch:
             self._findings.append(Finding("trouble", f"{error.what}\n{self._rig.tails()}"))
 
     def _see_instances(self) -> None:
-        """As many processes of each app hold its locks as it is to have instances."""
+        """See that as many processes of each app hold its locks as it is to have instances."""
         for app in self.load.apps.values():
             try:
                 poll(

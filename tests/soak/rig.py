@@ -1,7 +1,6 @@
 """The cluster that a soak runs on, and what it asks the kernel of it."""
 
 import contextlib
-import http.client
 import itertools
 import os
 import subprocess
@@ -14,11 +13,11 @@ from typing import Any, Final, Self, TypeVar
 
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.cli.client import Client, Refused, Unreachable
-from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.processes import Master, Process, poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.soak.evidence import Evidence
+from tests.soak.tending import Tending, Watching
 
 T = TypeVar("T")
 GIVE_UP_S: Final = 150.0
@@ -30,7 +29,6 @@ queues:
   default: {guarantee_gpus: GUARANTEED}
   dev: {notice_s: 1}
 """
-_TEND_S: Final = 0.25
 
 
 class Rig:
@@ -62,12 +60,12 @@ class Rig:
         ]
         self.cards = [[str(gpu.id) for gpu in gpus] for gpus in names]  # of each agent
         self._directory, self._own = directory, threading.local()
-        self._tending = _Tending(self)
+        self._tending, self._watching = Tending(lambda: self.tended), Watching(self.stack)
 
     @property
     def switches(self) -> dict[str, int]:
         """How often another master, and another scheduler, came to lead."""
-        return self._tending.switches
+        return self._watching.switches
 
     @property
     def schedulers(self) -> list[SchedulerProcess]:
@@ -75,14 +73,15 @@ class Rig:
         return list(self.stack.schedulers)
 
     def leading_scheduler(self) -> SchedulerProcess:
-        """Which of them leads; if none does, the first that runs."""
-        running = [each for each in self.schedulers if each.running]
-        return self.stack.leader() or next(iter(running), self.stack.scheduler)
+        """Which of them leads, as was seen last; at first the first."""
+        return next(
+            (each for each in self.schedulers if each.url == self._watching.scheduler), self.schedulers[0]
+        )
 
     def leading_master(self) -> Master:
-        """Which of them leads; if none does, the first that runs."""
-        running = [master for master in self.cluster.masters if master.running]
-        return self.cluster.leader() or next(iter(running), self.cluster.master)
+        """Which of them leads, as was seen last; at first the first."""
+        masters = self.cluster.masters
+        return next((each for each in masters if each.url == self._watching.master), masters[0])
 
     @contextlib.contextmanager
     def kept_down(self, process: Process | SchedulerProcess) -> Iterator[None]:
@@ -97,7 +96,7 @@ class Rig:
 
     @property
     def hosts(self) -> list[Host]:
-        """Those that have names of their own."""
+        """Hosts with a network of their own."""
         return list(self.cluster.network.hosts.values()) if self.cluster.network else []
 
     def hostname(self, agent: int) -> str:
@@ -138,11 +137,13 @@ class Rig:
         self.evidence.make(card for cards in self.cards for card in cards)
         self.stack.start()
         try:
+            self._watching.look()
             self.await_cards()
             path = self._directory / "queues.yaml"
             path.write_text(_QUEUES.replace("GUARANTEED", str(GPUS * len(self.cards) - 1)))
             self._command("queue", "apply", "--yes", str(path))
             self._tending.start()
+            self._watching.start()
         except BaseException:
             self.stop()
             raise
@@ -170,6 +171,7 @@ class Rig:
     def stop(self) -> None:
         """End and remove it all."""
         self._tending.stop()
+        self._watching.stop()
         self.stack.stop()
 
     def __enter__(self) -> Self:
@@ -206,8 +208,8 @@ class Rig:
 
 
 def is_away(error: Unreachable | Refused) -> bool:
-    """Whether nobody was there who could have done what was asked; it may have been done all the same."""
-    return isinstance(error, Unreachable) or error.http_status in (502, 503, 504)
+    """Whether it may be asked again: nobody was there who could do or keep it. It may have been done all the same."""
+    return isinstance(error, Unreachable) or error.http_status in (502, 503, 504, 507)
 
 
 def environments() -> Iterator[tuple[int, dict[str, str]]]:
@@ -217,55 +219,3 @@ def environments() -> Iterator[tuple[int, dict[str, str]]]:
             with contextlib.suppress(OSError):
                 pairs = Path(f"/proc/{name}/environ").read_bytes().decode(errors="replace").split("\0")
                 yield int(name), dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-
-
-class _Tending(threading.Thread):
-    """Starts what has ended, and counts who leads."""
-
-    def __init__(self, rig: Rig) -> None:
-        super().__init__(name="tending", daemon=True)
-        self._rig, self._ended, self._lock = rig, threading.Event(), threading.Lock()
-        self._down: set[str] = set()
-        self._leader: dict[str, str] = {}
-        self.switches = {"master": 0, "scheduler": 0}
-        self.troubles: list[str] = []
-
-    @contextlib.contextmanager
-    def without(self, process: Process | SchedulerProcess) -> Iterator[None]:
-        with self._lock:
-            self._down.add(process.url)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._down.discard(process.url)
-
-    def run(self) -> None:
-        while not self._ended.wait(_TEND_S):
-            with self._lock:
-                for process in self._rig.tended:
-                    if process.url not in self._down and not process.running:
-                        self._start(process)
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                leader = self._rig.cluster.leader()
-                self._note("master", leader.name if leader else "")
-            if len(self._rig.schedulers) > 1:
-                first = self._rig.stack.leader()
-                self._note("scheduler", first.url if first else "")
-
-    def _start(self, process: Process | SchedulerProcess) -> None:
-        try:
-            process.start()
-        except (MesosGpuError, OSError) as error:  # it is tried again
-            self.troubles.append(f"{process.url}: {error}")
-
-    def _note(self, kind: str, leader: str) -> None:
-        if leader and leader != self._leader.get(kind, leader):
-            self.switches[kind] += 1
-        if leader:
-            self._leader[kind] = leader
-
-    def stop(self) -> None:
-        self._ended.set()
-        if self.is_alive():
-            self.join(60)

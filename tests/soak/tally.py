@@ -35,7 +35,7 @@ def quantile(values: Sequence[float], share: float) -> float | None:
 
 @dataclass(slots=True)
 class Tally:
-    """Of all epochs."""
+    """Sums over all epochs."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     epochs: int = 0
@@ -72,7 +72,7 @@ class Tally:
             )
             for line in lines
         ]
-        led = ", ".join(f"{count} of the {kind}" for kind, count in self.switches.items())
+        led = ", ".join(f"{count} of {kind}" for kind, count in self.switches.items())
         ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
         return "\n".join([*table, f"{ended}; switches of leaders: {led}"])
 

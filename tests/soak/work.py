@@ -41,7 +41,7 @@ def lock_slots(card: str, wanted: int) -> int:
 
 
 class Work:
-    """One task's."""
+    """The work of a task."""
 
     def __init__(self, directory: str, number: str, mode: str) -> None:
         """Nothing is held yet."""

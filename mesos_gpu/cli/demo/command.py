@@ -10,8 +10,8 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.demo import cluster, whole
 from mesos_gpu.cli.demo import tenants as tenants_story
-from mesos_gpu.cli.demo import whole
 from mesos_gpu.local.stack import Stack
 from mesos_gpu.model.words import counted
 
@@ -22,11 +22,21 @@ _PREFIX: Final = "mesos-gpu-demo-"  # of its directory, below that for temporary
 @click.option(
     "--tenants", is_flag=True, help="The story of a pool that several teams have: borrow, give back, account."
 )
-def demo(*, tenants: bool) -> None:
+@click.option(
+    "--cluster",
+    "is_cluster",
+    is_flag=True,
+    help="Masters, schedulers and agents on hosts of their own; the leader of each is killed. Needs root, ZooKeeper.",
+)
+def demo(*, tenants: bool, is_cluster: bool) -> None:
     """Show it all on this machine: start, run jobs of every kind, check, stop."""
+    if tenants and is_cluster:
+        raise click.UsageError("--tenants and --cluster are two stories: choose one")
     story = tenants_story if tenants else whole
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as top:
         Path(top).chmod(0o755)
+        if is_cluster:
+            click.get_current_context().exit(cluster.play(Path(top) / "stack"))
         size = f"{counted(len(story.NODES), 'agent')} of {story.NODES[0].gpus} simulated GPUs each"
         output.note(f"starting Apache Mesos 1.11.0 with {size}")
         with Stack(Path(top) / "stack", story.NODES, scheduler_arguments=story.ARGUMENTS) as stack:

@@ -104,10 +104,10 @@ def test_quantiles_are_values_that_were_seen() -> None:
 
 
 def test_the_table_has_a_line_for_each_fault() -> None:
-    tally = Tally(epochs=2, asked=9, done=9, switches={"master": 4})
+    tally = Tally(epochs=2, asked=9, done=9, switches={"masters": 4})
     row = tally.row("kill agent")
     row.times, row.tasks, row.recovery_s = 3, 12, [1.0, 2.0, 9.0]
     lines = tally.text().splitlines()
     assert lines[1].split() == ["kill", "agent", "3", "12", "0", "0", "0", "3", "2.0", "9.0"]
-    assert lines[-1].endswith("switches of leaders: 4 of the master")
+    assert lines[-1].endswith("switches of leaders: 4 of masters")
     assert tally.as_json()["rows"]["kill agent"]["p50_s"] == 2
