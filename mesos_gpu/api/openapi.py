@@ -29,7 +29,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
-from mesos_gpu.api.spec.cluster import cards, hooks, templates
+from mesos_gpu.api.spec.cluster import cards, hooks, templates, upgrade
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -344,6 +344,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **templates.OPERATIONS,
     **uploads.OPERATIONS,
     **usage.OPERATIONS,
+    **upgrade.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/leader"): Operation(
         "show_leader", "Which of the schedulers leads, and how far the others are", {200: Leadership}

@@ -49,6 +49,7 @@ from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.cards import CardHandlers, card_map
 from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.files.uploads import Uploads
+from mesos_gpu.api.v1.gpus.programs import UpgradeHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
@@ -85,7 +86,9 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_access(AccessDocuments(scheduler), tokens, audit),
         *_of_use(UsageHandlers(scheduler, settings.records), BudgetHandlers(scheduler)),
         *_of_the_scheduler(
-            System(scheduler, settings, lambda view: cards.of(view).counted), Scrape(scheduler, settings)
+            System(scheduler, settings, lambda view: cards.of(view).counted),
+            Scrape(scheduler, settings),
+            UpgradeHandlers(scheduler, settings),
         ),
     ]
 
@@ -251,8 +254,9 @@ def _of_use(usage: UsageHandlers, budgets: BudgetHandlers) -> list[Route]:
     ]
 
 
-def _of_the_scheduler(system: System, scrape: Scrape) -> list[Route]:
+def _of_the_scheduler(system: System, scrape: Scrape, upgrade: UpgradeHandlers) -> list[Route]:
     return [
+        route("/v1/upgrade", GET=needs(CLUSTER_SEE, upgrade.show)),
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
         route("/v1/leader", GET=needs(CLUSTER_SEE, system.leader)),
         route("/v1/health", GET=free(system.health)),

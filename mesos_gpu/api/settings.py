@@ -13,6 +13,7 @@ from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.metrics.http import HttpFigures
 from mesos_gpu.api.peers import Peers
+from mesos_gpu.api.spec.cluster.upgrade import Flag
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.ports import AuditTrail, UseRecords
@@ -50,4 +51,5 @@ class ApiSettings:
     task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of
     peers: Peers | None = None  # other schedulers of this cluster; None: this one is alone
     leader_url: str = ""  # the one that leads, if that is this one; "": it is at `webui_url`
+    flags: tuple[Flag, ...] = ()  # the scheduler's options
     figures: HttpFigures = field(default_factory=HttpFigures)  # of requests

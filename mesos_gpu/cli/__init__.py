@@ -101,6 +101,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "mesos": ("mesos_gpu.cli.host.mesos", "Mesos itself on this host: a master, an agent."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
+    "upgrade": (
+        "mesos_gpu.cli.upgrade.commands",
+        "Upgrades: what runs now, and what this program would do in its place.",
+    ),
     "teardown": (
         "mesos_gpu.cli.host.teardown",
         "End a framework at the master: all its tasks end, and its id is never taken again.",

@@ -331,6 +331,10 @@ class Client:
         """The scheduler."""
         return self._get("/v1/status", Status)
 
+    def get(self, path: str, kind: type[_T]) -> _T:
+        """What a route answers that one command alone asks."""
+        return self._get(path, kind)
+
     def submit(self, request: Mapping[str, object]) -> Job:
         """A new job. Never repeated: a second copy would run."""
         return self._once("POST", "/v1/jobs", Job, body=request)

@@ -41,6 +41,7 @@ _STYLES: Final = {
     "abandoned": "yellow",
     "unknown": "yellow",
     "unmonitored": "yellow",
+    "unfit": "red",
 }
 
 

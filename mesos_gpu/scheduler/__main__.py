@@ -48,6 +48,7 @@ from mesos_gpu.scheduler.ha import run as ha
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
 from mesos_gpu.scheduler.happenings.deliver import Deliveries
 from mesos_gpu.scheduler.journal import Journal
+from mesos_gpu.scheduler.options.cluster.flags import flags_of
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
@@ -277,6 +278,7 @@ def _api_settings(
         records=SqliteRecords(options.state),
         longest_token_s=options.longest_token_days * 86400.0,
         who=who,
+        flags=options.flags,
     )
 
 
@@ -345,15 +347,17 @@ def scheduler(
 ) -> None:
     """Run the scheduler framework against a Mesos master."""
     logs.set_up(log_level, logs.LogFormat(log_format))
+    context = click.get_current_context()
     options = Options(
         permits=Permits(
             Root(allow_root or Root.NOWHERE), control_access, rest["default_user"], users, account_of
         ),
+        flags=tuple(flags_of(context.command, context)),
         **taken(SECTIONS, rest | _commands(executor_archive, rest)),
     )
     code = run(options)
     if code:
-        click.get_current_context().exit(code)
+        context.exit(code)
 
 
 def _commands(place: str | None, given: Mapping[str, Any]) -> dict[str, str]:

@@ -133,7 +133,7 @@ class Narrator:
 
     def _look_at_rolls(self, state: State, now: float, roll_s: float) -> None:
         hosts = {state.nodes[each].hostname for each in state.rolls.under_way if each in state.nodes}
-        problems = dict(problems_of(state, roll_s, now))
+        problems = {state.nodes[each].hostname: why for each, why in problems_of(state, roll_s, now)}
         for host in sorted(self._rolls.keys() - hosts):
             del self._rolls[host]
             _say("node monitor of %s: the new one reports", host, node=host)

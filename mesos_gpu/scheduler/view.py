@@ -12,6 +12,7 @@ from mesos_gpu.engine.explain.shares import path_share, queue_shares
 from mesos_gpu.engine.explain.trial import reclaims_of
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.gpus.gpu_status import reported
+from mesos_gpu.engine.gpus.rolling import Rolling, rolling
 from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
 from mesos_gpu.engine.queue.budgets import all_periods, all_standing
@@ -270,6 +271,10 @@ class StateView:
     def drain_of(self, hostname: str) -> Drain | None:
         """The drain of a node."""
         return self._state.drain_of(hostname)
+
+    def rolling(self) -> Rolling:
+        """How far node monitors are replaced."""
+        return rolling(self._state, self._settings, self._now)
 
     @property
     def drains(self) -> Collection[Drain]:

@@ -24,6 +24,11 @@ def steps() -> list[tuple[int, str]]:
     )
 
 
+def latest() -> int:
+    """The number of the latest schema."""
+    return steps()[-1][0]
+
+
 def version_of(db: sqlite3.Connection) -> int:
     """The number of a file's schema; 0: it has none yet."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
@@ -40,26 +45,26 @@ def see_known(path: Path, version: int) -> None:
     Raises:
         Damaged: A later program wrote it.
     """
-    latest = steps()[-1][0]
-    if version > latest:
+    known = latest()
+    if version > known:
         raise Damaged(
-            f"{path} has schema {version}, and this program knows {latest} at most",
-            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, latest)}",
+            f"{path} has schema {version}, and this program knows {known} at most",
+            remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, known)}",
         )
 
 
-def _or_go_back(path: Path, latest: int) -> str:
+def _or_go_back(path: Path, known: int) -> str:
     copies = [
-        (_number(copy), copy) for copy in path.parent.glob(f"{path.name}.before-v*") if _number(copy) > latest
+        (_number(copy), copy) for copy in path.parent.glob(f"{path.name}.before-v*") if _number(copy) > known
     ]
     for _, copy in sorted(copies):
-        if 0 < _version_in(copy) <= latest:
+        if 0 < _version_in(copy) <= known:
             return (
                 f"; or, to go back to this one: mesos-gpu restore {copy} --state {path}, which is the state from "
                 "before it got the newer schema: what happened since is not in it"
             )
     return (
-        f"; or, to go back to this one, restore a backup that has schema {latest} at most (mesos-gpu restore)"
+        f"; or, to go back to this one, restore a backup that has schema {known} at most (mesos-gpu restore)"
     )
 
 

@@ -375,7 +375,7 @@ class Node(Counted):
 
     agent_id: str
     hostname: str
-    state: Annotated[str, says(enum=["up", "unmonitored", "lost"])]
+    state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "lost"])]
     attributes: dict[str, str]
     region: str | None
     zone: str | None

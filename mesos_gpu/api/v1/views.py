@@ -321,6 +321,8 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
     said = node.inventory or Inventory(source="")
     if state == "up" and node.reported_at is None and node.monitor_launches:
         state = "unmonitored"
+    elif state == "up" and not node.wire:
+        state = "unfit"
     return {
         "agent_id": node.id,
         "hostname": node.hostname,

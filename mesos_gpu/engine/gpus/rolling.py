@@ -4,7 +4,7 @@ What tasks run is left alone: a monitor only reports. One is asked to end, the n
 what it held, and the node is done with that one's first good report. A new one that brings none ends the roll there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.engine.effects import Kill
@@ -28,16 +28,16 @@ class Rolling:
     """How far the roll is.
 
     Attributes:
-        outdated: Nodes whose monitors are to be replaced, by hostname, each with why.
-        under_way: Hostnames of those that are being replaced.
+        outdated: Nodes whose monitors are to be replaced, each with why.
+        under_way: Those whose monitors are being replaced.
         done: How many were, since this scheduler started.
-        problems: Why it does not go on, by hostname.
+        problems: Where it does not go on, and why.
     """
 
-    outdated: tuple[tuple[str, str], ...]
-    under_way: tuple[str, ...]
+    outdated: tuple[tuple[AgentId, str], ...]
+    under_way: tuple[AgentId, ...]
     done: int
-    problems: tuple[tuple[str, str], ...]
+    problems: tuple[tuple[AgentId, str], ...]
 
 
 def on_tick(turn: Turn) -> None:
@@ -66,8 +66,8 @@ def rolling(state: State, settings: Settings, now: float) -> Rolling:
     """How far it is, for who asks."""
     nodes = sorted(state.nodes.values(), key=lambda node: (node.hostname, node.id))
     return Rolling(
-        outdated=tuple((node.hostname, why) for node in nodes if (why := outdated(state, node, settings))),
-        under_way=tuple(node.hostname for node in nodes if node.id in state.rolls.under_way),
+        outdated=tuple((node.id, why) for node in nodes if (why := outdated(state, node, settings))),
+        under_way=tuple(node.id for node in nodes if node.id in state.rolls.under_way),
         done=state.rolls.done,
         problems=problems_of(state, settings.roll_timeout_s, now),
     )
@@ -115,6 +115,12 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     elif not _lacking(state, node, roll):
         del state.rolls.under_way[agent_id]
         state.rolls.done += 1
+    elif node.monitor is not None and outdated(state, node, turn.settings):  # a remedy lies there by now
+        launched_at = state.tasks[node.monitor].launched_at
+        if turn.now - launched_at >= STEADY_S:
+            again = replace(roll, old=node.monitor, since=turn.now, asked_at=turn.now, failed="")
+            state.rolls.under_way[agent_id] = replace(again, launches=node.monitor_launches)
+            turn.effects.append(Kill(node.monitor, agent_id))
 
 
 def _lacking(state: State, node: Node, roll: Roll) -> str:
@@ -136,9 +142,8 @@ def _lacking(state: State, node: Node, roll: Roll) -> str:
     return ""
 
 
-def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[str, str], ...]:
-    """What takes longer than `timeout_s`, or failed too often: by hostname, and why. Before that is mended nothing more
-    is begun."""
+def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[AgentId, str], ...]:
+    """What takes longer than `timeout_s`, or failed too often, and why. Before that is mended nothing more is begun."""
     problems = []
     for agent_id, roll in state.rolls.under_way.items():
         node = state.nodes.get(agent_id)
@@ -147,7 +152,7 @@ def problems_of(state: State, timeout_s: float, now: float) -> tuple[tuple[str, 
         late = now - roll.since > timeout_s
         if node.monitor == roll.old:
             if late:
-                problems.append((node.hostname, "its monitor does not end"))
-        elif late or node.monitor_launches - roll.launches > MOST_STARTS:
-            problems.append((node.hostname, _lacking(state, node, roll)))
+                problems.append((agent_id, "its monitor does not end"))
+        elif late or unfit(node) or node.monitor_launches - roll.launches > MOST_STARTS:
+            problems.append((agent_id, _lacking(state, node, roll)))
     return tuple(problems)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.tls.variables import TLS as AGENT_TLS
 from mesos_gpu.api.settings import SERVICE_PORTS
+from mesos_gpu.api.spec.cluster.upgrade import Flag
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import Permits
@@ -97,6 +98,7 @@ class Options:
     longest_token_days: int = 365
     journal: Path | None = None
     journal_size_mib: int = 256
+    flags: tuple[Flag, ...] = ()  # all options by their names
     cluster: HaOptions = field(default_factory=HaOptions)
     tls: TlsOptions = field(default_factory=TlsOptions)
     mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)

@@ -115,6 +115,7 @@ COMMANDS: Final = (
     Command("queue hold", "----xx", lambda s: (_queue(s),)),
     Command("queue resume", "----xx", lambda s: (_queue(s),)),
     Command("queue drain", "----xx", lambda s: (_queue(s),)),
+    Command("upgrade plan", "-xxxxx", lambda _: ()),
     Command("plan defrag", "-xxxxx", lambda _: ("--gpus", "1")),
     Command("logs", "---x-x", lambda s: (s.job(),)),
     Command("exec", "---x-x", lambda s: (s.job(), "--", "true")),

@@ -253,6 +253,7 @@ V1: Final = (
     Row("/v1/tasks/unknown", "GET", "----xx", _to("/v1/tasks/unknown")),
     Row("/v1/tasks/unknown/{id}", "DELETE", "----xx", _to("/v1/tasks/unknown/t")),
     Row("/v1/tasks/unknown/{id}/adopt", "POST", "----xx", _to("/v1/tasks/unknown/t/adopt")),
+    Row("/v1/upgrade", "GET", "-xxxxx", _to("/v1/upgrade")),
     Row("/v1/leader", "GET", "-xxxxx", _to("/v1/leader")),
     Row("/v1/audit", "GET", "----xx", _to("/v1/audit")),
     Row("/v1/usage", "GET", "-xxxxx", _to("/v1/usage"), "what jobs have used that one may see"),

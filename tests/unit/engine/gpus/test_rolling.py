@@ -90,8 +90,8 @@ def test_monitors_are_replaced_one_after_the_other() -> None:
     old = {agent: monitor(world, agent) for agent in ("a1", "a2", "a3")}
     assert killed(with_settings(world)) == [old["a1"]]
     seen = rolling(world.state, world.settings, world.now)
-    assert [host for host, _ in seen.outdated] == ["a1.example", "a2.example", "a3.example"]
-    assert seen.under_way == ("a1.example",)
+    assert [agent for agent, _ in seen.outdated] == ["a1", "a2", "a3"]
+    assert seen.under_way == ("a1",)
     for agent, following in (("a1", ["a2"]), ("a2", ["a3"]), ("a3", [])):
         new = ended_and_replaced(world, agent)
         assert new not in old.values()
@@ -122,7 +122,7 @@ def test_a_monitor_that_does_not_hear_is_asked_again() -> None:
     assert killed(world.tick(world.settings.kill_resend_s + 1)) == [old]
     world.tick(world.settings.roll_timeout_s)
     problems = rolling(world.state, world.settings, world.now).problems
-    assert problems == (("a1.example", "its monitor does not end"),)
+    assert problems == (("a1", "its monitor does not end"),)
 
 
 def test_a_new_one_that_does_not_report_ends_the_roll_until_it_does() -> None:
@@ -133,7 +133,7 @@ def test_a_new_one_that_does_not_report_ends_the_roll_until_it_does() -> None:
         assert killed(world.tick(10.0)) == []
         world.report("a2", gpu("ga2"))
     ((host, why),) = rolling(world.state, world.settings, world.now).problems
-    assert (host, why) == ("a1.example", "its new monitor has not reported")
+    assert (host, why) == ("a1", "its new monitor has not reported")
     report_all(world)
     assert killed(world.tick(3.0)) == [monitor(world, "a2")]
 
@@ -170,6 +170,21 @@ def test_one_that_sees_less_than_the_last_ends_the_roll(cards: tuple[str, ...], 
     world.report("a1", *seen)
     ((_, words),) = rolling(world.state, world.settings, world.now).problems
     assert why in words
+
+
+def test_where_a_new_one_does_not_do_the_next_that_lies_there_is_tried() -> None:
+    world = cluster("a1", "a2")
+    old = monitor(world, "a2")
+    with_settings(world)
+    new = ended_and_replaced(world, "a1")
+    world.tick(15.0)
+    for replaced in ("", "cd" * 32):
+        world.report("a2", gpu("ga2"))
+        say(world, "a1", replace(FUTURE, digest="ab" * 32, replaced=replaced))
+        assert killed(world.tick(3.0)) == ([new] if replaced else [])
+    ended_and_replaced(world, "a1")
+    report_all(world)
+    assert killed(world.tick(3.0)) == [old]
 
 
 def test_a_card_that_broke_meanwhile_is_no_fault_of_the_new_one() -> None:

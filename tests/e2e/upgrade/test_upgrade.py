@@ -1,0 +1,179 @@
+"""A scheduler of an earlier commit, its executors and monitors, and this one: under running work, both ways."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.adapters.simulated_gpus import change_gpu
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local import stack as stacks
+from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.wires import OLDEST, WIRE
+from tests.conftest import wait_until
+from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.e2e.upgrade.earlier import ROOT, AnyScheduler, archive_of, unpacked, with_wires
+
+DEBIAN = "/usr/sbin:/usr/bin:/sbin:/bin"  # its python3, and not that of these tests
+LONGEST_S = 120
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster whose scheduler, and whose hosts' programs, can be replaced."""
+
+    stack: Stack
+    scheduler: AnyScheduler
+    archive: Path
+    earlier: Path  # its sources
+    archives: dict[str, Path]  # earlier, ours, later
+
+    def scheduler_is(self, tree: Path) -> None:
+        """Kill the scheduler, and go on with another program."""
+        self.scheduler.kill()
+        self.scheduler.tree = tree
+        self.scheduler.start().wait()
+
+    def hosts_have(self, name: str) -> str:
+        """Put another program where hosts start theirs from; its digest."""
+        data = self.archives[name].read_bytes()
+        part = self.archive.with_name("part")
+        part.write_bytes(data)
+        part.replace(self.archive)
+        return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def site(open_directory: Path) -> Iterator[Site]:
+    earlier = unpacked(open_directory / "earlier")
+    later = with_wires(open_directory / "later", WIRE + 5, WIRE + 1)
+    trees = {"earlier": earlier, "ours": ROOT, "later": later}
+    archives = {name: archive_of(tree, open_directory / f"{name}.pyz") for name, tree in trees.items()}
+    archive = open_directory / "mesos-gpu-executor.pyz"
+    archive.write_bytes(archives["earlier"].read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stacks, "SchedulerProcess", AnyScheduler)
+        stack = Stack(
+            open_directory / "stack",
+            [NodeSpec(2), NodeSpec(2)],
+            scheduler_arguments=["--executor-archive", str(archive), "--report-interval", "1"],
+            executor_environment={"PATH": DEBIAN},
+        )
+    scheduler = stack.scheduler
+    assert isinstance(scheduler, AnyScheduler)
+    scheduler.tree = earlier
+    with stack:
+        yield Site(stack, scheduler, archive, earlier, archives)
+
+
+@pytest.fixture(scope="module")
+def client(site: Site) -> Iterator[Client]:
+    with Client(site.stack.url) as client:
+        wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+        yield client
+
+
+def told(site: Site) -> dict[str, dict[str, Any]]:
+    """What /v1/upgrade says of nodes, by host."""
+    return {node["hostname"]: node for node in site.scheduler.get("/v1/upgrade")["nodes"]}
+
+
+def digests(site: Site) -> list[str | None]:
+    return [node["program"] and node["program"]["digest"] for node in told(site).values()]
+
+
+def tasks_of(site: Site) -> dict[str, str]:
+    """The state of every task that Mesos has not seen the end of."""
+    (framework,) = site.stack.cluster.master.state()["frameworks"]
+    return {task["id"]: task["state"] for task in framework["tasks"]}
+
+
+def begun(client: Client, site: Site, name: str, **more: object) -> dict[str, Any]:
+    """A job that ends, with status 7, when it is told to."""
+    flag = site.archive.with_name(f"end-{name}")
+    job = submit(
+        client, f"echo begins; while [ ! -e {flag} ]; do sleep 0.1; done; echo ends; exit 7", gpus=1, **more
+    )["id"]
+    wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", LONGEST_S)
+    return dict(client.job(job))
+
+
+def see_the_end(client: Client, site: Site, name: str, job: dict[str, Any]) -> None:
+    assert f"{job['id']}.1" in tasks_of(site), "it was started once"
+    site.archive.with_name(f"end-{name}").touch()
+    ended = end_of(client, client.job(job["id"]))
+    assert (ended["state"], ended["exit_code"]) == ("failed", 7), ended
+    assert output_of(client, ended).split() == ["begins", "ends"]
+
+
+def all_new(site: Site, digest: str) -> None:
+    wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], LONGEST_S)
+
+
+def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(site: Site, client: Client) -> None:
+    sick = GpuId(min(gpu["uuid"] for gpu in client.gpus()))
+    number = next(n for n in (1, 2) if sick in site.stack.inventory(n).read_text())
+    job = begun(client, site, "across")
+    change_gpu(site.stack.inventory(number), sick, health="sick", reason="XID 79")
+    wait_until("it is seen", lambda: site.scheduler.get(f"/v1/gpus/{sick}")["health"] == "sick")
+    change_gpu(site.stack.inventory(number), sick, health="ok", reason="")
+    monitors = {each for each in tasks_of(site) if each.startswith("gpu-monitor")}
+
+    digest = site.hosts_have("ours")
+    site.scheduler_is(ROOT)
+    all_new(site, digest)
+    assert monitors.isdisjoint(tasks_of(site))
+    words = [line for line in site.scheduler.log.read_text().splitlines() if "node monitor of" in line]
+    assert ["it is replaced" in line for line in words] == [True, False, True, False], words
+    assert client.job(job["id"])["state"] == "running"
+    history = site.scheduler.get(f"/v1/gpus/{sick}")["history"]
+    assert any(change["new"] == "sick" for change in history), "what the first monitor knew is not forgotten"
+    executors = site.scheduler.get("/v1/upgrade")["executors"]
+    assert [(each["wire"], each["tasks"], each["unlimited"]) for each in executors] == [(1, 1, 1)]
+    see_the_end(client, site, "across", job)
+
+
+def test_what_this_one_began_is_seen_to_its_end_by_the_earlier_one(site: Site, client: Client) -> None:
+    job = begun(client, site, "back")
+    (executors,) = site.scheduler.get("/v1/upgrade")["executors"]
+    assert (executors["wire"], executors["tasks"]) == (WIRE, 1)
+    site.scheduler_is(site.earlier)
+    wait_until("all cards are reported", lambda: len(client.gpus()) == 4)
+    assert client.job(job["id"])["state"] == "running"
+    see_the_end(client, site, "back", job)
+    # Executors and monitors of this program do what the earlier scheduler asks for.
+    done = end_of(client, submit(client, "echo $NVIDIA_VISIBLE_DEVICES; exit 3", gpus=1))
+    assert (done["exit_code"], output_of(client, done).split()) == (3, done["gpu_ids"])
+    site.scheduler_is(ROOT)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="as root: a second program of hosts is unpacked beside the first"
+)
+def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
+    site: Site, client: Client
+) -> None:
+    ours = site.hosts_have("ours")
+    all_new(site, ours)
+    later = site.hosts_have("later")
+    wait_until("the first is replaced", lambda: later in digests(site), LONGEST_S)
+    ((host, first),) = [(host, node) for host, node in told(site).items() if node["unfit"]]
+    assert (
+        f"speaks wires {WIRE + 1} to {WIRE + 5}, and this scheduler wires {OLDEST} to {WIRE}"
+        in first["unfit"]
+    )
+    wait_until("the roll ends there", lambda: told(site)[host]["problem"], LONGEST_S)
+    assert sorted(filter(None, digests(site))) == sorted([ours, later]), "the other one is left alone"
+    job = client.submit({"name": "all", "command": "true", "gpus": 1, "tasks": 4})["id"]
+    wait_until("why says it", lambda: "start a newer scheduler" in str(client.why(job)))
+    client.kill(job)
+
+    site.hosts_have("ours")
+    all_new(site, ours)
+    assert not any(node["unfit"] or node["problem"] for node in told(site).values())
