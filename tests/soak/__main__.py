@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -18,6 +19,8 @@ from tests.soak.shrink import shrink
 from tests.soak.tally import Tally
 
 _FAILED: Final = 1
+_STOPPED: Final = 130
+_MOST_RUNS: Final = 8
 _ORDER: Final = ("card", "doubled", "trouble", "left", "lost")
 _STORY: Final = "build/soak-story.json"
 
@@ -41,8 +44,11 @@ class Soak:
         self.tally = Tally()
         self._first = 1
 
-    def run(self, minutes: float, epochs: int | None = None) -> tuple[Story, Outcome] | None:
-        """Play until the time is over; the story that failed, if one did."""
+    def run(
+        self, minutes: float, epochs: int | None = None, go_on: bool = False
+    ) -> tuple[Story, Outcome] | None:
+        """Play until the time is over, or, unless it is to go on, something is wrong; the first story that failed."""
+        failed = None
         ends_at = time.monotonic() + 60 * minutes
         with running(self._small) as rig:
             number = 0
@@ -51,8 +57,12 @@ class Soak:
                 story = story_of(self._seed, number, self._plan, self._small)
                 outcome = self.play(rig, story)
                 if outcome.verdict.findings:
-                    return story, outcome
-        return None
+                    failed = failed or (story, outcome)
+                    if not go_on:
+                        break
+                    for line in lines_of(outcome):
+                        self._tell(line)
+        return failed
 
     def play(self, rig: Rig, story: Story) -> Outcome:
         """An epoch, which is added to the table."""
@@ -68,6 +78,12 @@ class Soak:
             f"{len(outcome.verdict.findings)} findings, {took_s:.0f} s"
         )
         return outcome
+
+
+def lines_of(outcome: Outcome, most: int = 40) -> list[str]:
+    """What is wrong, the worst first."""
+    ordered = sorted(outcome.verdict.findings, key=lambda each: _ORDER.index(each.what))
+    return [f"WRONG: {each.what}: {each.text}" for each in ordered[:most]]
 
 
 def fails_again(story: Story, tell: Callable[[str], None]) -> Callable[[Sequence[Act]], bool]:
@@ -89,8 +105,8 @@ def tell_failure(
     """Say what is wrong, and of which acts the shortest story is that was seen to fail."""
     path.parent.mkdir(parents=True, exist_ok=True)
     story.save(path)
-    for finding in sorted(outcome.verdict.findings, key=lambda each: _ORDER.index(each.what))[:40]:
-        tell(f"WRONG: {finding.what}: {finding.text}")
+    for line in lines_of(outcome):
+        tell(line)
     if most_runs:
         tell(f"making the story of {len(story.acts)} acts shorter, with at most {most_runs} clusters")
         acts, runs = shrink(story.acts, fails_again(story, tell), most_runs)
@@ -109,10 +125,16 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=None, help="of all that is random; default: the time")
     parser.add_argument("--epochs", type=int, default=None, help="at most so many")
-    parser.add_argument("--epoch-s", type=float, default=45.0, help="how long an epoch's acts take")
+    parser.add_argument("--epoch-s", type=float, default=60.0, help="how long an epoch's acts take")
     parser.add_argument("--faults", help="only these kinds, with commas between them")
     parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
-    parser.add_argument("--shrink", type=int, default=8, metavar="N", help="clusters that may be used for it")
+    parser.add_argument("--go-on", action="store_true", help="also when something is wrong")
+    parser.add_argument(
+        "--shrink",
+        type=int,
+        metavar="N",
+        help="clusters on which a failure may be played; default: 8, or 0 of --replay",
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play this story, and nothing else")
     parser.add_argument("--story", type=Path, default=Path(_STORY), help="where a failure is written")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
@@ -128,8 +150,10 @@ def faults_of(names: str | None, small: bool) -> dict[str, int]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run it, until the end or a signal, and remove all of it; the exit code."""
     asked = arguments(sys.argv[1:] if words is None else words)
+    for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell started it in the background
+        signal.signal(number, lambda *_: sys.exit(_STOPPED))
 
     def tell(text: str) -> None:
         print(text, flush=True)
@@ -145,13 +169,14 @@ def main(words: Sequence[str] | None = None) -> int:
             outcome = soak.play(rig, story)
         failed = (story, outcome) if outcome.verdict.findings else None
     else:
-        failed = soak.run(asked.minutes, asked.epochs)
+        failed = soak.run(asked.minutes, asked.epochs, asked.go_on)
     tell(soak.tally.text())
     if asked.json:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(json.dumps(soak.tally.as_json(), indent=1) + "\n")
     if failed:
-        tell_failure(*failed, asked.story, 0 if story else asked.shrink, tell)
+        most = asked.shrink if asked.shrink is not None else 0 if story else _MOST_RUNS
+        tell_failure(*failed, asked.story, most, tell)
     return _FAILED if failed else 0
 
 

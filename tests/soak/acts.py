@@ -25,6 +25,7 @@ OTHERS: Final = {
 FAULTS: Final = {**KILLS, **OTHERS}
 DOWN: Final = "zookeepers down"
 EVERY: Final = 4  # epochs
+MORE: Final = 3  # times as often as in others come faults that last in the epochs that are for them
 #: Faults of one machine without hosts of its own, and with one master.
 SMALL: Final = ("kill scheduler", "kill executor", "kill monitor", "kill keeper", "kill agent", "kill master")
 #: What the soak itself does wrong, so that it is seen to be noticed.
@@ -107,19 +108,26 @@ class Plan:
         down_s: For how long all servers of ZooKeeper are down.
     """
 
-    lasts_s: float = 45.0
-    load_every_s: float = 0.6
+    lasts_s: float = 60.0
+    load_every_s: float = 0.9
     fault_every_s: float = 1.5
     faults: Mapping[str, int] = field(default_factory=lambda: FAULTS)
     down_s: float = 60.0
 
 
 def story_of(seed: int, epoch: int, plan: Plan, small: bool) -> Story:
-    """The acts of an epoch, by its seed and number alone. Nothing goes on without ZooKeeper: in each fourth epoch
-    all of it is down for the second half, and no other fault comes then."""
+    """The acts of an epoch, by its seed and number alone.
+
+    In the first and third of four only processes are killed, so that it is seen how long each takes to recover. Nothing
+    goes on without ZooKeeper: in the fourth all of it is down for the second half, and no other fault comes then.
+    """
     chance = random.Random(f"{seed}.{epoch}")
     faults = {kind: often for kind, often in plan.faults.items() if kind != DOWN}
     half = DOWN in plan.faults and (epoch % EVERY == 0 or not faults)
+    if epoch % EVERY == 2:
+        faults = {kind: often if kind in KILLS else MORE * often for kind, often in faults.items()}
+    elif epoch % 2 and faults.keys() & KILLS.keys():
+        faults = {kind: often for kind, often in faults.items() if kind in KILLS}
     until_s = plan.lasts_s / 2 if half else plan.lasts_s
     acts = _drawn(chance, LOAD, plan.load_every_s, 0.0, plan.lasts_s)
     acts += _drawn(chance, faults, plan.fault_every_s, 3.0, until_s) if faults else []

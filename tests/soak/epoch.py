@@ -241,6 +241,7 @@ def tally_up(tally: Tally, outcome: Outcome, epoch: Epoch) -> None:
     tally.asked += outcome.asked
     tally.done += outcome.verdict.done
     tally.again += outcome.verdict.again
+    tally.taken += epoch.load.taken
     ends = epoch.ends
     for shot in outcome.shots:
         row = tally.row(shot.act.kind)

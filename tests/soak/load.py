@@ -59,10 +59,11 @@ class Item:
 
 @dataclass(slots=True)
 class App:
-    """An app that is kept running, and how many instances it is to have."""
+    """An app that is kept running, and how many instances it is to have; `known`: to the scheduler."""
 
     number: int
     instances: int
+    known: bool = False
 
 
 class Load:
@@ -74,6 +75,9 @@ class Load:
         self.items: list[Item] = []
         self.apps: dict[int, App] = {}
         self.troubles: list[str] = []
+        self.taken = (
+            0  # pieces of work that were refused, for nobody could keep them, and were there all the same
+        )
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="user")
         self._under_way: list[Future[None]] = []
 
@@ -126,11 +130,13 @@ class Load:
             except (Unreachable, Refused) as error:
                 if not is_away(error) or time.monotonic() > give_up_at:
                     raise
+                was_refused = isinstance(error, Refused)
             time.sleep(0.5)  # who led before knows soon that it does no more
             jobs = self._rig.ask(lambda client: client.jobs(), leader=True)
             known = [job["id"] for job in jobs if job["name"] == item.request["name"]]
             if known:
                 item.job = known[0]
+                self.taken += was_refused
                 return
 
     def _ask(self, do: Callable[[Client], object]) -> None:
@@ -157,7 +163,7 @@ class Load:
         self._submit("job", round(chance.uniform(0.5, 5), 1), mode=mode, gpus=gpus, **queued)
 
     def _burst(self, chance: random.Random) -> None:
-        for _ in range(6):
+        for _ in range(4):
             self._submit("burst", round(chance.uniform(0.5, 3), 1), gpus=1)
 
     def _gang(self, chance: random.Random) -> None:
@@ -210,10 +216,15 @@ class Load:
             if error.http_status != 409:
                 self.apps.pop(number, None)
                 raise
+        self.apps[number].known = True
+
+    def _known_app(self, chance: random.Random) -> App | None:
+        known = sorted(number for number, app in self.apps.items() if app.known)
+        return self.apps[chance.choice(known)] if known else None
 
     def _scale(self, chance: random.Random) -> None:
-        if self.apps:
-            app = self.apps[chance.choice(sorted(self.apps))]
+        app = self._known_app(chance)
+        if app:
             self.scale(app, chance.choice((1, 2, 3)))
 
     def scale(self, app: App, instances: int) -> None:
@@ -223,8 +234,9 @@ class Load:
         self._ask(lambda client: client.call("PUT", path, dict[str, Any], body=body))
 
     def _destroy(self, chance: random.Random) -> None:
-        if self.apps:
-            self.destroy(self.apps[chance.choice(sorted(self.apps))])
+        app = self._known_app(chance)
+        if app:
+            self.destroy(app)
 
     def destroy(self, app: App) -> None:
         """Ask for its end, whatever is under way."""

@@ -42,6 +42,7 @@ class Tally:
     asked: int = 0  # pieces of work
     done: int = 0
     again: int = 0
+    taken: int = 0  # of those that were refused for want of ZooKeeper or a leader
     switches: dict[str, int] = field(default_factory=dict)
 
     def row(self, kind: str) -> Row:
@@ -73,8 +74,9 @@ class Tally:
             for line in lines
         ]
         led = ", ".join(f"{count} of {kind}" for kind, count in self.switches.items())
+        kept = f"{self.taken} kept though refused"
         ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
-        return "\n".join([*table, f"{ended}; switches of leaders: {led}"])
+        return "\n".join([*table, f"{ended}, {kept}; switches of leaders: {led}"])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
