@@ -90,7 +90,8 @@ def _bring_driver(tree: Path) -> None:
     for file in driver.files or []:
         if len(file.parts) == 2 and file.parts[0] == "pymesos" and file.suffix == ".py":
             shutil.copy(str(file.locate()), target / file)
-    (target / "pymesos/METADATA.txt").write_text(str(driver.read_text("METADATA")))
+    words = driver.read_text("METADATA") or driver.read_text("PKG-INFO") or ""  # of a wheel, or of an egg
+    (target / "pymesos/METADATA.txt").write_text(words)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ The executor asks for the bytes, which only it can, and checks their digest. It 
 the task's user, where the task will be. What is in the archive is looked at before, as strangers made it.
 """
 
+import gzip
 import hashlib
 import tarfile
 import time
@@ -157,7 +158,7 @@ def look_through(file: "BufferedRandom", limits: FetchLimits) -> None:
     file.seek(0)
     count = size = 0
     try:
-        with tarfile.open(fileobj=file, mode="r|gz") as tar:
+        with gzip.open(file) as data, tarfile.open(fileobj=data, mode="r|") as tar:
             for member in tar:
                 count, size = count + 1, size + member.size
                 if problem := _problem(member):

@@ -257,8 +257,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:
-    """Whether a piece may be of the block that tells of a cut, or of the hole behind it."""
-    return raw[:1] == b"\0" or (raw[:1] == b"[" if offset == 0 else offset < HEAD_BYTES and bool(raw))
+    """Whether a piece may be of the block that tells of a cut, or of the hole behind it, which may have been made after
+    the first bytes were read."""
+    return b"\0" in raw or (raw[:1] == b"[" if offset == 0 else offset < HEAD_BYTES and bool(raw))
 
 
 def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:

@@ -166,6 +166,25 @@ def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, read
     assert read(begin + 39) == ("", begin + 39, begin + 39)
 
 
+def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: LogReader) -> None:
+    """The agent gives few bytes at once: those after the first are of a hole by then."""
+    stdout, begin = f"{VIRTUAL}/stdout", HEAD_BYTES + 5000
+    agent.files[stdout] = b"12345678\n" * 2000
+    rest = agent.files[stdout][begin:]
+    answer, asked = agent.answer, []
+
+    def cut_meanwhile(path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        asked.append(query["offset"])
+        if len(asked) == 3:
+            agent.files[stdout] = head(begin, 7) + bytes(5000) + rest
+        return answer(path, query)
+
+    agent.answer = cut_meanwhile  # type: ignore[method-assign]
+    chunk = reader.read(launch(agent.url), "fw", "stdout", HEAD_BYTES + 9, 90)
+    assert chunk.data == head(begin, 7).decode().rstrip() + "\n" + rest[:90].decode()
+    assert (chunk.offset, chunk.next_offset) == (begin, begin + 90)
+
+
 def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: LogReader) -> None:
     lie = head(1 << 60, 7)[:200]
     agent.files[f"{VIRTUAL}/stdout"] = lie + b"\nrest\n"

@@ -201,11 +201,12 @@ def processes_with(wanted: str) -> list[int]:
 
 def mounts() -> set[str]:
     """Mount namespaces in which files of secrets are."""
-    return {
-        os.readlink(path.with_name("ns") / "mnt")
-        for path in Path("/proc").glob("[0-9]*/mountinfo")
-        if has(path, " /dev/mesos_gpu/secrets ")
-    }
+    namespaces = set()
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        if has(path, " /dev/mesos_gpu/secrets "):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                namespaces.add(os.readlink(path.with_name("ns") / "mnt"))
+    return namespaces
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -69,6 +69,22 @@ def test_what_is_too_much_is_not(tmp_path: Path) -> None:
         look(path, ratio=10, free_bytes=1 << 10)
 
 
+def test_what_follows_the_first_stream_of_an_archive_is_seen_as_tar_sees_it(tmp_path: Path) -> None:
+    """gzip(1) reads all streams of a file as one."""
+    whole = gzip.decompress(archive(tmp_path / "a", member("fine"), member("../x")).read_bytes())
+    (tmp_path / "b").write_bytes(gzip.compress(whole[:512], mtime=0) + gzip.compress(whole[512:], mtime=0))
+    with pytest.raises(NotStarted, match="no path below"):
+        look(tmp_path / "b")
+
+
+def test_a_header_that_promises_more_than_there_is_is_told(tmp_path: Path) -> None:
+    data = bytearray(archive(tmp_path / "a", member("fine")).read_bytes())
+    data[3] = 4  # FEXTRA, RFC 1952: a field follows, whose length is what comes first
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(NotStarted, match="cannot be read"):
+        look(tmp_path / "a")
+
+
 _CUT = gzip.compress(b"no tar" * 999, mtime=0)[
     :-9
 ]  # a time in it would be another test for each process that collects
