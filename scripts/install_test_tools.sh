@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
-# the images that the tests make, `ip` and `iptables` for its bridge and for hosts in namespaces, ZooKeeper, XFS, which shares blocks, a load balancer, a proxy, programs for
-# certificates and for passwords, a client of HTTPS, what makes the root of a bare Debian, the SASL mechanisms of Mesos, a
-# browser, what reads ELF files, what draws diagrams, and a C compiler.
+# the images that the tests make, `ip` and `iptables` for its bridge and for hosts in namespaces, ZooKeeper, clocks
+# that are set for some processes, XFS, which shares blocks, a load balancer, a proxy, programs for certificates and for
+# passwords, a client of HTTPS, what makes the root of a bare Debian, the SASL mechanisms of Mesos, a browser, what reads
+# ELF files, what draws diagrams, and a C compiler.
 # Nothing is started: the tests start what they need. Quick when all is there. Who is not root is told the line to run;
 # the tests that need it are skipped, and say so.
 set -euo pipefail
@@ -18,6 +19,7 @@ command -v ip >/dev/null || missing+=(iproute2)
 command -v iptables >/dev/null || missing+=(iptables)
 [ -e /usr/share/java/zookeeper.jar ] || missing+=(zookeeper)
 command -v java >/dev/null || missing+=(default-jre-headless)
+compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null || missing+=(faketime)
 command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
 command -v haproxy >/dev/null || missing+=(haproxy)
 command -v chromium >/dev/null || missing+=(chromium)

@@ -43,7 +43,8 @@ logger = logging.getLogger(__name__)
 DEFAULT_HEARTBEAT_S: Final = 15.0  # DEFAULT_HEARTBEAT_INTERVAL, src/master/constants.hpp
 JOIN_S: Final = 5.0
 #: ERROR events after which another SUBSCRIBE would evict a successor or be refused for ever (master.cpp).
-FATAL_ERRORS: Final = ("framework failed over", "framework has been removed")
+REMOVED: Final = "framework has been removed"
+FATAL_ERRORS: Final = ("framework failed over", REMOVED)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 from mesos_gpu.adapters._pymesos_mended import (
+    REMOVED,
     CallFailed,
     MendedDriver,
     NotConnected,
@@ -143,6 +144,11 @@ class FatalError:
     """The driver ended for good: the framework was removed, or another scheduler took it over."""
 
     message: str
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the framework is no more; its id is refused ever after (master.cpp, Master::subscribe)."""
+        return REMOVED in self.message.lower()
 
 
 DriverEvent: TypeAlias = (

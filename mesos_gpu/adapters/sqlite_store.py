@@ -172,7 +172,7 @@ class SqliteStore:
             nouns: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
             nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
             doubtful = _fact(self._db, "doubtful") is not None
-            return Saved(_fact(self._db, "framework_id"), doubtful=doubtful, **nouns)
+            return Saved(_fact(self._db, "framework_id") or None, doubtful=doubtful, **nouns)
 
     def events(self) -> list[LogEvent]:
         """The events that are kept, by number."""

@@ -31,6 +31,11 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameworkRemoved:
+    """An operator has torn the framework down, or the master gave it up: Mesos ends all its tasks."""
+
+
+@dataclass(frozen=True, slots=True)
 class OffersArrived:
     """OFFERS."""
 
@@ -299,6 +304,7 @@ class Match:
 Event = (
     Registered
     | Disconnected
+    | FrameworkRemoved
     | OffersArrived
     | OfferRescinded
     | StatusArrived

@@ -87,6 +87,14 @@ def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
     turn.state.drop_offers()
 
 
+def _on_framework_removed(turn: Turn, _: ev.FrameworkRemoved) -> None:
+    """Tasks stay as they were: the next start's reconciliation says of each that it is gone."""
+    turn.state.connected = False
+    turn.state.drop_offers()
+    turn.state.framework_id = None
+    turn.effects.append(SaveFramework(""))
+
+
 def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
     turn.state.drop_offer(event.offer_id)
 
@@ -146,6 +154,7 @@ _NO_NEWS: Final = (
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Registered: _on_registered,
     ev.Disconnected: _on_disconnected,
+    ev.FrameworkRemoved: _on_framework_removed,
     ev.OffersArrived: lambda turn, event: on_offers(turn, event.offers),
     ev.OfferRescinded: _on_rescinded,
     ev.StatusArrived: lambda turn, event: on_status(turn, event.status),

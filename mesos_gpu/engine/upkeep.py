@@ -133,10 +133,19 @@ def _forget_old(turn: Turn) -> None:
             continue  # an abandoned launch still holds GPUs
         state.forget_job(job_id)
         turn.effects.append(ForgetJob(job_id))
+    _forget_lost_nodes(turn)
+
+
+def _forget_lost_nodes(turn: Turn) -> None:
+    """At once where another agent is in its place: one that came back without what it knew has a new id."""
+    state = turn.state
+    taken = {(node.hostname, node.agent_url) for node in state.nodes.values() if node.lost_at is None}
     busy = {state.tasks[task_id].agent_id for task_id in state.live}
     for node in list(state.nodes.values()):
-        gone = node.lost_at is not None and turn.now - node.lost_at > turn.settings.keep_lost_nodes_s
-        if gone and node.id not in busy:
+        if node.lost_at is None or node.id in busy:
+            continue
+        is_replaced = bool(node.agent_url) and (node.hostname, node.agent_url) in taken
+        if is_replaced or turn.now - node.lost_at > turn.settings.keep_lost_nodes_s:
             del state.nodes[node.id]
             for known in (state.capacities, state.unreserved):
                 known.pop(node.id, None)

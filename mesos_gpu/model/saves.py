@@ -36,7 +36,8 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class SaveFramework(Save):
-    """Remember the framework id: a restart must be a failover, not a new framework."""
+    """Remember the framework id: a restart must be a failover, not a new framework. "": Mesos has removed it, and the
+    next start is a new one."""
 
     framework_id: str
 

@@ -101,12 +101,7 @@ class Sink:
         """Take in an event of the driver, on its thread."""
         assert self.daemon is not None, "the driver starts after the daemon is set"
         if isinstance(event, pd.FatalError):
-            self.daemon.fail(
-                MesosGpuError(
-                    f"the driver ended: {event.message}",
-                    remedy="if another scheduler took over, nothing; else start anew with a fresh --state file",
-                )
-            )
+            self._end(self.daemon, event)
             return
         try:
             translated = translate(event, self._now(), self._key)
@@ -115,6 +110,14 @@ class Sink:
             return
         if translated is not None:
             self.daemon.put(translated)
+
+    @staticmethod
+    def _end(daemon: Daemon, event: pd.FatalError) -> None:
+        remedy = "nothing, if another scheduler took over"
+        if event.is_removed:
+            daemon.put(ev.FrameworkRemoved())
+            remedy = "start it again: its jobs go on under a new framework id"
+        daemon.fail(MesosGpuError(f"the driver ended: {event.message}", remedy=remedy))
 
 
 def run(options: Options) -> int:

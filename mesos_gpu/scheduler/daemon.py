@@ -402,10 +402,7 @@ class Daemon:
 
     def _follow(self) -> None:
         """Begin to compare, or leave it: only what somebody listens to is worth the time."""
-        if not self._told:
-            self._follower = None
-        elif self._follower is None:
-            self._follower = Follower(self._state)
+        self._follower = (self._follower or Follower(self._state)) if self._told else None
 
     def _tell(self) -> None:
         """What is on disk by now."""
@@ -478,13 +475,12 @@ class Daemon:
                 return
             if item is None or isinstance(item, MesosGpuError):
                 raise item or why  # nothing of the batch was done yet: the next start takes it up anew
-            if not isinstance(item, Request):
-                if not isinstance(item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed):  # they come again
-                    self._late.append(item)
-            elif item.event is None:
+            if isinstance(item, Request) and item.event is None:
                 item.answer()
-            else:
+            elif isinstance(item, Request):
                 item.refuse(why)
+            elif not isinstance(item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed):  # they come again
+                self._late.append(item)
 
     def _collect(self) -> tuple[list[ev.Event | Request], bool]:
         if self._late:
@@ -495,7 +491,10 @@ class Daemon:
             item = self._inbox.get(timeout=TICK_S)
             while item is not None:
                 if isinstance(item, MesosGpuError):
-                    raise item
+                    if not batch:
+                        raise item
+                    self._inbox.put(item)  # what came before it is saved first
+                    return batch, True
                 batch.append(item)
                 if len(batch) >= MOST_IN_BATCH:
                     return batch, True

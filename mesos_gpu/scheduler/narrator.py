@@ -50,6 +50,8 @@ class Narrator:
                 _say("registered with %s as %s", master_url, framework_id, framework=framework_id)
             case ev.Disconnected():
                 logger.warning("disconnected from the master: tasks run on, nothing is launched")
+            case ev.FrameworkRemoved():
+                logger.error("Mesos has removed the framework, with all its tasks")
             case ev.KillRequested(job_id):
                 _say("job %s: kill requested", job_id, job=job_id)
 

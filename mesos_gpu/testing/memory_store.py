@@ -73,7 +73,7 @@ class MemoryStore:
         """Commit all of it; nothing, if the batch cannot be read to its end."""
         for item in tuple(batch):
             if isinstance(item, SaveFramework):
-                self.framework_id = item.framework_id
+                self.framework_id = item.framework_id or None
             elif isinstance(item, SaveTrust):
                 self.doubtful = False
             elif isinstance(item, KeepRecord):

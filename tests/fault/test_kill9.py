@@ -8,9 +8,11 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +76,21 @@ def kill_monitor(stack: Stack) -> None:
 
 
 VICTIMS = [kill_scheduler, kill_agent, kill_master, kill_executor, kill_monitor]
+#: What this package starts; two of these at once are killed in each run of tests, other pairs in long ones.
+OWN = {kill_scheduler, kill_executor, kill_monitor}
+GROUPS = [(kill,) for kill in VICTIMS] + list(combinations(VICTIMS, 2))
 
 
-@pytest.mark.parametrize("kill", VICTIMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(kills, marks=[] if len(kills) == 1 or set(kills) <= OWN else [pytest.mark.long])
+        for kills in GROUPS
+    ],
+    ids=lambda kills: " and ".join(kill.__name__ for kill in kills),
+)
 def test_the_same_jobs_finish_each_once(
-    stack: Stack, client: Client, open_directory: Path, kill: Callable[[Stack], None]
+    stack: Stack, client: Client, open_directory: Path, kills: Sequence[Callable[[Stack], None]]
 ) -> None:
     done = open_directory / f"done-{time.monotonic_ns()}"
     done.touch()
@@ -90,13 +102,14 @@ def test_the_same_jobs_finish_each_once(
     # What is half-way through its launch may be lost with its agent, and is launched again: wait for the rest.
     wait_until("every GPU works", lambda: list(states(client, ids).values()).count("running") == 8)
 
-    kill(stack)
+    with ThreadPoolExecutor(len(kills)) as pool:  # at once
+        list(pool.map(lambda kill: kill(stack), kills))
 
     wait_until("all have finished", lambda: set(states(client, ids).values()) == {"finished"}, 120)
     assert Counter(done.read_text().split()) == Counter(ids)
     jobs = [client.job(job_id) for job_id in ids]
     assert {job["attempts"] for job in jobs} == {1}, "a fault used up an attempt"
-    if kill is not kill_executor:
+    if kill_executor not in kills:
         assert {job["launches"] for job in jobs} == {1}, "what ran was left running"
     everything_is_free(stack, client)
 

@@ -99,3 +99,24 @@ def test_agents_that_are_cut_off_come_back_with_their_tasks(stack: Stack, client
         assert (ended["state"], ended["attempts"], output_of(client, ended)) == ("finished", 1, "done\n"), (
             ended
         )
+
+
+def test_over_links_that_are_slow_and_lose_packets_each_job_is_done_once(
+    stack: Stack, client: Client, open_directory: Path
+) -> None:
+    """An update that is not acknowledged in time comes again, and calls are made again."""
+    done = open_directory / "done"
+    done.touch()
+    done.chmod(0o666)
+    hosts = [host_of(agent) for agent in stack.cluster.agents]
+    for host in hosts:
+        host.slow(512)
+        host.lose(0.1)
+    try:
+        jobs = [submit(client, f"sleep 1; echo $MESOS_GPU_JOB_ID >> {done}", gpus=1) for _ in range(9)]
+        ends = [end_of(client, job, 120) for job in jobs]
+    finally:
+        for host in hosts:
+            host.heal()
+    assert [(end["state"], end["attempts"]) for end in ends] == [("finished", 1)] * len(jobs), ends
+    assert sorted(done.read_text().split()) == sorted(job["id"] for job in jobs)

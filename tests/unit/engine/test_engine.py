@@ -1,5 +1,7 @@
 """The engine by example: events in, effects out, no clock but the test's."""
 
+from dataclasses import replace
+
 import pytest
 
 from mesos_gpu.engine import effects as fx
@@ -10,6 +12,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.saves import ForgetJob, SaveFramework, SaveJob, SaveTask
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
@@ -491,3 +494,21 @@ def test_a_job_that_is_killed_while_it_waits_ends_then(world: World) -> None:
     world.now += 0.5
     world.feed(ev.KillRequested(JobId("j1")))
     assert world.job().ended_at == 1000.5
+
+
+def test_a_lost_agent_is_forgotten_once_another_is_in_its_place() -> None:
+    world = World()
+    world.register()
+    world.offers(at("o1", "a1"))
+    world.feed(ev.AgentLost(AgentId("a1")))
+    (monitor,) = world.state.tasks
+    world.status(monitor, "TASK_LOST", agent="a1")
+    world.tick(1)
+    assert [*world.state.nodes] == ["a1"], "it may come back"
+    world.offers(at("o2", "a2"))
+    world.tick(1)
+    assert [*world.state.nodes] == ["a2"]
+
+
+def at(name: str, agent: str) -> Offer:
+    return replace(offer(name, agent, gpus=1), hostname="h1", agent_url="http://10.0.0.1:5051")

@@ -61,6 +61,7 @@ READINESS = Readiness("web", False, Answer(503, "text/plain", "loading"))
 EVENTS: tuple[ev.Event, ...] = (
     ev.Registered("fw", "http://m"),
     ev.Disconnected(),
+    ev.FrameworkRemoved(),
     ev.OffersArrived((offer("o1", cpus=0.1 + 0.2, gpus=2),)),
     ev.OfferRescinded(OfferId("o1")),
     ev.StatusArrived(Status(TaskId("t"), "TASK_RUNNING", AgentId("a"), data=b"\x00\xff")),

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from mesos_gpu.adapters.pymesos_driver import FatalError
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import MesosGpuError, NotFound
@@ -17,6 +18,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.scheduler.__main__ import Sink
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
@@ -170,6 +172,27 @@ def test_a_fatal_driver_error_ends_the_scheduler() -> None:
     assert rig.daemon.wait(60)
     assert "removed" in str(rig.daemon.failure)
     rig.daemon.stop()
+
+
+def test_a_framework_that_was_removed_is_forgotten_before_the_scheduler_ends(rig: Rig) -> None:
+    job = rig.daemon.submit(spec()).result(60)
+    sink = Sink(rig.clock.now)
+    sink.daemon = rig.daemon
+    sink(FatalError("Framework has been removed"))
+    assert rig.daemon.wait(60)
+    assert "start it again" in str(rig.daemon.failure)
+    saved = rig.store.load()
+    assert saved.framework_id is None
+    assert [each.id for each in saved.jobs] == [job.id]
+
+
+def test_who_was_taken_over_keeps_its_framework(rig: Rig) -> None:
+    rig.daemon.read(lambda view: None).result(60)
+    sink = Sink(rig.clock.now)
+    sink.daemon = rig.daemon
+    sink(FatalError("Framework failed over"))
+    assert rig.daemon.wait(60)
+    assert rig.store.load().framework_id == "fw"
 
 
 def test_after_a_stop_nobody_waits_for_ever() -> None:
