@@ -98,6 +98,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.host.doctor",
         "Check that this host is fit to run GPU tasks, and whom Mesos believes.",
     ),
+    "cluster": (
+        "mesos_gpu.cli.host.cluster",
+        "Mesos, ZooKeeper and the scheduler on hosts that a file names.",
+    ),
     "mesos": ("mesos_gpu.cli.host.mesos", "Mesos itself on this host: a master, an agent."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),

@@ -53,6 +53,8 @@ class AgentHost:
         binary: Of mesos-agent.
         ports: First and last that tasks may have: below those that the kernel hands out.
         environment: Of executors: MESOS_GPU_… as docs/guide.md lists them.
+        ip: At which masters and the scheduler reach it; "": that of the host's name.
+        more: Further flags, without dashes.
     """
 
     master: str
@@ -63,6 +65,8 @@ class AgentHost:
     binary: str = "/usr/sbin/mesos-agent"
     ports: tuple[int, int] = (31000, 32000)
     environment: Mapping[str, str] = field(default_factory=dict)
+    ip: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 def flags(host: AgentHost) -> dict[str, str]:
@@ -73,6 +77,7 @@ def flags(host: AgentHost) -> dict[str, str]:
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {
         "master": host.master,
+        **({"ip": host.ip, "hostname": host.ip} if host.ip else {}),
         "work_dir": "/var/lib/mesos",
         "runtime_dir": "/run/mesos",
         "resources": f"gpus:{host.gpus};ports:[{host.ports[0]}-{host.ports[1]}]",
@@ -83,6 +88,7 @@ def flags(host: AgentHost) -> dict[str, str]:
         "recover": "reconnect",
         **(AUTHENTICATION if host.authentication else {}),
         **(TOKENS if host.authentication and host.tokens else {}),
+        **host.more,
     }
 
 

@@ -53,6 +53,21 @@ def of_service(
     ]
 
 
+def of_boot(name: str, what: str, command: str) -> HostFile:
+    """A unit of systemd that does something once at each start of a host.
+
+    Args:
+        name: Without the `mesos-gpu-` before it.
+        what: That it does.
+        command: Of one line.
+    """
+    return HostFile(
+        f"/usr/lib/systemd/system/mesos-gpu-{name}.service",
+        f"[Unit]\nDescription={what}\n\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={command}\n\n"
+        "[Install]\nWantedBy=multi-user.target\n",
+    )
+
+
 def printed(files: Iterable[HostFile], steps: Iterable[str]) -> str:
     """All files one after the other, each below a line of its path, mode and owner; then the commands to run."""
     parts = [f"# {file.path}  ({file.mode:04o} root:root)\n{file.text}" for file in files]

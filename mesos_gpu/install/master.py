@@ -1,7 +1,7 @@
 """What a host of a Mesos master needs: the service and its flags, its directories, rotation of its log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.install import mesos_access
@@ -30,6 +30,7 @@ class MasterHost:
         quorum: More than half of the masters; not used by the only one.
         authentication: Whether the master asks everybody who they are.
         binary: Command of the master: mesos-master, or `mesos-gpu mesos master`.
+        more: Further flags, without dashes.
     """
 
     ip: str
@@ -37,6 +38,7 @@ class MasterHost:
     quorum: int = 1
     authentication: bool = True
     binary: str = "/usr/sbin/mesos-master"
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 def flags(host: MasterHost) -> dict[str, str]:
@@ -48,6 +50,7 @@ def flags(host: MasterHost) -> dict[str, str]:
         "registry": "replicated_log",
         **({"zk": host.zk, "quorum": str(host.quorum)} if host.zk else {}),
         **(AUTHENTICATION if host.authentication else {}),
+        **host.more,
     }
 
 

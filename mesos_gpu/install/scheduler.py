@@ -5,6 +5,7 @@ from typing import Final
 from mesos_gpu.install.files import HostFile, of_service
 
 USER: Final = "mesos-gpu"
+SYSUSERS: Final = f'u {USER} - "Scheduler of mesos_gpu"'
 OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd makes words of it
 
 
@@ -27,7 +28,7 @@ def files(master: str, program: str, archive: str | None, options: str = "") -> 
         **({"MESOS_GPU_EXECUTOR_ARCHIVE": archive} if archive else {}),
         OPTIONS: options,
     }
-    user = HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f'u {USER} - "Scheduler of mesos_gpu"\n')
+    user = HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f"{SYSUSERS}\n")
     return of_service("scheduler", _UNIT.replace("PROGRAM", program), settings, _DIRECTORIES, user)
 
 

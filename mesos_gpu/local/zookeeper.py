@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.errors import Unavailable
+from mesos_gpu.install import zookeeper as installed
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.processes import Process
 
-JAR: Final = Path("/usr/share/java/zookeeper.jar")
+JAR: Final = Path(installed.JAR)
 #: In a row: for clients, for its peers, for their elections.
 PORTS: Final = 3
 #: A session ends when its client was not heard for that long: from 2 to 20 ticks, as the client asks.
 _TICK_MS: Final = 500
-_SERVER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JAVA: Final = ("java", "-Xmx96m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
@@ -36,19 +36,14 @@ class ZooKeeper(Process):
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self._number}\n")
-        servers = [
-            f"server.{peer._number}={peer.ip}:{peer.port + 1}:{peer.port + 2};{peer.ip}:{peer.port}"
-            for peer in self._peers
-        ]
         settings = {
             "tickTime": _TICK_MS, "initLimit": 20, "syncLimit": 10, "dataDir": data, "maxClientCnxns": 0,
             "admin.enableServer": "false", "4lw.commands.whitelist": "srvr",
         }  # fmt: skip
+        servers = [installed.Server(peer.ip, peer.port) for peer in self._peers]
         own = self.directory / "zoo.cfg"
-        own.write_text(
-            "".join(f"{line}\n" for line in [*(f"{k}={v}" for k, v in settings.items()), *servers])
-        )
-        java = [*_JAVA, "-cp", f"{self.directory}:{JAR}", _SERVER, str(own)]
+        own.write_text(installed.configuration(servers, settings))
+        java = [*_JAVA, "-cp", f"{self.directory}:{JAR}", installed.SERVER, str(own)]
         return ["sh", "-c", 'read -r go || exit 1; exec "$@"', "sh", *java]
 
     def ready(self) -> bool:

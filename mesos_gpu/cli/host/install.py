@@ -104,7 +104,13 @@ def executor(into: Path, as_json: bool) -> None:
     help="Whether the agent asks everybody for name and secret. Without, whoever reaches its port is root there.",
 )
 @_TOKENS
-@click.option("--binary", default="/usr/sbin/mesos-agent", show_default=True, help="The host's mesos-agent.")
+@click.option(
+    "--binary",
+    default="/usr/sbin/mesos-agent",
+    show_default=True,
+    help="The host's mesos-agent, or '/opt/mesos-gpu/bin/mesos-gpu mesos agent'.",
+)
+@click.option("--ip", default="", help="Address at which masters reach it; default: that of its name.")
 @click.option(
     "--set",
     "settings",
@@ -122,6 +128,7 @@ def agent(
     authentication: bool,
     tokens: bool,
     binary: str,
+    ip: str,
     settings: tuple[str, ...],
     settings_only: bool,
     into: Path | None,
@@ -142,6 +149,7 @@ def agent(
         tokens,
         binary,
         environment=dict(_setting(each) for each in settings),
+        ip=ip,
     )
     _hand_out(of_agent.files(host), of_agent.STEPS, settings_only, into, as_json)
 

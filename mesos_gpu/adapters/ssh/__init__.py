@@ -1,0 +1,1 @@
+"""Other hosts, by OpenSSH."""

@@ -1,0 +1,233 @@
+"""The file that describes a cluster: checked as a whole, with all that is wrong at once."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mesos_gpu.adapters.ssh.client import Ssh
+from mesos_gpu.install.agent import CGROUPS
+from mesos_gpu.install.cluster import rules
+from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role
+from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
+
+T = TypeVar("T")
+MOST_HOSTS: Final = 10_000
+#: Names of hosts are in names of files and on command lines.
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?")
+_USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_PROGRAM: Final = re.compile(r"/[\w./+-]+")
+_MESOS_ROLE: Final = re.compile(r"\*|[A-Za-z0-9_][\w.-]{0,127}")
+_VALUE: Final = re.compile(r"[^'\0\r\n]*")
+#: What a file may say to ssh beside what it has fields for. Others, which run commands or turn checks off, belong into
+#: the user's own ~/.ssh/config.
+SSH_OPTIONS: Final = frozenset({
+    "AddressFamily", "BindAddress", "CheckHostIP", "Ciphers", "Compression", "HostKeyAlgorithms", "HostKeyAlias",
+    "IdentitiesOnly", "KexAlgorithms", "MACs", "ProxyJump", "PubkeyAcceptedAlgorithms", "ServerAliveInterval",
+})  # fmt: skip
+_SSH: Final = ("host", "user", "port", "identity", "known_hosts", "options")
+_HOSTS: Final = (
+    "address", "roles", "ssh", "gpus", "cgroups", "settings", "master_flags", "agent_flags", "options",
+)  # fmt: skip
+_TOP: Final = ("package", "hosts", "ssh", "role", "people", "firewall", "zookeeper_heap_mib")
+#: Fields of a host that say something about one role alone.
+_OF_ROLE: Final = {
+    "gpus": Role.AGENT,
+    "cgroups": Role.AGENT,
+    "settings": Role.AGENT,
+    "agent_flags": Role.AGENT,
+    "master_flags": Role.MASTER,
+    "options": Role.SCHEDULER,
+}
+
+
+def decode(value: Mapping[str, Any], base: Path) -> Cluster | list[Problem]:
+    """A cluster, or all that is wrong with it.
+
+    Args:
+        value: What the file says.
+        base: The file's directory, from which its paths begin.
+    """
+    check = Check(value, _TOP)
+    common = _ssh(check, "ssh", Ssh(), base)
+    hosts = tuple(_hosts(check, common, base))
+    made = Cluster(
+        tuple(sorted(hosts, key=lambda host: list(Role).index(host.roles[0]))),
+        _package(check, base),
+        role=check.text("role", "*", _MESOS_ROLE, "the name of a role, as gpu, or *") or "*",
+        people=tuple(_listed(check, "people", IPv4Network, "a network, as 10.0.0.0/8")),
+        firewall=check.flag("firewall"),
+        heap_mib=check.integer("zookeeper_heap_mib", 512, (64, 65536)),
+    )
+    return check.problems or list(rules.faults(made)) or made
+
+
+def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iterator[T]:
+    given = check.given.get(key, [])
+    if not isinstance(given, list):
+        check.problem(key, f"must be a list, got {show(given)}")
+        return
+    for i, each in enumerate(given):
+        try:
+            yield kind(each if isinstance(each, str) else "")
+        except ValueError:
+            check.problem(f"{key}/{i}", f"must be {form}, got {show(each)}")
+
+
+def _inner(check: Check, key: str, known: tuple[str, ...]) -> Check:
+    given = check.given.get(key, {})
+    if not isinstance(given, dict):
+        check.problem(key, f"must be an object, got {show(given)}")
+        given = {}
+    return Check(given, known)
+
+
+def _ssh(check: Check, key: str, default: Ssh, base: Path) -> Ssh:
+    inner = _inner(check, key, _SSH)
+    options = inner.strings("options", re.compile(r"[A-Za-z0-9]+"), "anything but letters and digits")
+    for name in options.keys() - SSH_OPTIONS:
+        inner.problem(
+            f"options/{escaped(name)}", f"must be one of {', '.join(sorted(SSH_OPTIONS))}; or ~/.ssh/config"
+        )
+    made = Ssh(
+        host=inner.text("host", default.host or None, _HOST, "a host's name or address") or "",
+        user=inner.text("user", default.user, _USER, "the name of a user") or default.user,
+        port=inner.integer("port", default.port, (1, 65535)),
+        identity=_path(inner, "identity", base) or default.identity,
+        known_hosts=_path(inner, "known_hosts", base) or default.known_hosts,
+        options={**default.options, **options},
+    )
+    check.take(key, inner)
+    return made
+
+
+def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> Path | None:
+    """A file, or a directory, that is there."""
+    given = check.given.get(key)
+    if given is None:
+        return None
+    if not is_text(given) or not given:
+        check.problem(key, f"must be a path, got {show(given)}")
+        return None
+    path = base / Path(given).expanduser()
+    if not (path.is_dir() if is_directory else path.is_file()):
+        check.problem(key, f"must be a {'directory' if is_directory else 'file'} here; there is no {path}")
+    return path
+
+
+def _package(check: Check, base: Path) -> Package:
+    inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "program"))
+    made = Package(
+        wheel=_path(inner, "wheel", base),
+        requirements=_path(inner, "requirements", base),
+        wheels=_path(inner, "wheels", base, is_directory=True),
+        deb=_path(inner, "deb", base),
+        program=inner.text("program", None, _PROGRAM, "the path of mesos-gpu on the hosts") or "",
+    )
+    ways = [name for name in ("wheel", "deb", "program") if name in inner.given]
+    if len(ways) != 1:
+        inner.problem("", f"must have one of wheel, deb and program, got {' and '.join(ways) or 'none'}")
+    elif ways == ["wheel"] and "requirements" not in inner.given:
+        inner.problem("requirements", "is missing: name requirements-run.lock of the release")
+    elif ways != ["wheel"]:
+        for name in {"requirements", "wheels"} & inner.given.keys():
+            inner.problem(name, "is for a wheel: leave it out")
+    check.take("package", inner)
+    return made
+
+
+def _hosts(check: Check, common: Ssh, base: Path) -> Iterator[Host]:
+    given = check.given.get("hosts", {})
+    if not isinstance(given, dict) or not 0 < len(given) <= MOST_HOSTS:
+        check.problem("hosts", f"must be an object of 1 to {MOST_HOSTS} hosts by name, got {show(given)}")
+        return
+    for name, value in given.items():
+        place = f"hosts/{escaped(name)}"
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            check.problem(place, "must have a name of small letters, digits and - within")
+        elif not isinstance(value, dict):
+            check.problem(place, f"must be an object, got {show(value)}")
+        else:
+            inner = Check(value, _HOSTS)
+            made = _host(inner, name, common, base)
+            check.take(place, inner)
+            if made is not None:
+                yield made
+
+
+def _host(check: Check, name: str, common: Ssh, base: Path) -> Host | None:
+    roles = _roles(check)
+    address = _address(check)
+    host = Host(
+        name,
+        address,
+        roles,
+        _ssh(check, "ssh", replace(common, host=str(address)), base),
+        gpus=check.integer("gpus", 0, (0, 1024)),
+        cgroups=check.text("cgroups", "v2", re.compile("|".join(CGROUPS)), " or ".join(CGROUPS)) or "v2",
+        settings=_values(
+            check, "settings", re.compile(r"MESOS_GPU_[A-Z0-9_]+"), "another beginning than MESOS_GPU_"
+        ),
+        flags={role: _flags(check, role) for role in (Role.MASTER, Role.AGENT)},
+        options=_options(check),
+    )
+    for key, role in _OF_ROLE.items():
+        if roles and key in check.given and role not in roles:
+            check.problem(key, f"is for a host with the role {role}: leave it out")
+    if Role.AGENT in roles and "gpus" not in check.given:
+        check.problem("gpus", "is missing: how many cards `nvidia-smi -L` lists there")
+    return None if check.problems else host
+
+
+def _roles(check: Check) -> tuple[Role, ...]:
+    given = check.given.get("roles")
+    if not isinstance(given, list) or not given or set(map(str, given)) - set(Role):
+        known = ", ".join(Role)
+        check.problem("roles", f"must be a list of one or more of {known}, got {show(given)}")
+        return ()
+    return tuple(role for role in Role if role in given)
+
+
+def _address(check: Check) -> IPv4Address:
+    given = check.given.get("address")
+    try:
+        return IPv4Address(given if isinstance(given, str) else "")
+    except ValueError:
+        form = "the IPv4 address at which the other hosts reach it"
+        check.problem("address", f"must be {form}, got {show(given)}")
+        return IPv4Address(0)
+
+
+def _values(check: Check, key: str, pattern: re.Pattern[str], form: str) -> dict[str, str]:
+    """Values that stand between single quotes in a file of variables."""
+    given = check.strings(key, pattern, form)
+    for name, value in given.items():
+        if is_text(value) and not _VALUE.fullmatch(value):
+            check.problem(
+                f"{key}/{escaped(name)}", f"must be one line without a single quote, got {show(value)}"
+            )
+    return given
+
+
+def _flags(check: Check, role: Role) -> dict[str, str]:
+    key = f"{role}_flags"
+    given = _values(check, key, re.compile(r"[a-z][a-z0-9_]*"), "anything but small letters, digits and _")
+    for name in given.keys() & rules.OWN_FLAGS[role]:
+        check.problem(f"{key}/{name}", "is decided by the plan: leave it out")
+    return given
+
+
+def _options(check: Check) -> str:
+    given = check.given.get("options", "")
+    if not isinstance(given, str) or not _VALUE.fullmatch(given):
+        check.problem("options", f"must be one line without a single quote, got {show(given)}")
+        return ""
+    try:
+        shlex.split(given)
+    except ValueError as error:
+        check.problem("options", f"are no words: {error}")
+    return given

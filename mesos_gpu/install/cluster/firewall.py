@@ -1,0 +1,75 @@
+"""Who must reach which port of a host, and the rules of nftables that keep others out. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, collapse_addresses
+from typing import Final
+
+from mesos_gpu.install.cluster.description import ZOOKEEPER_PORT, Cluster, Host, Role
+
+PATH: Final = "/etc/mesos-gpu/firewall.nft"
+API_PORT: Final = 8080  # of `mesos-gpu scheduler`
+TASKS: Final = "31000-32000"  # as mesos_gpu/install/agent.py offers them
+_TABLE: Final = """\
+# Ports of mesos_gpu: whoever is not named here is kept out. Other ports are not touched.
+table inet mesos_gpu
+delete table inet mesos_gpu
+table inet mesos_gpu {
+    chain input {
+        type filter hook input priority filter; policy accept;
+        iifname "lo" accept
+RULES    }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Who may reach a port.
+
+    Attributes:
+        ports: One TCP port, or FIRST-LAST.
+        who: In words.
+        sources: Addresses and networks; empty: nobody.
+    """
+
+    ports: str
+    who: str
+    sources: tuple[str, ...]
+
+    @property
+    def rules(self) -> str:
+        """What nft(8) reads: connections from elsewhere are dropped."""
+        if not self.sources:
+            return f"        tcp dport {self.ports} drop\n"
+        return (
+            f"        tcp dport {self.ports} ip saddr {{ {', '.join(self.sources)} }} accept # {self.who}\n"
+            f"        tcp dport {self.ports} drop\n"
+        )
+
+
+def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
+    """All of a host, by what it does."""
+
+    def to(ports: str, who: str, *roles: Role, people: bool = False) -> Opening:
+        addresses = [IPv4Network(each.address) for each in cluster.of(*roles)]
+        networks = list(collapse_addresses(cluster.people if people else ()))
+        alone = [each for each in addresses if not any(each.subnet_of(other) for other in networks)]
+        return Opening(ports, who, tuple(str(each).removesuffix("/32") for each in (*alone, *networks)))
+
+    zookeeper, master, scheduler, agent = Role
+    if zookeeper in host.roles:
+        yield to(f"{ZOOKEEPER_PORT}", "masters, schedulers, agents", *Role)
+        yield to(f"{ZOOKEEPER_PORT + 1}-{ZOOKEEPER_PORT + 2}", "servers of ZooKeeper", zookeeper)
+    if master in host.roles:
+        yield to("5050", "masters, schedulers, agents, people", master, scheduler, agent, people=True)
+    if scheduler in host.roles:
+        yield to(f"{API_PORT}", "people, agents, schedulers", scheduler, agent, people=True)
+    if agent in host.roles:
+        yield to("5051", "masters, schedulers", master, scheduler)
+        yield to(TASKS, "tasks: people, agents, schedulers", scheduler, agent, people=True)
+
+
+def table(cluster: Cluster, host: Host) -> str:
+    """The rules of a host, as a file that `nft -f` takes, again and again."""
+    return _TABLE.replace("RULES", "".join(each.rules for each in openings(cluster, host)))

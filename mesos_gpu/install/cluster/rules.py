@@ -1,0 +1,64 @@
+"""What must hold between the hosts of a cluster, so that it can come up and outlive a failure. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mesos_gpu.install import agent, master
+from mesos_gpu.install.cluster.description import Cluster, Role
+from mesos_gpu.wire.checking import Problem
+
+#: Flags that no file may change: where a host is, whom it believes, what is kept.
+OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
+    Role.MASTER: frozenset({"ip", "hostname", "port", "zk", "quorum", "registry", "work_dir", *master.AUTHENTICATION}),
+    Role.AGENT: frozenset({
+        "ip", "hostname", "port", "master", "work_dir", "runtime_dir", "resources", "launcher_dir",
+        "executor_environment_variables", *agent.AUTHENTICATION, *agent.TOKENS,
+    }),
+}  # fmt: skip
+
+
+def faults(cluster: Cluster) -> Iterator[Problem]:
+    """All that is wrong."""
+    yield from _addresses(cluster)
+    counts = Counter(role for host in cluster.hosts for role in host.roles)
+    yield from _numbers(counts)
+    yield from _files(cluster)
+
+
+def _addresses(cluster: Cluster) -> Iterator[Problem]:
+    seen: dict[object, str] = {}
+    alone = all(host.address.is_loopback for host in cluster.hosts)
+    for host in cluster.hosts:
+        place = f"/hosts/{host.name}/address"
+        if other := seen.get(host.address):
+            yield Problem(place, f"{host.address} is that of {other}, too: give each host its own")
+        seen[host.address] = host.name
+        if (
+            host.address.is_unspecified
+            or host.address.is_multicast
+            or (host.address.is_loopback and not alone)
+        ):
+            yield Problem(place, f"must be one at which the others reach it, got {host.address}")
+
+
+def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
+    if not counts[Role.MASTER]:
+        yield Problem("/hosts", "must have a host with the role master")
+    for role in (Role.MASTER, Role.ZOOKEEPER):
+        if counts[role] and counts[role] % 2 == 0:
+            text = f"has {counts[role]} hosts with the role {role}; an even number bears no more failures"
+            yield Problem("/hosts", f"{text}: have {counts[role] - 1} or {counts[role] + 1}")
+    for role in (Role.MASTER, Role.SCHEDULER):
+        if counts[role] > 1 and not counts[Role.ZOOKEEPER]:
+            text = f"has {counts[role]} hosts with the role {role}, which elect one through ZooKeeper"
+            yield Problem("/hosts", f"{text}: give 1, 3 or 5 of them the role zookeeper")
+
+
+def _files(cluster: Cluster) -> Iterator[Problem]:
+    for path, suffix, key in (
+        (cluster.package.wheel, ".whl", "wheel"),
+        (cluster.package.deb, ".deb", "deb"),
+    ):
+        if path is not None and path.suffix != suffix:
+            yield Problem(f"/package/{key}", f"must be a file whose name ends in {suffix}, got {path.name}")

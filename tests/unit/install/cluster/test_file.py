@@ -1,0 +1,122 @@
+"""The file that describes a cluster: what it may say, and that all that is wrong is told at once."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mesos_gpu.cli import main
+from mesos_gpu.install.cluster.description import Cluster, Role
+from mesos_gpu.install.cluster.document import decode
+from mesos_gpu.install.cluster.reading import read
+
+FILE = Path(__file__).parents[3] / "data/cluster/cluster.yaml"
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """What the file of the tests says; `changes` of hosts by name, or of the whole, as `package`."""
+    made: dict[str, Any] = copy.deepcopy(yaml.safe_load(FILE.read_text()))
+    for key, value in changes.items():
+        if key in made["hosts"]:
+            made["hosts"][key] = made["hosts"][key] | value
+        else:
+            made[key] = value
+    return made
+
+
+def problems(value: dict[str, Any]) -> dict[str, str]:
+    made = decode(value, FILE.parent)
+    assert isinstance(made, list), made
+    return {each.path: each.reason for each in made}
+
+
+def test_hosts_come_in_the_order_in_which_they_are_done() -> None:
+    made = read(FILE)
+    assert [host.name for host in made.hosts] == ["m3", "m1", "m2", "g1"]
+    assert made.hosts[2].roles == (Role.ZOOKEEPER, Role.MASTER)
+    assert made.master == "zk://10.0.0.3:2181,10.0.0.1:2181,10.0.0.2:2181/mesos"
+
+
+def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
+    ssh = {host.name: host.ssh for host in read(FILE).hosts}
+    assert (ssh["m2"].user, ssh["m2"].port, ssh["m2"].host) == ("ops", 2222, "10.0.0.2")
+    assert (ssh["m1"].user, ssh["m1"].port, ssh["m1"].options) == ("root", 22, {"ProxyJump": "bastion"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "reason"),
+    [
+        ({"m1": {"address": "-oProxyCommand=x"}}, "/hosts/m1/address", "IPv4 address"),
+        ({"m1": {"address": "10.0.0.2"}}, "/hosts/m2/address", "that of m1, too"),
+        ({"m1": {"address": "127.0.0.1"}}, "/hosts/m1/address", "the others reach it"),
+        ({"m1": {"address": "0.0.0.0"}}, "/hosts/m1/address", "the others reach it"),
+        ({"m1": {"roles": ["zookeeper"]}}, "/hosts", "2 hosts with the role master; an even number"),
+        ({"m1": {"roles": ["mister"]}}, "/hosts/m1/roles", 'got ["mister"]'),
+        ({"m1": {"gpus": 4}}, "/hosts/m1/gpus", "role agent: leave it out"),
+        ({"g1": {"gpus": None}}, "/hosts/g1/gpus", "nvidia-smi -L"),
+        ({"g1": {"cgroups": "v3"}}, "/hosts/g1/cgroups", "v1 or v2"),
+        ({"g1": {"settings": {"PATH": "/evil"}}}, "/hosts/g1/settings/PATH", "MESOS_GPU_"),
+        ({"g1": {"settings": {"MESOS_GPU_X": "it's"}}}, "/hosts/g1/settings/MESOS_GPU_X", "single quote"),
+        ({"g1": {"agent_flags": {"master": "evil:5050"}}}, "/hosts/g1/agent_flags/master", "decided by the plan"),
+        ({"g1": {"agent_flags": {"authenticate_http_readwrite": "false"}}},
+         "/hosts/g1/agent_flags/authenticate_http_readwrite", "decided by the plan"),
+        ({"g1": {"agent_flags": {"a b": "c"}}}, "/hosts/g1/agent_flags/a b", "small letters"),
+        ({"m1": {"master_flags": {"acls": ""}}}, "/hosts/m1/master_flags/acls", "decided by the plan"),
+        ({"m3": {"options": "--host 'x"}}, "/hosts/m3/options", "single quote"),
+        ({"m3": {"options": '"'}}, "/hosts/m3/options", "no words"),
+        ({"m1": {"ssh": {"options": {"ProxyCommand": "rm -rf /"}}}},
+         "/hosts/m1/ssh/options/ProxyCommand", "~/.ssh/config"),
+        ({"ssh": {"options": {"StrictHostKeyChecking": "no"}}}, "/ssh/options/StrictHostKeyChecking", "must be one of"),
+        ({"ssh": {"host": "-oX"}}, "/ssh/host", "name or address"),
+        ({"ssh": {"user": "a;b"}}, "/ssh/user", "name of a user"),
+        ({"ssh": {"port": 0}}, "/ssh/port", "from 1 to 65535"),
+        ({"ssh": {"identity": "no-such"}}, "/ssh/identity", "there is no"),
+        ({"people": ["10.0.0.1/8"]}, "/people/0", "must be a network"),
+        ({"people": "all"}, "/people", "must be a list"),
+        ({"firewall": "yes"}, "/firewall", "true or false"),
+        ({"role": "a b"}, "/role", "name of a role"),
+        ({"package": {}}, "/package", "one of wheel, deb and program, got none"),
+        ({"package": {"program": "mesos-gpu; rm"}}, "/package/program", "path of mesos-gpu"),
+        ({"package": {"program": "/x", "wheels": "."}}, "/package/wheels", "is for a wheel"),
+        ({"package": {"wheel": "cluster.yaml"}}, "/package/requirements", "requirements-run.lock"),
+        ({"package": {"deb": "cluster.yaml"}}, "/package/deb", "ends in .deb"),
+        ({"zookeeper_heap_mib": 1}, "/zookeeper_heap_mib", "from 64"),
+        ({"hosts": {}}, "/hosts", "1 to 10000 hosts"),
+        ({"hosts": {"A": {}}}, "/hosts/A", "small letters"),
+        ({"hosts": {"a": 1}}, "/hosts/a", "must be an object"),
+        ({"hostz": {}}, "/hostz", "did you mean hosts?"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told_with_its_field(changes: dict[str, Any], place: str, reason: str) -> None:
+    assert reason in problems(described(**changes))[place]
+
+
+def test_several_masters_or_schedulers_need_zookeeper() -> None:
+    hosts = {
+        name: {"address": f"10.0.0.{i}", "roles": ["master", "scheduler"]} for i, name in enumerate("abc", 1)
+    }
+    made = decode(described(hosts=hosts), FILE.parent)
+    assert isinstance(made, list)
+    assert [each.reason.split(",")[0] for each in made] == [
+        "has 3 hosts with the role master", "has 3 hosts with the role scheduler",
+    ]  # fmt: skip
+
+
+def test_one_host_of_its_own_may_be_on_loopback() -> None:
+    hosts = {"a": {"address": "127.0.0.1", "roles": ["master", "agent"], "gpus": 1}}
+    made = decode(described(hosts=hosts), FILE.parent)
+    assert isinstance(made, Cluster)
+    assert made.master == "127.0.0.1:5050"
+
+
+def test_all_that_is_wrong_is_told_at_once_with_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("package: {}\nhosts:\n  a: {address: x, roles: [master]}\n  b: {address: 10.0.0.1}\n")
+    done = CliRunner().invoke(main, ["cluster", "plan", str(file)])
+    assert done.exit_code == 65
+    assert "line 1, /package: must have one of" in done.output
+    assert "line 3, /hosts/a/address: must be the IPv4" in done.output
+    assert "line 4, /hosts/b/roles: must be a list" in done.output
