@@ -45,8 +45,6 @@ class Server:
 def configuration(servers: Sequence[Server], settings: Mapping[str, object]) -> str:
     """A file zoo.cfg. `servers`: all of the ensemble; the number of each is its place, from 1."""
     lines = [f"{name}={value}" for name, value in settings.items()]
-    if len(servers) == 1:
-        lines += ["standaloneEnabled=false"]
     lines += [f"server.{number}={server.line}" for number, server in enumerate(servers, 1)]
     return "".join(f"{line}\n" for line in lines)
 
@@ -59,11 +57,12 @@ def files(servers: Sequence[Server], number: int, heap_mib: int) -> list[HostFil
         number: This one's, from 1.
         heap_mib: Memory of its objects.
     """
+    alone = {"standaloneEnabled": "false"} if len(servers) == 1 else {}  # it may get peers
     return [
         HostFile(
             "/usr/lib/systemd/system/mesos-gpu-zookeeper.service", _UNIT.replace("HEAP", f"{heap_mib}m")
         ),
-        HostFile(f"{_HOME}/zoo.cfg", configuration(servers, _SETTINGS)),
+        HostFile(f"{_HOME}/zoo.cfg", configuration(servers, {**_SETTINGS, **alone})),
         HostFile(f"{_DATA}/myid", f"{number}\n"),
         HostFile("/usr/lib/tmpfiles.d/mesos-gpu-zookeeper.conf", _DIRECTORIES),
         HostFile("/etc/logrotate.d/mesos-gpu-zookeeper", rotation("/var/log/mesos-gpu/zookeeper.log")),

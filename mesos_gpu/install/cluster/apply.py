@@ -21,6 +21,7 @@ from mesos_gpu.model.words import counted
 _SURVEY_S: Final = 60.0
 _INSTALL_S: Final = 1800.0  # a package index may be slow
 _FILES_S: Final = 120.0
+_SERVICE_S: Final = 600.0  # of each
 _AT_ONCE: Final = 8  # hosts
 
 
@@ -229,7 +230,7 @@ def _done(
             word for action, each in wanted.services for word in (action, each.name, each.address or "-")
         ]
         what = ", ".join(f"{action} {each.name}" for action, each in wanted.services)
-        run(what, scripts.SERVICES, words, b"", _FILES_S * len(wanted.services) + 60)
+        run(what, scripts.SERVICES, words, b"", _SERVICE_S * len(wanted.services))
 
 
 def _packed(wanted: Difference) -> bytes:

@@ -1,14 +1,15 @@
 """Who must reach which port of a host, and the rules of nftables that keep others out. Pure."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
+from itertools import pairwise
 from typing import Final
 
 from mesos_gpu.install.cluster.description import ZOOKEEPER_PORT, Cluster, Host, Role
 
 PATH: Final = "/etc/mesos-gpu/firewall.nft"
-API_PORT: Final = 8080  # of `mesos-gpu scheduler`
 TASKS: Final = "31000-32000"  # as mesos_gpu/install/agent.py offers them
 _TABLE: Final = """\
 # Ports of mesos_gpu: whoever is not named here is kept out. Other ports are not touched.
@@ -48,6 +49,14 @@ class Opening:
         )
 
 
+def api(host: Host) -> tuple[str, str]:
+    """IP and port at which a scheduler listens, as its options say."""
+    words = shlex.split(host.options)
+    values = dict(pairwise(words)) | dict(word.split("=", 1) for word in words if "=" in word)
+    ip = values.get("--host", "127.0.0.1")
+    return "127.0.0.1" if ip == "0.0.0.0" else ip, values.get("--port", "8080")  # nosec B104 # compared
+
+
 def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
     """All of a host, by what it does."""
 
@@ -64,7 +73,7 @@ def openings(cluster: Cluster, host: Host) -> Iterator[Opening]:
     if master in host.roles:
         yield to("5050", "masters, schedulers, agents, people", master, scheduler, agent, people=True)
     if scheduler in host.roles:
-        yield to(f"{API_PORT}", "people, agents, schedulers", scheduler, agent, people=True)
+        yield to(api(host)[1], "people, agents, schedulers", scheduler, agent, people=True)
     if agent in host.roles:
         yield to("5051", "masters, schedulers", master, scheduler)
         yield to(TASKS, "tasks: people, agents, schedulers", scheduler, agent, people=True)

@@ -160,11 +160,10 @@ def _users(host: Host) -> Iterator[tuple[str, str]]:
 
 
 def _service(role: Role, host: Host, files: Sequence[PlannedFile]) -> Service:
-    port = _PORTS.get(role)
     reads = tuple(
         each.path for each in files if not each.path.startswith(("/etc/logrotate.d/", "/usr/lib/tmpfiles.d/"))
     )
-    address = f"{host.address}:{port}" if port else ""
+    address = ":".join(firewall.api(host)) if role is Role.SCHEDULER else f"{host.address}:{_PORTS[role]}"
     return Service(f"mesos-gpu-{role}.service", address, reads, role is not Role.ZOOKEEPER)
 
 

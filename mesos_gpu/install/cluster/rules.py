@@ -1,5 +1,6 @@
 """What must hold between the hosts of a cluster, so that it can come up and outlive a failure. Pure."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -17,12 +18,19 @@ OWN_FLAGS: Final[Mapping[Role, frozenset[str]]] = {
     }),
 }  # fmt: skip
 
+#: Options of `mesos-gpu scheduler` that are the plan's.
+OWN_OPTIONS: Final = frozenset({
+    "--executor-archive", "--ha", "--journal", "--master", "--mesos-credentials", "--role", "--socket",
+    "--state", "--user",
+})  # fmt: skip
+
 
 def faults(cluster: Cluster) -> Iterator[Problem]:
     """All that is wrong."""
     yield from _addresses(cluster)
     counts = Counter(role for host in cluster.hosts for role in host.roles)
     yield from _numbers(counts)
+    yield from _options(cluster)
     yield from _files(cluster)
 
 
@@ -53,6 +61,18 @@ def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
         if counts[role] > 1 and not counts[Role.ZOOKEEPER]:
             text = f"has {counts[role]} hosts with the role {role}, which elect one through ZooKeeper"
             yield Problem("/hosts", f"{text}: give 1, 3 or 5 of them the role zookeeper")
+
+
+def _options(cluster: Cluster) -> Iterator[Problem]:
+    several = len(list(cluster.of(Role.SCHEDULER))) > 1
+    for host in cluster.of(Role.SCHEDULER):
+        names = {word.partition("=")[0] for word in shlex.split(host.options)}
+        place = f"/hosts/{host.name}/options"
+        for name in sorted(names & OWN_OPTIONS):
+            yield Problem(place, f"have {name}, which is decided by the plan: leave it out")
+        if several and "--host" not in names:
+            what = "lack --host ADDRESS, and --tls-cert and --tls-key or --insecure-plain-http"
+            yield Problem(place, f"{what}: the schedulers send requests on to the one that leads")
 
 
 def _files(cluster: Cluster) -> Iterator[Problem]:

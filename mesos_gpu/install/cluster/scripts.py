@@ -81,16 +81,17 @@ done
 """
 
 #: For each service three words: start, restart or enable; its unit; IP:PORT at which it then listens, or -. It must
-#: listen within two minutes, or run for three seconds.
+#: listen within five minutes, for the first start of Mesos fetches it, or run for three seconds; it is given up when it
+#: has not run for six seconds.
 SERVICES: Final = f"""\
 {_ALONE}while [ $# -gt 0 ]; do
     unit=$2 ip=${{3%:*}} port=${{3#*:}}
     systemctl --quiet enable "$unit" 9>&-
     [ "$1" = enable ] || systemctl "$1" "$unit" 9>&-
-    tries=0 most=120
+    tries=0 most=300
     [ "$3" != - ] || most=3
     while :; do
-        systemctl --quiet is-active "$unit" || tries=$((tries + 20))
+        systemctl --quiet is-active "$unit" || tries=$((tries + 50))
         if [ "$3" != - ] && bash -c ": </dev/tcp/$ip/$port" 2>/dev/null; then break; fi
         tries=$((tries + 1))
         [ $tries -lt $most ] || break

@@ -66,6 +66,8 @@ def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
         ({"g1": {"agent_flags": {"a b": "c"}}}, "/hosts/g1/agent_flags/a b", "small letters"),
         ({"m1": {"master_flags": {"acls": ""}}}, "/hosts/m1/master_flags/acls", "decided by the plan"),
         ({"m3": {"options": "--host 'x"}}, "/hosts/m3/options", "single quote"),
+        ({"m3": {"options": "--socket /tmp/x"}}, "/hosts/m3/options", "--socket, which is decided by the plan"),
+        ({"m1": {"roles": ["zookeeper", "master", "scheduler"]}}, "/hosts/m1/options", "lack --host ADDRESS"),
         ({"m3": {"options": '"'}}, "/hosts/m3/options", "no words"),
         ({"m1": {"ssh": {"options": {"ProxyCommand": "rm -rf /"}}}},
          "/hosts/m1/ssh/options/ProxyCommand", "~/.ssh/config"),
@@ -101,7 +103,7 @@ def test_several_masters_or_schedulers_need_zookeeper() -> None:
     made = decode(described(hosts=hosts), FILE.parent)
     assert isinstance(made, list)
     assert [each.reason.split(",")[0] for each in made] == [
-        "has 3 hosts with the role master", "has 3 hosts with the role scheduler",
+        "has 3 hosts with the role master", "has 3 hosts with the role scheduler", *["lack --host ADDRESS"] * 3,
     ]  # fmt: skip
 
 
