@@ -104,6 +104,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "mesos": ("mesos_gpu.cli.host.mesos", "Mesos itself on this host: a master, an agent."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
+    "leader": (
+        "mesos_gpu.cli.cluster.leader",
+        "Show which of several schedulers leads, and how far the others are.",
+    ),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
     "upgrade": (
         "mesos_gpu.cli.upgrade.commands",

@@ -136,7 +136,7 @@ class Client:
         self.reach = Reach(reach) if isinstance(reach, str) else reach
         self.url, self.patience_s = self.reach.url, 0.0
         self._read_timeout_s, self._notice, self._away = read_timeout_s, notice or (lambda _text: None), False
-        self._password = password
+        self._password, self._tried = password, 0  # of several schedulers, how many in a row did not answer
         self._session = requests.Session()
         self._session.trust_env = not self.reach.is_here  # no proxy
         self._session.auth = self._proved  # else passwords of ~/.netrc are sent, also in the clear
@@ -411,16 +411,29 @@ class Client:
             try:
                 answer = self._once(verb, path, kind, query=query, wait_s=wait_s, body=body)
             except Unreachable as err:
+                if self._turn():
+                    continue
                 give_up_at = give_up_at or time.monotonic() + self.patience_s
                 if time.monotonic() >= give_up_at:
                     raise self._given_up(err) from err
                 self._say_away(err)
                 time.sleep(_RETRY_S)
             else:
+                self._tried = 0
                 if self._away:
                     self._away = False
                     self._notice("the scheduler is back")
                 return answer
+
+    def _turn(self) -> bool:
+        """Go on with the next of several schedulers; False: each was tried."""
+        if self._tried >= len(self.reach.others):
+            self._tried = 0
+            return False
+        self._tried += 1
+        self.reach = self.reach.turned()
+        self.url = self._base = self.reach.url
+        return True
 
     def _given_up(self, err: Unreachable) -> Unreachable:
         if not self.patience_s:

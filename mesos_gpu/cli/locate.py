@@ -70,7 +70,7 @@ def running() -> Running | None:
 
 
 def find_url(named: str | None = None) -> str:
-    """The scheduler's address, without a slash at the end.
+    """The scheduler's address, without a slash at the end; or several, as of `normal_urls`.
 
     It is `named`, else MESOS_GPU_URL, else that of the running `up`, else the socket of a service of this host.
 
@@ -84,7 +84,7 @@ def find_url(named: str | None = None) -> str:
     variable = os.environ.get("MESOS_GPU_URL")
     if variable:
         try:
-            return normal_url(variable)
+            return normal_urls(variable)
         except ValueError as err:
             raise BadConfiguration(f"MESOS_GPU_URL: {err}", remedy="correct it, or unset it") from err
     stack = running()
@@ -103,6 +103,21 @@ def _is_service(path: Path) -> bool:
     except OSError:
         return False
     return is_socket and directory.st_uid == 0 and not directory.st_mode & 0o022
+
+
+def normal_urls(value: str) -> str:
+    """Addresses of several schedulers of a cluster, as `normal_url` has each, with commas between them; or one.
+
+    Raises:
+        ValueError: One is none, or they are not all reached in the same way.
+    """
+    urls = [normal_url(each) for each in value.split(",")]
+    ways = sorted({each.partition(":")[0] for each in urls})
+    if len(ways) > 1 or (len(urls) > 1 and ways == ["unix"]):
+        raise ValueError(
+            f"{value!r}: several schedulers are all reached by http, or all by https, not by {', '.join(ways)}"
+        )
+    return ",".join(dict.fromkeys(urls))
 
 
 def normal_url(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from mesos_gpu.cli.locate import normal_url
+from mesos_gpu.cli.locate import normal_urls
 from mesos_gpu.cli.reach.reach import Files, find_reach
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Control
@@ -217,14 +217,14 @@ class SecretText(click.ParamType[tuple[str, dict[str, str | None]]]):
 
 
 class Url(click.ParamType[str]):
-    """The address of a scheduler; `http://` may be left out."""
+    """The address of a scheduler, or of several of one cluster; `http://` may be left out."""
 
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read a URL, without a slash at the end."""
+        """Read URLs, without slashes at their ends."""
         try:
-            return normal_url(value)
+            return normal_urls(value)
         except ValueError as err:
             self.fail(str(err), param, ctx)
 

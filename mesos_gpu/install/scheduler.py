@@ -9,13 +9,22 @@ SYSUSERS: Final = f'u {USER} - "Scheduler of mesos_gpu"'
 OPTIONS: Final = "MESOS_GPU_SCHEDULER_OPTIONS"  # systemd makes words of it
 
 
-def files(master: str, program: str, archive: str | None, options: str = "") -> list[HostFile]:
+def files(
+    master: str,
+    program: str,
+    archive: str | None,
+    options: str = "",
+    ha: str | None = None,
+    ha_url: str | None = None,
+) -> list[HostFile]:
     """What the host gets.
 
     Args:
         master: As `mesos-gpu scheduler --master`.
         program: Path of `mesos-gpu`.
         archive: As `--executor-archive`; None: agents have the package.
+        ha: As `--ha`, of several schedulers; None: it is alone.
+        ha_url: As `--ha-url`; None: what it listens on.
         options: Further ones of `mesos-gpu scheduler`, between blanks.
 
     Raises:
@@ -26,6 +35,8 @@ def files(master: str, program: str, archive: str | None, options: str = "") -> 
         "MESOS_GPU_STATE": "/var/lib/mesos-gpu-scheduler/state.sqlite",
         "MESOS_GPU_JOURNAL": "/var/lib/mesos-gpu-scheduler/journal",
         **({"MESOS_GPU_EXECUTOR_ARCHIVE": archive} if archive else {}),
+        **({"MESOS_GPU_HA": ha} if ha else {}),
+        **({"MESOS_GPU_HA_URL": ha_url} if ha_url else {}),
         OPTIONS: options,
     }
     user = HostFile("/usr/lib/sysusers.d/mesos-gpu-scheduler.conf", f"{SYSUSERS}\n")
@@ -39,6 +50,7 @@ STEPS: Final = (
 )
 _DIRECTORIES: Final = "d /var/log/mesos-gpu 0750 root root\nd /etc/mesos-gpu 0755 root root\n"
 #: --user: executors are root, whoever the scheduler is. 2, 78: wrong options and settings stay so after a restart.
+#: 75: another scheduler leads now; this one stands by when it is started again.
 _UNIT: Final = f"""\
 [Unit]
 Description=Scheduler of mesos_gpu

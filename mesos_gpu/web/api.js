@@ -4,6 +4,7 @@ const LIMIT_MS = 8000; // an answer must have come by then
 
 let csrf = null;
 export let who = null; // null: it is not known yet
+export let standby = null; // {leader, age_s} of a scheduler that stands by; null: this one leads
 const known = new Map(); // path to {text, value}: what has not changed is the same object
 
 async function ask(path, options = {}) {
@@ -16,9 +17,15 @@ async function ask(path, options = {}) {
   } catch (error) {
     throw unreached(error, options.method);
   }
+  hearStandby(response.headers);
   if (response.status === 401) logIn();
   if (!response.ok) throw refusal(response, text);
   return text;
+}
+
+function hearStandby(headers) {
+  const leader = headers.get("Mesos-Gpu-Standby"), age = headers.get("Age");
+  standby = leader ? { leader, age_s: age === null ? standby?.age_s ?? 0 : Number(age) } : null;
 }
 
 function unreached(error, method) { // no answer has come; of a change it is not known whether it was made

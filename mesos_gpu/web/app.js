@@ -1,6 +1,6 @@
 // The page of one scheduler: which part of it the address names, and what is shown anew every few seconds.
 
-import { get, has, learnWho, send, who } from "./api.js";
+import { get, has, learnWho, send, standby, who } from "./api.js";
 import * as apps from "./apps.js";
 import { h, link, show, span } from "./dom.js";
 import * as jobs from "./jobs.js";
@@ -74,9 +74,10 @@ async function refresh(at) {
     pause_ms = Math.min(MOST_PAUSE_MS, Math.max(LEAST_PAUSE_MS, SHARE * (performance.now() - begun)));
   } catch (error) {
     if (turn !== turnNumber) return;
-    pause_ms = error.status === 404 ? MOST_PAUSE_MS : error.refused ? REFUSED_PAUSE_MS : LEAST_PAUSE_MS;
+    pause_ms = error.status === 404 ? MOST_PAUSE_MS : error.refused && error.status !== 503 ? REFUSED_PAUSE_MS : LEAST_PAUSE_MS;
     showTrouble(error, at);
   }
+  showStandby();
   timer = setTimeout(() => (document.hidden ? null : refresh({ ...at, fresh: false })), pause_ms);
 }
 
@@ -125,6 +126,12 @@ function showStatus(status) {
     status.isolation_off.length && `Isolation is OFF on ${status.isolation_off.join(", ")}: tasks there can use every GPU of the host.`,
     status.control_ports_off.length && `The control ports are OPEN to tasks on ${status.control_ports_off.join(", ")}: tasks there can command the cluster.`,
   ]);
+}
+
+function showStandby() { // its leader answers what only that knows; the rest is a copy
+  const leads = standby?.leader === "none" ? "no scheduler leads now" : `${standby?.leader} leads`;
+  const old = standby?.age_s > 1 ? `, as it was ${span(standby.age_s)} ago at most` : "";
+  alert($("standby"), [standby && `This scheduler stands by; ${leads}. Jobs and apps are shown from a copy${old}.`]);
 }
 
 function alert(element, texts) {

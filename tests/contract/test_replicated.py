@@ -12,6 +12,7 @@ from mesos_gpu.adapters.replicated.election import Election
 from mesos_gpu.adapters.replicated.log import PART, Deposed, Log, encoded
 from mesos_gpu.adapters.replicated.place import Place
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
+from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import BadConfiguration, Damaged, NoRoom
 from mesos_gpu.local.zookeeper import ZooKeeper
@@ -241,3 +242,37 @@ def test_a_place_that_everybody_could_have_made_is_not_believed(meeting: str) ->
     at.close(at.connected(at.parsed(meeting)))
     with pytest.raises(BadConfiguration, match="not this user's alone"):
         at.connected(at.parsed(meeting.replace("zk://", "zk://ann:word@")))
+
+
+def test_a_copy_of_the_leaders_state_follows_where_the_log_was_cut(make: Make, tmp_path: Path) -> None:
+    first = make("first")
+    store = first.lead()
+    for name in "abc":
+        store.save([job(name)])
+    first.log.cut(3, first.term)
+    with pytest.raises(BadConfiguration, match="the log begins after 3"):
+        make("empty").follower.join()
+    backup(tmp_path / "first.sqlite", tmp_path / "copy.sqlite")
+    store.save([job("d")])
+    copy = make("copy")
+    assert copy.follower.join()
+    assert (copy.follower.take_over(), names(copy.local)) == (1, ["a", "b", "c", "d"])
+
+
+def test_a_state_whose_log_was_lost_begins_another_one_if_that_is_asked_for(make: Make, meeting: str) -> None:
+    first = make("first")
+    first.lead().save([job("a")])
+    with pytest.raises(BadConfiguration, match="--ha-begin-anew"):
+        first.follower.leave()  # there is a log
+    before = first.local.fact("history")
+    place = at.parsed(meeting)
+    first.client.delete(place.path, recursive=True)
+    at.close(at.connected(place))  # which makes what is always there
+    first.election.stand()
+    with pytest.raises(BadConfiguration, match="--ha-begin-anew"):
+        first.follower.join()
+    first.follower.leave()
+    first.lead().save([job("b")])
+    assert names(first.local) == ["a", "b"]
+    assert first.local.fact("history") not in (None, "", before)
+    assert first.log.base() == 1

@@ -42,10 +42,14 @@ class Follower:
             key = self._read(at.KEY)
         except AWAY as error:
             raise _away(error) from error
-        own, begun = self.local.fact(_HISTORY), self.local.fact(_BEGUN)
+        own, begun = self.local.fact(_HISTORY) or None, self.local.fact(_BEGUN)
         if history is None or key is None:
             if own is not None:
-                raise self._strange("ZooKeeper has nothing of the log that this state follows")
+                raise BadConfiguration(
+                    f"ZooKeeper has nothing of the log that this state follows ({self._place})",
+                    remedy="is --ha the right one? If ZooKeeper lost it: start the scheduler that led last once with "
+                    "--ha-begin-anew, and the others with copies of its state",
+                )
             return False
         if own is None and self.local.batch and begun != history.decode():
             raise self._strange("this state was written without that log")
@@ -64,6 +68,25 @@ class Follower:
             remedy="stop this scheduler, move its --state files away, and put a copy of the leader's in their place: "
             "mesos-gpu backup there",
         )
+
+    def leave(self) -> None:
+        """Follow no log any more, so that this state may begin another one. Only where there is none.
+
+        Raises:
+            BadConfiguration: There is one.
+            Unavailable: ZooKeeper does not answer.
+        """
+        try:
+            there = self._read(at.HISTORY)
+        except AWAY as error:
+            raise _away(error) from error
+        if there is not None:
+            raise BadConfiguration(
+                f"--ha-begin-anew: {self._place} has a log of schedulers",
+                remedy="leave --ha-begin-anew out; or, if its log is to be given up, stop all schedulers and remove "
+                "that path in ZooKeeper",
+            )
+        self.local.follow(self.local.key(), {_HISTORY: "", _BEGUN: ""})
 
     def begin(self, term: int) -> None:
         """Make a log that goes on from this state; only for who leads.

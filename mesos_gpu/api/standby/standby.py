@@ -127,6 +127,7 @@ class Standby:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=list(message["headers"]))
                 headers[REQUEST_ID] = about.request
+                headers.setdefault(LEADER.decode(), self._leader_url())
                 message["headers"] = headers.raw
             await send(message)
 
@@ -136,6 +137,10 @@ class Standby:
             if scope["method"] not in SAFE:
                 self._changed_at = time.monotonic()
 
+    def _leader_url(self) -> str:
+        leader = self._leader()
+        return leader.url if leader else "none"
+
     def _marked(self, scope: Scope, send: Send) -> Send:
         """Say with an answer that it is a standby's, whose leader is where, and how old it is."""
 
@@ -143,7 +148,7 @@ class Standby:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=list(message["headers"]))
                 leader, age_s = self._leader(), self._copy.age_s()
-                headers[LEADER.decode()] = leader.url if leader else "none"
+                headers[LEADER.decode()] = self._leader_url()
                 if age_s is not None and not _OF_THIS.fullmatch(scope["path"]):
                     headers["Age"] = str(int(age_s))
                 if _MARATHON in headers:

@@ -203,6 +203,10 @@ def master(
     default="",
     help="Further options of `mesos-gpu scheduler`, as one text: '--host 10.0.0.5 --auth token'.",
 )
+@click.option(
+    "--ha", metavar="zk://…|file://…", help="As `mesos-gpu scheduler` takes it, of several schedulers."
+)
+@click.option("--ha-url", metavar="URL", help="How the other schedulers reach this one.")
 @_SETTINGS
 @_INTO
 @json_option
@@ -211,6 +215,8 @@ def scheduler(
     program: str,
     executor_archive: str | None,
     options: str,
+    ha: str | None,
+    ha_url: str | None,
     settings_only: bool,
     into: Path | None,
     as_json: bool,
@@ -218,7 +224,7 @@ def scheduler(
     """Print what the scheduler's host needs: service, settings, user."""
     from mesos_gpu.install import scheduler as of_scheduler
 
-    files = of_scheduler.files(master, program, executor_archive, options)
+    files = of_scheduler.files(master, program, executor_archive, options, ha, ha_url)
     _hand_out(files, of_scheduler.STEPS, settings_only, into, as_json)
 
 

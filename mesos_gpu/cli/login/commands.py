@@ -13,7 +13,6 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.reach import logins, private
 from mesos_gpu.cli.reach.logins import Issued, Login, NotLoggedIn
-from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.cli.reach.reach import Reach, check_secrecy
 from mesos_gpu.errors import MesosGpuError
 
@@ -50,7 +49,7 @@ def login(
     check_secrecy(reach)
     if with_token or token_file:
         text = read_secret(token_file, "token") if token_file else _typed()
-        _keep(reach, Login(origin_of(reach.url), _line(text)))
+        _keep(reach, Login(reach.origin, _line(text)))
         return
     ways = _call(reach, "GET", "/v1/login", dict)
     if not ways["proofs"]:
@@ -127,7 +126,7 @@ def _by_password(reach: Reach) -> Login:
         if error.http_status == 401:
             error.remedy = "try again"
         raise
-    return Login(origin_of(reach.url), made["secret"], token_id=made["token"]["id"])
+    return Login(reach.origin, made["secret"], token_id=made["token"]["id"])
 
 
 def _at_issuer(reach: Reach, client: "OidcClient", cacert: Path | None) -> Login:
@@ -140,7 +139,7 @@ def _at_issuer(reach: Reach, client: "OidcClient", cacert: Path | None) -> Login
     granted = by_device(at, client["client_id"], client["scopes"], fetcher)
     named = str(cacert.absolute()) if cacert else ""
     issued = Issued(client["issuer"], client["client_id"], client["token"], cacert=named)
-    return logins.of_issuer(origin_of(reach.url), issued, granted)
+    return logins.of_issuer(reach.origin, issued, granted)
 
 
 @click.command()
@@ -152,7 +151,7 @@ def logout(app: App) -> None:
     """
     reach = app.reach(shows=False)
     with private.locked():
-        kept = logins.find(reach.context, origin_of(reach.url))
+        kept = logins.find(reach.context, reach.origin)
         if kept:
             logins.drop(kept[0])
     if not kept:

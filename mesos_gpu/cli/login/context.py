@@ -89,7 +89,7 @@ def _contexts() -> list[dict[str, Any]]:
 
 
 def _login(name: str, one: Context, each: dict[str, logins.Login]) -> str | None:
-    origin = origin_of(one.url)
+    origin = origin_of(one.url.partition(",")[0])
     for key in (logins.key_of(name, origin), origin):
         login = each.get(key)
         if login is not None and login.origin == origin:
@@ -161,7 +161,7 @@ def remove(name: str) -> None:
 def show(app: App, as_json: bool) -> None:
     """Show which scheduler commands talk to, and why."""
     reach = app.reach(shows=False)
-    login = logins.find(reach.context, origin_of(reach.url))
+    login = logins.find(reach.context, reach.origin)
     facts = {
         "context": reach.context or None,
         "url": reach.url,

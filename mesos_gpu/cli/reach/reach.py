@@ -1,17 +1,19 @@
 """Where the scheduler is, whom to believe there, and what to show: of options, contexts, variables, a running `up`."""
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.files.private import read_secret
-from mesos_gpu.cli.locate import UNIX, find_url, normal_url, running
+from mesos_gpu.cli.locate import UNIX, find_url, normal_urls, running
 from mesos_gpu.cli.reach.origins import origin_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.addresses import is_loopback_host
 
+_TRY_S = 2.0  # for a connection to one of several
 TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
 INSECURE = "MESOS_GPU_INSECURE_HTTP_TOKEN"
 CACERT, CERT, KEY = "MESOS_GPU_CACERT", "MESOS_GPU_CERT", "MESOS_GPU_KEY"
@@ -45,6 +47,8 @@ class Reach:
         renew: What gives the token where it has to be renewed now and then; None: `token` is all.
         context: Of which this is; "": of none.
         insecure: Whether a token may be sent where others read it.
+        others: Addresses of other schedulers of the same cluster, to be tried where `url` does not answer.
+        known_as: The address that logins are kept by: of several the one that was named first; "": `url`.
     """
 
     url: str
@@ -55,6 +59,19 @@ class Reach:
     renew: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     context: str = ""
     insecure: bool = False
+    others: tuple[str, ...] = ()
+    known_as: str = ""
+
+    @property
+    def origin(self) -> str:
+        """What proofs are kept by."""
+        return origin_of(self.known_as or self.url)
+
+    def turned(self) -> "Reach":
+        """The next one of several, where this one does not answer."""
+        if not self.others:
+            return self
+        return replace(self, url=self.others[0], others=(*self.others[1:], self.url))
 
     @property
     def socket(self) -> Path | None:
@@ -116,9 +133,10 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
     if in_use is not None:
         name, context = in_use
         own = Files(context.cacert, context.cert, context.key)
-        found_at, insecure = normal_url(context.url), context.insecure_http_token
+        found_at, insecure = normal_urls(context.url), context.insecure_http_token
     else:
         name, own, insecure, found_at = "", Files(), False, find_url(choice.url)
+    first, *others = found_at.split(",")
     cacert, cert, key = (
         _path(given if given is not None else of_context, variable)
         for given, of_context, variable in (
@@ -127,13 +145,30 @@ def find_reach(choice: Choice | str | None = None, files: Files = Files(), *, sh
             (files.key, own.key, KEY),
         )
     )
-    if cacert is None and found_at.startswith("https://"):
+    if cacert is None and first.startswith("https://"):
         stack = running()
-        if stack is not None and stack.url == found_at and stack.cacert:
+        if stack is not None and stack.url == first and stack.cacert:
             cacert = Path(stack.cacert)
     insecure = insecure or choice.insecure or os.environ.get(INSECURE) == "1"
-    reach = Reach(found_at, cacert, cert, key, context=name, insecure=insecure)
+    reach = Reach(first, cacert, cert, key, context=name, insecure=insecure)
+    if others:
+        reach = _answering(replace(reach, others=tuple(others), known_as=first))
     return _with_proof(reach) if shows else reach
+
+
+def _answering(reach: Reach) -> Reach:
+    """Begin with the first of several that somebody listens at; if there is none, with the first."""
+    tried = reach
+    for _ in range(len(reach.others) + 1):
+        parts = urlsplit(tried.url)
+        try:
+            port = parts.port or (443 if tried.is_tls else 80)
+            socket.create_connection((tried.host, port), _TRY_S).close()
+        except OSError:
+            tried = tried.turned()
+        else:
+            return tried
+    return reach
 
 
 def check_secrecy(reach: Reach) -> None:
@@ -142,7 +177,8 @@ def check_secrecy(reach: Reach) -> None:
     Raises:
         BadConfiguration: Others could read it on the way, and nobody has said that they may.
     """
-    if not (reach.keeps_secrets or reach.insecure):
+    each = [reach, *(replace(reach, url=other) for other in reach.others)]
+    if not (all(one.keeps_secrets for one in each) or reach.insecure):
         raise BadConfiguration(
             f"no token is sent to {reach.url}: it could be read on the way",
             remedy=f"use https://; or unset {TOKEN} and {TOKEN_FILE}, or log out, to ask without a name; or let others "
@@ -155,7 +191,7 @@ def _with_proof(reach: Reach) -> Reach:
 
     token, renew = _token_for(reach.url), None
     if not token:
-        login = find(reach.context, origin_of(reach.url))
+        login = find(reach.context, reach.origin)
         renew = Renewed(*login) if login else None
     if token or renew:
         check_secrecy(reach)
@@ -171,7 +207,7 @@ def _token_for(url: str) -> str:
     token, file = os.environ.get(TOKEN, "").strip(), os.environ.get(TOKEN_FILE)
     if not (token or file):
         return ""
-    if os.environ.get("MESOS_GPU_URL") and origin_of(find_url()) != origin_of(url):
+    if os.environ.get("MESOS_GPU_URL") and origin_of(url) not in map(origin_of, find_url().split(",")):
         return ""
     return token if token or not file else read_secret(Path(file), "token")
 

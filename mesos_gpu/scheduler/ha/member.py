@@ -29,8 +29,8 @@ _RIGHTS: Final = (saves.SaveAccess, saves.SaveToken, saves.ForgetToken)
 class Member:
     """A scheduler among several. `follow`, `take` and `tend` are for one thread; the rest for any."""
 
-    def __init__(self, place: Place, url: str, state: Path) -> None:
-        """Connect. `url`: where the others reach this one.
+    def __init__(self, place: Place, url: str, state: Path, *, begins_anew: bool = False) -> None:
+        """Connect. `url`: where the others reach this one; `begins_anew`: whether the state follows no log any more.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -46,6 +46,12 @@ class Member:
             raise
         self.log, self.election = Log(self._client, place), Election(self._client, place, url)
         self._follower = Follower(self.local, self.log, self._client, place)
+        if begins_anew:
+            try:
+                self._follower.leave()
+            except BaseException:
+                self.close()
+                raise
         self.leader: Leader | None = None  # as it was heard last
         self.key = (
             b""  # what secrets are made of in all schedulers of the place, once this one has joined them

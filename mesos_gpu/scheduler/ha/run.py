@@ -23,6 +23,7 @@ from mesos_gpu.api.standby.heard import Heard
 from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import Passing
 from mesos_gpu.api.standby.word import Signer, Verifier
+from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.scheduler.ha.copy import Copy
 from mesos_gpu.scheduler.ha.member import Member
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
@@ -59,7 +60,13 @@ def run(
     """
     assert options.cluster.ha is not None, "the caller has looked"
     url = options.cluster.url(options.host, listener.getsockname()[1], tls=options.tls.tls_cert is not None)
-    with contextlib.closing(Member(options.cluster.ha, url, options.state)) as member:
+    if options.accept_older_state:
+        raise BadConfiguration(
+            "--accept-older-state is nothing with --ha: the log in ZooKeeper says what is the newest",
+            remedy="leave one of the two out; docs/runbook.md says how a backup is brought back",
+        )
+    anew = options.cluster.ha_begin_anew
+    with contextlib.closing(Member(options.cluster.ha, url, options.state, begins_anew=anew)) as member:
         while not stop.is_set():
             with _serving(options, listener, tls, member, settings) as copy:
                 logger.info("this scheduler stands by at %s", url)

@@ -199,6 +199,7 @@ COMMANDS: Final = (
     Command("whoami", "xxxxxx"),
     Command("login", "xxxxxx"),
     Command("status", "-xxxxx"),
+    Command("leader", "-xxxxx"),
 )
 #: Commands that ask no scheduler, or (logout) end one's own login: they may what the Unix user may who calls them.
 LOCAL: Final = (

@@ -23,6 +23,7 @@ class HaOptions:
     ha: Place | None = None
     ha_url: str | None = None
     ha_cacert: Path | None = None
+    ha_begin_anew: bool = False
 
     def url(self, host: str, port: int, *, tls: bool) -> str:
         """Where the others reach this scheduler, without a slash at its end.
@@ -101,6 +102,11 @@ HA: Final = Section(
             type=parse.FILE,
             envvar="MESOS_GPU_HA_CACERT",
             help="PEM file of the authorities that their certificates may come from; default: those of this host.",
+        ),
+        click.option(
+            "--ha-begin-anew",
+            is_flag=True,
+            help="Begin a log from this state, where ZooKeeper has lost the one that it followed; for one start.",
         ),
     ),
 )

@@ -1,0 +1,178 @@
+"""A scheduler that stands by, asked what a leader is asked: what it answers itself, what it sends on, and what not."""
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
+from tests.conftest import wait_until
+from tests.e2e.ha.test_switch import other_than
+from tests.e2e.ha.test_switch import pytestmark as pytestmark
+from tests.e2e.test_jobs import end_of, submit
+
+LEADER = "mesos-gpu-standby"
+
+
+@pytest.fixture(scope="module")
+def running(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(2)], schedulers=2) as stack:
+        with Client(stack.await_leader().url) as client:
+            wait_until("all nodes report", lambda: len(client.gpus()) == 2)
+        yield stack
+
+
+@pytest.fixture
+def leader(running: Stack) -> SchedulerProcess:
+    return running.await_leader()
+
+
+@pytest.fixture
+def standby(running: Stack, leader: SchedulerProcess) -> SchedulerProcess:
+    [one] = running.standbys()
+    return one.wait()
+
+
+def ask(
+    one: SchedulerProcess, verb: str, path: str, body: object = None, **headers: str
+) -> tuple[int, Mapping[str, str], Any]:
+    """Status, headers by names in lower case, and the JSON of an answer."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", one.port, timeout=20)) as connection:
+        sent = None if body is None else json.dumps(body)
+        connection.request(verb, path, sent, {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        data = response.read()
+        got = {name.lower(): value for name, value in response.getheaders()}
+        return (
+            response.status,
+            got,
+            json.loads(data) if data and "json" in got.get("content-type", "") else data,
+        )
+
+
+def test_reads_are_answered_here_with_their_age_and_say_who_leads(
+    leader: SchedulerProcess, standby: SchedulerProcess
+) -> None:
+    with Client(leader.url) as client:
+        job = end_of(client, submit(client, "true"))
+
+    def has_it() -> bool:
+        status, _, body = ask(standby, "GET", f"/v1/jobs/{job['id']}")
+        return status == 200 and body["state"] == "finished"
+
+    wait_until("the standby has it", has_it, 10)
+    for path in (f"/v1/jobs/{job['id']}", f"/v1/jobs/{job['id']}/tasks", "/v1/jobs", "/v2/apps", "/v2/groups",
+                 "/v1/services", "/v1/queues", "/v1/tokens", "/v1/usage", "/v1/events"):  # fmt: skip
+        status, headers, body = ask(standby, "GET", path)
+        assert (status, headers[LEADER]) == (200, leader.url), path
+        assert 0 <= int(headers["age"]) <= 30, path
+        if path not in ("/v1/usage", "/v1/jobs"):
+            assert body == ask(leader, "GET", path)[2], path
+
+
+def test_what_the_leader_alone_knows_is_sent_on(leader: SchedulerProcess, standby: SchedulerProcess) -> None:
+    for path in ("/v1/nodes", "/v1/gpus", "/v1/cards", "/v1/queue", "/v2/info", "/v1/plan/nothing"):
+        here, there = ask(standby, "GET", path), ask(leader, "GET", path)
+        assert (here[0], "age" in here[1], here[1][LEADER]) == (there[0], False, leader.url), path
+    status, headers, _ = ask(standby, "GET", "/metrics", Accept="text/plain")
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    status, headers, body = ask(standby, "HEAD", "/v1/nodes")
+    assert (status, body) == (200, b"")
+
+
+def test_a_change_that_is_sent_on_is_done_and_read_here(standby: SchedulerProcess) -> None:
+    with Client(standby.url) as client:
+        job = submit(client, "echo from here; sleep 60", gpus=1)
+        assert client.job(job["id"])["id"] == job["id"]  # who made it reads it, at once
+        wait_until("it runs", lambda: client.job(job["id"])["state"] == "running")
+        wait_until(
+            "it has said so",
+            lambda: "here" in client.logs(job["id"], stream="stdout", offset=0, length=100)["data"],
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "mesos_gpu",
+            "--url",
+            standby.url,
+            "exec",
+            job["id"],
+            "--",
+            "echo",
+            "in it",
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (ran.returncode, ran.stdout) == (0, "in it\n"), ran
+        client.kill(job["id"])
+        assert end_of(client, job)["state"] == "killed"
+        refused = ask(standby, "POST", "/v1/jobs", {"name": "-", "gpus": -1})
+        assert (refused[0], refused[2]["error"]["code"]) == (422, "invalid")
+
+
+def test_who_claims_to_be_a_standby_is_not_believed_and_nothing_goes_in_circles(
+    leader: SchedulerProcess, standby: SchedulerProcess
+) -> None:
+    status, _, body = ask(leader, "GET", "/v1/nodes", **{"Mesos-Gpu-Standby-Word": "e30=.00"})
+    assert (status, "standby" in body["error"]["message"]) == (403, True)
+    status, headers, body = ask(standby, "GET", "/v1/nodes", **{"Mesos-Gpu-Standby-Word": "e30=.00"})
+    assert (status, "not sent on again" in body["error"]["message"]) == (503, True)
+    assert int(headers["retry-after"]) > 0
+
+
+def test_who_leads_is_told_by_both(
+    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess
+) -> None:
+    told = leader.get("/v1/leader")
+    assert (told["leader"], told["leads"], told["age_s"], told["candidates"]) == (leader.url, True, None, 2)
+    wait_until(
+        "both have said how far they are",
+        lambda: {each["url"] for each in leader.get("/v1/leader")["schedulers"]} == {leader.url, standby.url},
+        20,
+    )
+    here = standby.get("/v1/leader")
+    assert (here["leader"], here["here"], here["leads"]) == (leader.url, standby.url, False)
+    assert here["age_s"] < 30
+
+
+def test_streams_of_events_end_with_who_led_and_none_is_left(
+    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess
+) -> None:
+    """Directly, and through a standby that leads next."""
+    streams = [listening(each) for each in (leader, standby)]
+    try:
+        wait_until("both listen", lambda: listeners(leader) >= 2, 20)
+        leader.kill(signal.SIGTERM)
+        for stream in streams:
+            stream.settimeout(30)
+            while stream.recv(4096):
+                pass
+    finally:
+        for stream in streams:
+            stream.close()
+    assert other_than(running, leader) is standby
+    wait_until("none is left", lambda: listeners(standby) == 0, 20)
+    leader.start().wait()
+
+
+def listening(one: SchedulerProcess) -> socket.socket:
+    """A connection that is sent events of apps."""
+    stream = socket.create_connection(("127.0.0.1", one.port), timeout=20)
+    stream.sendall(b"GET /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+    assert b" 200 " in stream.recv(4096)
+    return stream
+
+
+def listeners(one: SchedulerProcess) -> int:
+    """How many connections a scheduler has that others began."""
+    connections = psutil.Process(one.pid).net_connections("tcp")
+    return sum(each.laddr.port == one.port and each.status == psutil.CONN_ESTABLISHED for each in connections)
