@@ -38,6 +38,7 @@ from mesos_gpu.api.spec.shapes import (
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
 from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
+from mesos_gpu.cli.reach.patience import unhurried
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
 from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
@@ -427,13 +428,11 @@ class Client:
 
     def _turn(self) -> bool:
         """Go on with the next of several schedulers; False: each was tried."""
-        if self._tried >= len(self.reach.others):
-            self._tried = 0
-            return False
-        self._tried += 1
-        self.reach = self.reach.turned()
-        self.url = self._base = self.reach.url
-        return True
+        self._tried = (self._tried + 1) % (len(self.reach.others) + 1)
+        if self._tried:
+            self.reach = self.reach.turned()
+            self.url = self._base = self.reach.url
+        return bool(self._tried)
 
     def _given_up(self, err: Unreachable) -> Unreachable:
         if not self.patience_s:
@@ -483,7 +482,7 @@ class Client:
         """What is answered, whatever it says."""
         try:
             told = {"params": query, "timeout": (_CONNECT_S, timeout_s), "allow_redirects": False, **sent}
-            return _unhurried(lambda: self._session.request(verb, self._base + path, **told))
+            return unhurried(lambda: self._session.request(verb, self._base + path, **told), PATIENCE_S)
         except requests.RequestException as err:
             remedy = ""
             if verb == "POST" and path == "/v1/jobs":
@@ -588,19 +587,6 @@ def _said(response: requests.Response) -> _Error:
         remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
     code = "unavailable" if response.status_code == 503 else "refused"
     return _Error(code, what, remedy, problems)
-
-
-def _unhurried(ask: Callable[[], requests.Response]) -> requests.Response:
-    """An answer; while it is that too much is asked for, ask again when it says."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while True:
-        response = ask()
-        after = response.headers.get("Retry-After", "")
-        if response.status_code != 429 or not (after.isascii() and after.isdigit()):
-            return response
-        if time.monotonic() + int(after) >= give_up_at:
-            return response
-        time.sleep(int(after))
 
 
 def _path(*parts: str) -> str:

@@ -23,7 +23,9 @@ from mesos_gpu.api.standby.heard import Heard
 from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import Passing
 from mesos_gpu.api.standby.word import Signer, Verifier
+from mesos_gpu.api.v1.files.uploads import needed_archives
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.scheduler.ha.archives import Archives
 from mesos_gpu.scheduler.ha.copy import Copy
 from mesos_gpu.scheduler.ha.member import Member
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
@@ -111,10 +113,18 @@ def _serving(
     app = create_app(api, given, [_standby(options, member, copy, who, given, context)])
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
+    archives = Archives(
+        options.uploads.store(options.state),
+        lambda: copy.read(needed_archives).result(),
+        lambda: member.leader,
+        lambda: member.key,
+        context,
+    )
     server = Server(app, listener.dup(), tls=served, local=local_socket(options))
     try:
         yield copy
     finally:
+        archives.stop()
         server.stop()
         copy.close()
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from mesos_gpu.local.zookeeper import JAR
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
-from tests.e2e.test_jobs import end_of, submit
+from tests.e2e.test_jobs import end_of, output_of, submit
 
 SWITCH_S = 10.0  # that a switch may take where nothing else runs
 pytestmark = [
@@ -80,6 +81,26 @@ def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -
             assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
     print(f"\nanother led, and was connected, after {took_s:.1f} s")
     assert took_s < 3 * SWITCH_S  # on a machine that is busy, or three times slower
+
+
+def test_code_that_came_along_runs_though_the_leader_that_got_it_is_killed(
+    stack: Stack, tmp_path: Path
+) -> None:
+    first = stack.await_leader()
+    [standby] = stack.standbys()
+    (tmp_path / "said.txt").write_text("it came along\n")
+    with Client(first.url) as client:
+        blocks = submit(client, "sleep 600", gpus=4)
+        wait_until("it runs", lambda: client.job(blocks["id"])["state"] == "running")
+        waits = submit(client, "cat said.txt", gpus=4, upload=upload(client, tmp_path))
+    archives = standby.directory / "uploads"
+    wait_until("the standby has the code", lambda: any(each.is_file() for each in archives.rglob("*")), 30)
+    first.kill()
+    assert other_than(stack, first) is standby
+    with Client(standby.url) as client:
+        client.kill(blocks["id"])
+        assert end_of(client, waits)["state"] == "finished"
+        assert output_of(client, waits) == "it came along\n"
 
 
 def test_a_leader_that_is_asked_to_goes_and_stands_by_when_it_is_started_anew(stack: Stack) -> None:

@@ -31,6 +31,9 @@ AT: Final = Number("offset", 0, 0, 1 << 50)  # bytes
 SIZE: Final = Number("size", 0, 0, 1 << 50)  # bytes
 TASK: Final = "Mesos-Gpu-Task"  # headers of an executor: its task's id, and what only it can make
 PASS: Final = "Mesos-Gpu-Pass"
+OF_STANDBY: Final = (
+    "standby:archives"  # no task has that id: by it other schedulers of the cluster show a pass
+)
 _PREFIX: Final = "sha256:"
 _PIECE: Final = 1 << 18  # bytes
 _COLLECT_S: Final = 3600.0
@@ -80,7 +83,7 @@ class Uploads:
             raise invalid(Problem("/sha256", f"must be 64 hexadecimal digits, got {digest[:80]!r}"))
         data = await body_of(request)
         if offset == 0:
-            needed = await result_of(self._scheduler.read(_needed))
+            needed = await result_of(self._scheduler.read(needed_archives))
             mine = {each for whose, each in needed if whose == owner}
             await run_in_threadpool(store.make_room, owner, mine, size)
         kept = await run_in_threadpool(store.put, owner, digest, offset, size, data)
@@ -104,6 +107,9 @@ class Uploads:
         """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
         digest, task_id = request.path_params["sha256"], request.headers.get(TASK, "")
         what, shown = f"GET {request.url.path}", request.headers.get(PASS, "")
+        copied_for = request.query_params.get("owner")
+        if copied_for is not None:
+            return await self._copied(copied_for, digest, shown, f"{what} {copied_for}")
         if not (self._key and passes(shown, secret_for(self._key, task_id), what)):
             raise NotFound(
                 f"there is no archive {digest[:64]} for you", remedy="only executors of jobs get its bytes"
@@ -111,6 +117,17 @@ class Uploads:
         owner = await result_of(
             self._scheduler.read(lambda view: _owner(view, TaskId(task_id), _PREFIX + digest))
         )
+        return await self._sent(owner, digest)
+
+    async def _copied(self, owner: str, digest: str, shown: str, what: str) -> Response:
+        """An archive for a scheduler that stands by, which has the same key."""
+        if not (self._key and passes(shown, secret_for(self._key, OF_STANDBY), what)):
+            raise NotFound(
+                f"there is no archive {digest[:64]} for you", remedy="only executors of jobs get its bytes"
+            )
+        return await self._sent(owner, digest)
+
+    async def _sent(self, owner: str, digest: str) -> Response:
         fd = await run_in_threadpool(self._store.open, owner, digest)
         size = os.fstat(fd).st_size
         return StreamingResponse(
@@ -137,7 +154,7 @@ class Uploads:
         """Remove what nobody needs, now and then, until cancelled."""
         while self._stored is not None:
             try:
-                needed = await result_of(self._scheduler.read(_needed))
+                needed = await result_of(self._scheduler.read(needed_archives))
             except MesosGpuError:
                 return  # the scheduler is stopping
             try:
@@ -179,7 +196,7 @@ def _users(view: View, owner: str) -> dict[str, list[str]]:
     return users
 
 
-def _needed(view: View) -> set[tuple[str, str]]:
+def needed_archives(view: View) -> set[tuple[str, str]]:
     """Owners and digests of the archives of jobs that have not ended, and of apps."""
     return {(owner, digest) for owner, digest, _ in _uses(view)}
 
