@@ -2,14 +2,20 @@
 work.
 """
 
+import os
 import re
+import shutil
 import signal
+import site
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local.processes import Master, poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.local.zookeeper import JAR
@@ -106,3 +112,46 @@ def test_without_a_quorum_of_masters_nobody_leads_and_work_goes_on(stack: Stack,
     ended = end_of(client, job)
     assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
     first.start()
+
+
+#: What an ordinary user runs: three masters, the first leader is killed, and a job runs under each.
+UNPRIVILEGED = """
+import signal, sys
+from pathlib import Path
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.processes import poll
+from mesos_gpu.local.stack import NodeSpec, Stack
+with Stack(Path(sys.argv[1]), [NodeSpec(1)], masters=3) as stack, Client(stack.url) as client:
+    poll("its card", lambda: len(client.gpus()) == 1)
+    def run():
+        job = client.submit({"command": "id -un", "gpus": 1})["id"]
+        ended = ("finished", "failed", "killed", "lost")
+        return poll("the job", lambda: client.job(job)["state"] in ended and client.job(job)["state"])
+    first = stack.cluster.await_leader()
+    print(run())
+    first.kill(signal.SIGKILL)
+    second = stack.cluster.await_leader()
+    print(second is not first, run(), stack.cluster.isolation)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_three_masters_run_for_a_user_without_rights(open_directory: Path) -> None:
+    own = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+    home = open_directory / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    shutil.copy(fetch.libmesos(), home)
+    done = subprocess.run(
+        [own if own.exists() else sys.executable, "-c", UNPRIVILEGED, str(home / "stack")],
+        env={
+            "MESOS_GPU_CACHE": str(home), "PATH": os.environ["PATH"], "HOME": str(home),
+            "PYTHONPATH": os.pathsep.join([str(helpers.ROOT), *site.getsitepackages()]),
+        },
+        cwd="/", user="nobody", group="nogroup", extra_groups=[], capture_output=True, text=True, timeout=200,
+        check=False,
+    )  # fmt: skip
+    if "No module named" in done.stderr:
+        pytest.skip(f"{helpers.ROOT} cannot be read by the user nobody")
+    assert done.stdout == "finished\nTrue finished posix\n", done.stderr
+    assert not (home / "stack").exists()

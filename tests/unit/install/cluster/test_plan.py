@@ -9,10 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
+from mesos_gpu.adapters.replicated.place import parsed as place_of
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Conflict
+from mesos_gpu.install.cluster.description import Cluster
+from mesos_gpu.install.cluster.document import decode
 from mesos_gpu.install.cluster.kept import Kept
 from mesos_gpu.install.cluster.plan import HostPlan, planned
 from mesos_gpu.install.cluster.reading import read
@@ -154,3 +158,23 @@ def test_a_host_that_is_not_in_the_file_is_told_those_that_are() -> None:
     assert done.exit_code == 2
     assert "m9: no host of" in done.output
     assert "g1, m1, m2, m3" in done.output
+
+
+def test_several_schedulers_meet_where_only_they_may_write(kept: Kept) -> None:
+    text_of = FILE.read_text().replace(
+        "roles: [zookeeper, master]}", "roles: [zookeeper, master, scheduler], OPTIONS}"
+    )
+    described = decode(
+        yaml.safe_load(text_of.replace("OPTIONS", "options: '--host 10.0.0.1 --insecure-plain-http'")),
+        FILE.parent,
+    )
+    assert isinstance(described, Cluster)
+    made = {each.host.name: each for each in planned(described, kept, executor=b"pyz")}
+    for name in ("m1", "m3"):
+        options = variables(made[name], "/etc/mesos-gpu/scheduler.env")["MESOS_GPU_SCHEDULER_OPTIONS"]
+        assert " --ha file:///etc/mesos-gpu/ha " in f" {options} "
+        (file,) = [each for each in made[name].files if each.path == "/etc/mesos-gpu/ha"]
+        assert (file.owner, file.mode, file.secret) == ("mesos-gpu:mesos-gpu", 0o600, "zookeeper/schedulers")
+        place = place_of(file.data.decode().strip() if file.data else "")
+        assert (place.user, place.path) == ("mesos-gpu-schedulers", "/mesos-gpu")
+        assert place.hosts == "10.0.0.3:2181,10.0.0.1:2181,10.0.0.2:2181"
