@@ -7,10 +7,10 @@ but its one operation is a single system call.
 """
 
 import ctypes
-import errno
 import os
 import sys
 
+from mesos_gpu.libmesos.cgroup2 import enter
 from mesos_gpu.libmesos.cxx import CallFailed, Mesos, P, fail, string_at, virtual_base, zeros
 
 _SLAVE = "_ZN5mesos8internal5slave"
@@ -19,7 +19,6 @@ CLASSES = {
     "network-cni-setup": _SLAVE + "23NetworkCniIsolatorSetup",
 }
 LAUNCH_INFO = "MESOS_CONTAINERIZER_LAUNCH_INFO"  # the agent gives the flags of `launch` in the environment
-RUNTIME_DIRECTORY = "MESOS_CONTAINERIZER_RUNTIME_DIRECTORY"
 MS_REC, MS_SLAVE = 0x4000, 0x80000  # linux/mount.h
 
 
@@ -38,12 +37,14 @@ def main(path: str, argv: list[str], cgroup2: str = "") -> int:
         if name == "launch":
             _drop_binds_of_absent_files()
             if cgroup2:
-                _enter_cgroup2(cgroup2, argv[0])
+                enter(cgroup2, argv[0])
         lib = Mesos(path)
         this, base = _subcommand(lib, name)
         lib.load_flags(base, "MESOS_CONTAINERIZER_", args)
     except CallFailed as error:
         return fail(error)
+    except OSError as error:
+        return fail(CallFailed(f"no cgroup v2 for the container: {error}"))
     execute = lib[CLASSES[name] + "7executeEv"]
     execute.restype = ctypes.c_int
     return int(execute(P(this)))
@@ -97,42 +98,6 @@ def _is_of_absent_file(mount: dict[str, object], rootfs: str) -> bool:
         and tail.startswith("/proc/")
         and not os.path.exists(tail)
     )
-
-
-def _enter_cgroup2(cgroup2: str, program: str) -> None:
-    """Put this process, and so the container's command, into the cgroup of its top-level container:
-    <cgroup2>-<the agent's number>/<container id>. Cgroups of containers that ended go meanwhile.
-
-    Raises:
-        CallFailed: It cannot be entered; the container must not run outside of it.
-    """
-    import contextlib  # here, and json above, for the other containers' starts: 2 ms and 4 ms
-
-    # <cluster>/agent-<number>/run/containers/<id>[/containers/<nested id>…]
-    cluster = os.path.dirname(os.path.dirname(program))
-    agent, _, _, container = os.path.relpath(os.environ[RUNTIME_DIRECTORY], cluster).split("/")[:4]
-    top = f"{cgroup2}-{agent.rpartition('-')[2]}"
-    try:
-        os.makedirs(top, exist_ok=True)
-        for name in os.listdir(top):
-            with contextlib.suppress(OSError):  # a file of the kernel's, in use, or gone
-                os.rmdir(f"{top}/{name}")
-        _join(f"{top}/{container}")
-    except OSError as error:
-        raise CallFailed(f"no cgroup v2 for the container: {error}") from None
-
-
-def _join(cgroup: str) -> None:
-    while True:
-        os.makedirs(cgroup, exist_ok=True)
-        try:
-            with open(cgroup + "/cgroup.procs", "w") as file:
-                file.write("0")  # the writer itself, in whichever pid namespace
-            return
-        except OSError as error:
-            # another container's start took it for unused: before it was opened, or after
-            if error.errno not in (errno.ENOENT, errno.ENODEV):
-                raise
 
 
 def _mount(args: list[str]) -> int:

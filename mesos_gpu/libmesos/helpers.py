@@ -4,24 +4,35 @@
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import mesos_gpu
+from mesos_gpu.install import flat
 from mesos_gpu.libmesos import fetch
+from mesos_gpu.libmesos.launching import EXECUTOR
 
 #: Directory that holds the package, for sys.path.
 ROOT: Final = str(Path(mesos_gpu.__file__).resolve().parent.parent)
 #: The byte that a program of the cluster waits for on its standard input.
 GO: Final = b"\n"
 _SCRIPT: Final = """#!{python} -IS
-import sys
-sys.path.insert(0, {root!r})
-from mesos_gpu.libmesos.containerizer import main
-sys.exit(main({library!r}, sys.argv, {cgroup2!r}))
+{begin}
+from mesos_gpu.libmesos.launching import main
+sys.exit(main({library!r}, sys.argv, {cgroup2!r}, {executor!r}))
 """
+_EXECUTOR: Final = """#!{python} -IS
+{begin}
+sys.argv[1:] = ["executor"]
+from isolator.__main__ import main
+sys.exit(main())
+"""
+#: What these two import, and what each executor imports later.
+STARTS: Final = ("mesos_gpu.libmesos.launching", "isolator.__main__", "isolator.executor.main")
+FLAT: Final = "programs.flat"
 _FETCHER: Final = """#!{python} -IS
 import sys
 sys.path.insert(0, {root!r})
@@ -57,20 +68,37 @@ def _program(module: str) -> str:
     return _PROGRAM.format(root=ROOT, module=module, library=str(fetch.library_path()))
 
 
+def executor_command(directory: Path) -> str:
+    """The shell command for the executor of this installation, on agents with that launcher_dir."""
+    return f"exec {shlex.join((python(), '-IS', str(directory / EXECUTOR)))}"
+
+
 def write(directory: Path, library: Path, cgroup2: str = "") -> None:
     """Fill the launcher_dir, also that of an agent that runs. The agent needs no other programs: every task has a
     custom executor. cgroup2: as of `containerizer.main`."""
     directory.mkdir(exist_ok=True)
     directory.chmod(0o755)
+    begin = flat.begin(str(directory / FLAT), ROOT)
+    _put(directory / FLAT, flat.kept(Path(ROOT), STARTS, fetch.cache_directory() / "flat"), 0o644)
     scripts = {
         "mesos-containerizer": _SCRIPT.format(
-            python=python(), root=ROOT, library=str(library), cgroup2=cgroup2
+            python=python(),
+            begin=begin,
+            library=str(library),
+            cgroup2=cgroup2,
+            executor=executor_command(directory),
         ),
         "mesos-fetcher": _FETCHER.format(python=python(), root=ROOT),
+        EXECUTOR: _EXECUTOR.format(python=python(), begin=begin),
     }
     for name, text in scripts.items():
-        new = directory / f".{name}.new"
-        new.unlink(missing_ok=True)
-        new.write_text(text)
-        new.chmod(0o755)
-        new.rename(directory / name)
+        _put(directory / name, text.encode(), 0o755)
+
+
+def _put(path: Path, data: bytes, mode: int) -> None:
+    """Replace a file, or make one; nobody sees half of it."""
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    new.write_bytes(data)
+    new.chmod(mode)
+    new.rename(path)

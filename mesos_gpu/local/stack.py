@@ -30,6 +30,7 @@ from mesos_gpu.adapters.simulated_gpus import (
 )
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.libmesos import helpers
 from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.network import Network
@@ -253,7 +254,7 @@ class Stack:
         )
         arguments = [
             *self._arguments(directory, socket),
-            *([] if "--executor-archive" in self._given else _commands()),
+            *([] if "--executor-archive" in self._given else _commands(self.cluster.directory / "libexec")),
             *self._given,
             *["--port", str(port)],
             *(self.tls.arguments(port) if self.tls else []),
@@ -434,10 +435,10 @@ def _undo_tasks(directory: Path) -> None:
         reap(Ledger(path))
 
 
-def _commands() -> list[str]:
-    """How agents start what this installation has."""
+def _commands(launcher: Path) -> list[str]:
+    """How agents start what this installation has. `launcher`: their launcher_dir."""
     return [
-        "--executor-command", executor_command(),
+        "--executor-command", helpers.executor_command(launcher),
         "--monitor-command", executor_command("monitor"),
         "--keeper-command", executor_command("keeper"),
     ]  # fmt: skip

@@ -49,7 +49,7 @@ def kill_helper(_stack: Stack, _ran: "subprocess.Popen[str]", pid: int) -> None:
 def kill_executor(_stack: Stack, _ran: "subprocess.Popen[str]", pid: int) -> None:
     executor = helper_of(pid).parent()
     assert executor is not None
-    assert "isolator" in " ".join(executor.cmdline())
+    assert "mesos-gpu-executor" in " ".join(executor.cmdline())
     executor.kill()
 
 

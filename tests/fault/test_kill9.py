@@ -57,7 +57,7 @@ def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
                 named
                 and ours
                 and process.name().startswith("python")
-                and "isolator" in " ".join(process.cmdline())
+                and "mesos-gpu-executor" in " ".join(process.cmdline())
             ):
                 processes.append(process)
         except psutil.Error:

@@ -1,5 +1,6 @@
 """`mesos-gpu bench`: measure, on the embedded cluster, and print a table."""
 
+import os
 import statistics
 import tempfile
 import time
@@ -27,6 +28,7 @@ from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.table import Lines
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.libmesos.launching import EXECUTOR
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
@@ -202,4 +204,4 @@ def _executor(client: Client, stack: Stack) -> dict[str, float]:
 
 
 def _is_executor(cmdline: Sequence[str]) -> bool:
-    return "-c" in cmdline and any("isolator.__main__" in word for word in cmdline) and "sh" not in cmdline[0]
+    return any(os.path.basename(word) == EXECUTOR for word in cmdline)

@@ -1,0 +1,169 @@
+"""Pack into one file all modules which a program imports at its start, compiled: it is read once, and no directory is
+searched for them.
+
+`begin` is the statement by which an interpreter takes modules from there. What is not in the file, or what another
+Python compiled, comes from the directory that it was made of, as ever.
+"""
+
+import ast
+import contextlib
+import errno
+import importlib.util
+import marshal
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Final, NamedTuple
+
+from mesos_gpu.install.lean import lean
+from mesos_gpu.wire.digest import blake2b
+
+_LOADER: Final = Path(__file__).with_name("flat_loader.py")
+_BEGIN: Final = """\
+import marshal, sys, _frozen_importlib_external
+sys.path.insert(0, {root!r})
+try:
+    with open({flat!r}, "rb") as file:
+        magic = file.read(4)
+        packed = file.read() if magic == _frozen_importlib_external.MAGIC_NUMBER else b""
+except OSError:
+    packed = b""
+if packed:
+    loader, modules = marshal.loads(packed)
+    exec(loader, {{"MODULES": modules, "ROOT": {root!r}}})
+"""
+
+
+class Module(NamedTuple):
+    """A module of a directory of packages. `file`: below it."""
+
+    name: str
+    file: str
+    tree: ast.Module
+
+    @property
+    def is_package(self) -> bool:
+        """Whether other modules are in it."""
+        return self.file.endswith("/__init__.py")
+
+
+def begin(flat: str, root: str) -> str:
+    """The statement after which modules come from a file that `packed` made, or from the directory `root`."""
+    return _BEGIN.format(flat=flat, root=root)
+
+
+def packed(root: Path, first: Iterable[str]) -> bytes:
+    """Make the file.
+
+    Args:
+        root: Directory of packages.
+        first: Modules there; they, and what they import at their tops, are packed.
+
+    Raises:
+        ModuleNotFoundError: One is not there.
+        OSError: A source cannot be read.
+    """
+    loader = compile(lean(_LOADER.read_text()), str(_LOADER), "exec", dont_inherit=True)
+    modules = {
+        each.name: (each.is_package, each.file, marshal.dumps(_compiled(root, each)))
+        for each in reached(root, first)
+    }
+    return importlib.util.MAGIC_NUMBER + marshal.dumps((loader, modules))
+
+
+def kept(root: Path, first: Iterable[str], cache: Path) -> bytes:
+    """The file, from a directory of this user's where it is kept until a source changes; where that cannot be written,
+    or somebody else could, it is made anew.
+
+    Raises:
+        As `packed`.
+    """
+    path = cache / f"{_state(root, first)}.flat"
+    with contextlib.suppress(OSError):
+        return _read(path)
+    data = packed(root, first)
+    with contextlib.suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in cache.glob("*.flat"):
+            old.unlink()
+        with tempfile.NamedTemporaryFile(dir=cache, prefix=".new-", delete=False) as file:
+            file.write(data)
+        os.rename(file.name, path)
+    return data
+
+
+def _read(path: Path) -> bytes:
+    """What is kept.
+
+    Raises:
+        OSError: Nothing is, or somebody else could have written it.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        for status in (os.fstat(handle), os.stat(path.parent)):
+            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                raise PermissionError(errno.EPERM, f"others could have written {path}")
+        return file.read()
+
+
+def _state(root: Path, first: Iterable[str]) -> str:
+    """What names these sources as they are now, to this Python."""
+    told = blake2b(digest_size=16)
+    told.update(repr((sys.version, str(root), *first)).encode())
+    for top in ("isolator", "mesos_gpu", "volumes"):
+        for path in sorted((root / top).rglob("*.py")):
+            status = path.stat()
+            told.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return told.hexdigest()
+
+
+def _compiled(root: Path, module: Module) -> CodeType:
+    return compile(module.tree, str(root / module.file), "exec", dont_inherit=True)
+
+
+def reached(root: Path, first: Iterable[str]) -> Iterator[Module]:
+    """What comes with an import of these modules, made lean; each once.
+
+    Raises:
+        As `packed`.
+    """
+    ours = {path.name for path in root.iterdir() if (path / "__init__.py").is_file()}
+    wanted, seen = list(first), set[str]()
+    for name in wanted:
+        if _file(root, name) is None:
+            raise ModuleNotFoundError(f"no module {name} below {root}", name=name)
+    while wanted:
+        name = wanted.pop()
+        if name in seen or name.partition(".")[0] not in ours or (path := _file(root, name)) is None:
+            continue
+        seen.add(name)
+        module = Module(name, str(path.relative_to(root)), lean(path.read_text(), str(path)))
+        yield module
+        wanted += _above(name)
+        wanted += [each for imported in _imports(module.tree.body) for each in (imported, *_above(imported))]
+
+
+def _file(root: Path, name: str) -> Path | None:
+    """A module's file; None: there is no such module, as of `from module import function`."""
+    path = root.joinpath(*name.split("."))
+    return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+
+
+def _above(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _imports(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """What statements import when a module is run, not what its functions do."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _imports([*node.body, *node.orelse])

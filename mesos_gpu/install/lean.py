@@ -1,0 +1,324 @@
+"""Modules without what only readers and type checkers need, for programs that start once for each task.
+
+Importing `typing` and `dataclasses`, and having them make classes, takes several times as long as an interpreter takes
+to start. So classes are written out here, once, when an archive is unpacked or a cluster is started: one that
+@dataclass or NamedTuple would make gets the methods that it would have got, as plain code. Annotations, docstrings and
+imports that only annotations used are left out. Lines keep their numbers. What is not understood stays as it is.
+"""
+
+import ast
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
+
+_METHODS: Final = """
+def __repr__(self):
+    return self.__class__.__qualname__ + f"({told})"
+def __eq__(self, other):
+    if other.__class__ is self.__class__:
+        return {mine} == {others}
+    return NotImplemented
+"""
+_FROZEN: Final = """
+def __hash__(self):
+    return hash({mine})
+def __setattr__(self, name, value):
+    from dataclasses import FrozenInstanceError
+    raise FrozenInstanceError(f"cannot assign to field {{name!r}}")
+def __delattr__(self, name):
+    from dataclasses import FrozenInstanceError
+    raise FrozenInstanceError(f"cannot delete field {{name!r}}")
+def __getstate__(self):
+    return [getattr(self, name) for name in self.__slots__]
+def __setstate__(self, state):
+    for name, value in zip(self.__slots__, state):
+        object.__setattr__(self, name, value)
+"""
+_TUPLE: Final = """
+@classmethod
+def _make(cls, iterable):
+    return cls(*iterable)
+def _replace(self, /, **changes):
+    made = self.__class__(*[changes.pop(name, value) for name, value in zip(self._fields, self)])
+    if changes:
+        raise ValueError(f"Got unexpected field names: {{list(changes)!r}}")
+    return made
+def _asdict(self):
+    return dict(zip(self._fields, self))
+def __repr__(self):
+    return self.__class__.__name__ + f"({told})"
+def __getnewargs__(self):
+    return tuple(self)
+"""
+#: With one of these a dataclass has a method of its own where one is written here.
+_MADE: Final = frozenset(
+    {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__getstate__"}
+)
+_HELPERS: Final = "from mesos_gpu.written import Fields as _Fields, Late as _Late, at as _at\n"
+#: Functions of dataclasses that mesos_gpu.written has, too.
+WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+class _Field(NamedTuple):
+    """A field of a class that is written out. `default`: None for none; `late`: it makes one for each object."""
+
+    name: str
+    default: ast.expr | None = None
+    late: bool = False
+    told: bool = True
+
+
+def lean(source: str, filename: str = "<source>") -> ast.Module:
+    """A module that does the same, and imports less.
+
+    Raises:
+        SyntaxError: The source is not Python.
+    """
+    tree = ast.parse(source, filename)
+    lean = _Lean(_meanings(tree))
+    lean.visit(tree)
+    if lean.written:
+        tree.body[_first(tree) : _first(tree)] = ast.parse(_HELPERS).body
+    _drop_unused_imports(tree)
+    return ast.fix_missing_locations(tree)
+
+
+def _meanings(tree: ast.Module) -> dict[str, str]:
+    """What a module means by names of typing and dataclasses: of `from typing import Any as A`, A: typing.Any."""
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in ("typing", "dataclasses")
+        for alias in node.names
+    }
+
+
+class _Lean(ast.NodeTransformer):
+    def __init__(self, meanings: dict[str, str]) -> None:
+        self._meanings, self.written = meanings, 0
+        self._kept: set[int] = set()  # annotations that stay
+
+    def _meant(self, node: ast.expr) -> str:
+        return self._meanings.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        return self._body_of(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        given = node.args
+        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+            if each is not None:
+                each.annotation = None
+        return self._body_of(node)
+
+    def _body_of(self, node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+        if ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+        self.generic_visit(node)
+        if not node.body and not isinstance(node, ast.Module):
+            node.body = [ast.copy_location(ast.Pass(), node)]
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
+        """Functions of dataclasses are replaced by those that do without it."""
+        if node.module != "dataclasses":
+            return node
+        own = [alias for alias in node.names if alias.name in WRITTEN]
+        node.names = [alias for alias in node.names if alias.name not in WRITTEN]
+        written = ast.ImportFrom(module="mesos_gpu.written", names=own, level=0)
+        both: list[ast.stmt] = [ast.copy_location(written, node), node]
+        return [each for each in both if isinstance(each, ast.ImportFrom) and each.names]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        self.generic_visit(node)
+        if id(node) in self._kept:
+            return node
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """A name of a type: for NewType what returns what it is given, for Literal nothing."""
+        value = node.value
+        if isinstance(value, ast.Call) and self._meant(value.func) == "typing.NewType":
+            node.value = _like(value, ast.parse("lambda value: value", mode="eval").body)
+        elif isinstance(value, ast.Subscript) and self._meant(value.value) == "typing.Literal":
+            node.value = _like(value, ast.Constant(None))
+        self.generic_visit(node)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
+        if self._meant(node.test) == "typing.TYPE_CHECKING":
+            return [each for kept in node.orelse if (each := self.visit(kept)) is not None]
+        self.generic_visit(node)
+        node.body = node.body or [ast.copy_location(ast.Pass(), node)]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.bases = [base for base in node.bases if self._meant(base) != "typing.Protocol"]
+        if [self._meant(base) for base in node.bases] == ["typing.NamedTuple"] and not node.keywords:
+            self._write(node, "tuple")
+        elif kind := self._dataclass(node):
+            self._write(node, kind)
+        if node.decorator_list or [base for base in node.bases if not _is_tuple(base)]:
+            # Somebody may look for its annotations: they make fields.
+            self._kept |= {id(each) for each in node.body if isinstance(each, ast.AnnAssign)}
+        return self._body_of(node)
+
+    def _dataclass(self, node: ast.ClassDef) -> str:
+        """ "frozen" or "open": a dataclass that can be written out; "": none."""
+        call = node.decorator_list[0] if len(node.decorator_list) == 1 else None
+        if node.bases or node.keywords or not isinstance(call, ast.Call) or call.args:
+            return ""
+        said = {str(each.arg): getattr(each.value, "value", None) for each in call.keywords}
+        own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        if self._meant(call.func) != "dataclasses.dataclass" or own & _MADE:
+            return ""
+        return {("slots",): "open", ("frozen", "slots"): "frozen"}.get(
+            tuple(sorted(said)) if set(said.values()) == {True} else (), ""
+        )
+
+    def _write(self, node: ast.ClassDef, kind: str) -> None:
+        fields = self._fields(node)
+        if fields is None:
+            return
+        self.written += 1
+        body = [each for each in node.body if not (isinstance(each, ast.AnnAssign) and fields)]
+        docstring = body[:1] if ast.get_docstring(node, clean=False) is not None else []
+        own = body[len(docstring) :]
+        post = any(isinstance(each, ast.FunctionDef) and each.name == "__post_init__" for each in own)
+        made = _tuple(fields) if kind == "tuple" else _dataclass(fields, frozen=kind == "frozen", post=post)
+        node.bases = [ast.Name("tuple", ast.Load())] if kind == "tuple" else []
+        node.decorator_list = []
+        node.body = [*docstring, *(_like(node, each) for each in made), *own]
+
+    def _fields(self, node: ast.ClassDef) -> list[_Field] | None:
+        """In their order; None: one is of a kind that is not understood."""
+        fields = []
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign):
+                field = self._field(each)
+                if field is None:
+                    return None
+                fields.append(field)
+        return fields
+
+    def _field(self, node: ast.AnnAssign) -> _Field | None:
+        special = any(word in ast.unparse(node.annotation) for word in ("ClassVar", "InitVar", "KW_ONLY"))
+        if not isinstance(node.target, ast.Name) or special or node.target.id.startswith("__"):
+            return None
+        name, value = node.target.id, node.value
+        if not isinstance(value, ast.Call) or self._meant(value.func) != "dataclasses.field":
+            return _Field(name, value)
+        said = {each.arg: each.value for each in value.keywords}
+        told = said.pop("repr", ast.Constant(value=True))
+        late = said.pop("default_factory", None)
+        default = said.pop("default", None)
+        if value.args or said or not isinstance(told, ast.Constant):
+            return None
+        return _Field(name, late or default, late is not None, bool(told.value))
+
+
+def _is_tuple(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id == "tuple"
+
+
+def _dataclass(fields: list[_Field], *, frozen: bool, post: bool) -> list[ast.stmt]:
+    names = [field.name for field in fields]
+    mine, others = (_row(f"{who}.{name}" for name in names) for who in ("self", "other"))
+    lines = [f"__slots__ = __match_args__ = {_row(map(repr, names))}"]
+    lines += [
+        f"__dataclass_fields__ = _Fields({', '.join(repr(each.name) for each in fields if not each.told)})"
+    ]
+    lines += [f"def __init__(self, {', '.join(names)}):"]
+    for field in fields:
+        if field.late:
+            lines += [
+                f"    if {field.name}.__class__ is _Late:",
+                f"        {field.name} = {field.name}.make()",
+            ]
+    if frozen:
+        lines += ["    put = object.__setattr__"] if fields else []
+        lines += [f"    put(self, {name!r}, {name})" for name in names]
+    else:
+        lines += [f"    self.{name} = {name}" for name in names]
+    lines += ["    self.__post_init__()"] if post else [] if fields else ["    pass"]
+    text = _METHODS.format(told=_telling(fields), mine=mine, others=others)
+    text += _FROZEN.format(mine=mine) if frozen else "__hash__ = None\n"
+    made = ast.parse("\n".join(lines) + text).body
+    _give_defaults(made[2], fields)
+    return made
+
+
+def _tuple(fields: list[_Field]) -> list[ast.stmt]:
+    names = [field.name for field in fields]
+    lines = ["__slots__ = ()", f"_fields = __match_args__ = {_row(map(repr, names))}"]
+    lines += [f"def __new__(_cls, {', '.join(names)}):", f"    return tuple.__new__(_cls, {_row(names)})"]
+    lines += [f"{name} = _at({number}, None)" for number, name in enumerate(names)]
+    made = ast.parse("\n".join(lines) + _TUPLE.format(told=_telling(fields))).body
+    _give_defaults(made[2], fields)
+    return made
+
+
+def _telling(fields: list[_Field]) -> str:
+    return ", ".join(f"{field.name}={{self.{field.name}!r}}" for field in fields if field.told)
+
+
+def _row(items: Iterable[str]) -> str:
+    return "(" + "".join(f"{item}, " for item in items) + ")"
+
+
+def _give_defaults(function: ast.stmt, fields: list[_Field]) -> None:
+    """Make defaults the function's own, which like a class' are evaluated once, in the class' body."""
+    assert isinstance(function, ast.FunctionDef)
+    for field in fields:
+        if field.default is not None:
+            late = ast.Call(func=ast.Name("_Late", ast.Load()), args=[field.default], keywords=[])
+            function.args.defaults.append(late if field.late else field.default)
+
+
+def _like(node: ast.AST, made: _Node) -> _Node:
+    """What was made, at the line of what it stands for."""
+    for each in ast.walk(made):
+        if "lineno" in each._attributes:
+            ast.copy_location(each, node)
+    return made
+
+
+def _first(tree: ast.Module) -> int:
+    """Where imports may stand: behind those of __future__."""
+    return next(
+        (
+            number
+            for number, each in enumerate(tree.body)
+            if not (isinstance(each, ast.ImportFrom) and each.module == "__future__")
+        ),
+        len(tree.body),
+    )
+
+
+def _drop_unused_imports(tree: ast.Module) -> None:
+    """Leave out what a module imports at its top and does not name any more; `import a.b` names a."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used |= {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    for node in tree.body[:]:
+        if not isinstance(node, ast.Import | ast.ImportFrom) or getattr(node, "module", "") == "__future__":
+            continue
+        node.names = [
+            alias
+            for alias in node.names
+            if (alias.asname or alias.name.partition(".")[0]) in used or alias.name == "*"
+        ]
+        if not node.names:
+            tree.body.remove(node)

@@ -1,0 +1,289 @@
+"""The helper `mesos-containerizer launch` for containers on the host's own file system, as executors have.
+
+Mesos' own code (MesosContainerizerLaunch, launch.cpp) costs each container the linking of a library of 50 MB. What it
+does for a container that asks for no mounts, namespaces, limits, capabilities or terminal is little: it waits until the
+agent has put it into its cgroups, takes the user, and runs the command as a child, whose end it writes down. That is
+done here; every other container, and each other subcommand, goes to `containerizer`.
+
+It starts once for each container, so it imports next to nothing: `_signal` and `_json` are what `signal` and `json`
+are made of.
+"""
+
+import _json
+import _signal  # type: ignore[import-not-found]  # typeshed has it as signal alone
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+PREFIX: Final = "MESOS_CONTAINERIZER_"
+#: Flags of `launch` that are known here; they come in the environment.
+FLAGS: Final = frozenset({"LAUNCH_INFO", "PIPE_READ", "PIPE_WRITE", "RUNTIME_DIRECTORY"})
+#: Fields of ContainerLaunchInfo (containerizer.proto) that are known here. clone_namespaces: the agent made them.
+FIELDS: Final = frozenset({"clone_namespaces", "command", "environment", "user", "working_directory"})
+CLONE_NEWNS: Final = 0x20000  # linux/sched.h
+EXECUTOR: Final = "mesos-gpu-executor"  # beside the helper
+STATUS: Final = "status"  # below the runtime directory (containerizer/mesos/paths.hpp)
+POSIX_SIGNALS, SIGNALS = 32, 65  # from the first on, a handler may be refused
+
+
+class Failed(Exception):
+    """The container does not start; the text is for its standard error."""
+
+
+def main(library: str, argv: list[str], cgroup2: str = "", executor: str = "") -> int:
+    """Run a subcommand of mesos-containerizer.
+
+    Args:
+        library: Of Mesos.
+        argv: As the agent gives it: the program's name, the subcommand, its flags.
+        cgroup2: As of `containerizer.main`.
+        executor: The shell command for which the container's first process goes on as this package's executor, with
+            what this interpreter has loaded, instead of starting another one for the same code; "": none.
+    """
+    flags = {name[len(PREFIX) :]: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    info = plain(flags) if argv[1:] == ["launch"] else None
+    if info is None:
+        from mesos_gpu.libmesos.containerizer import main as run
+
+        return run(library, argv, cgroup2)
+    if cgroup2:
+        from mesos_gpu.libmesos.cgroup2 import enter
+
+        try:
+            enter(cgroup2, argv[0])
+        except OSError as error:
+            print(f"mesos: no cgroup v2 for the container: {error}", file=sys.stderr)
+            return 1
+    return launch(info, flags, executor, argv[0])
+
+
+def plain(flags: Mapping[str, str]) -> dict[str, Any] | None:
+    """What is to be launched, a ContainerLaunchInfo; None: it asks for what is not done here.
+
+    Args:
+        flags: Of `launch`, as the environment has them, without their prefix.
+    """
+    if (
+        flags.keys() - {"UNSHARE_NAMESPACE_MNT"} != FLAGS
+        or flags.get("UNSHARE_NAMESPACE_MNT", "false") != "false"
+    ):
+        return None
+    if not (flags["PIPE_READ"].isdecimal() and flags["PIPE_WRITE"].isdecimal()):
+        return None
+    if not flags["RUNTIME_DIRECTORY"].startswith("/"):
+        return None
+    info = decoded(flags["LAUNCH_INFO"])
+    if not isinstance(info, dict) or info.keys() - FIELDS or CLONE_NEWNS in info.get("clone_namespaces", ()):
+        return None
+    command = info.get("command", {})
+    if not (command.get("shell", True) and command.get("value")) or "PATH" not in environment(info):
+        return None
+    return info
+
+
+def environment(info: Mapping[str, Any]) -> dict[str, str]:
+    """The container's; of two variables of one name, the last."""
+    variables = info.get("environment", {}).get("variables", ())
+    return {each["name"]: each.get("value", "") for each in variables}
+
+
+def decoded(text: str) -> Any:
+    """Decode JSON as `json.loads` does; None: it is not JSON."""
+    try:
+        value, end = _json.make_scanner(_Plain)(text, 0)  # type: ignore[arg-type]
+    except (ValueError, StopIteration):
+        return None
+    return None if text[end:].strip() else value
+
+
+class _Plain:
+    """The settings of json.JSONDecoder()."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int = float, int
+    parse_constant = {"NaN": None}.get
+    memo: dict[str, str] = {}
+
+
+def launch(info: Mapping[str, Any], flags: Mapping[str, str], executor: str, program: str) -> NoReturn:
+    """Wait for the agent, run the command as a child, write down how it ended, end.
+
+    Args:
+        info: As of `plain`.
+        flags: As of `plain`.
+        executor: As of `main`.
+        program: The file that this process runs.
+    """
+    path = f"{flags['RUNTIME_DIRECTORY']}/{STATUS}"
+    supervisor = _Supervisor(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    try:
+        supervisor.listen()
+        _await_agent(int(flags["PIPE_READ"]), int(flags["PIPE_WRITE"]))
+        user = _user(info.get("user"))
+        _enter(info.get("working_directory"))
+        _become(user)
+        blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        supervisor.child = os.fork()
+        if supervisor.child == 0:
+            _command(info, executor if user is None else "", program, blocked)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        supervisor.wait()
+    except (Failed, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
+        supervisor.end(1 << 8, 1)
+
+
+class _Supervisor:
+    """The process that the agent knows: it hands signals on to the command and writes down its end."""
+
+    def __init__(self, status: int) -> None:
+        """`status`: the file, open for writing."""
+        self._status, self.child = status, 0
+
+    def listen(self) -> None:
+        """From now on a signal is the command's; before there is one it ends the start.
+
+        Raises:
+            OSError: A handler is refused.
+        """
+        for number in range(1, SIGNALS):
+            if number in (_signal.SIGCHLD, _signal.SIGKILL, _signal.SIGSTOP):
+                continue
+            try:
+                _signal.signal(number, self._hear)
+            except (OSError, ValueError):  # the C library keeps some of the real-time signals to itself
+                if number < POSIX_SIGNALS:
+                    raise
+
+    def _hear(self, number: int, _: object) -> None:
+        if not self.child:
+            self.end(number, 1)
+        try:
+            os.kill(self.child, number)
+        except OSError:
+            return  # it has just ended
+
+    def wait(self) -> NoReturn:
+        """Collect whatever ends, to the end of the command."""
+        while True:
+            pid, status = os.waitpid(-1, 0)
+            if pid == self.child:
+                self.end(status, 0)
+
+    def end(self, status: int, code: int) -> NoReturn:
+        """Write a status as of wait(2), and end this process with an exit code."""
+        os.write(self._status, str(status).encode())
+        os._exit(code)
+
+
+def _await_agent(reads: int, writes: int) -> None:
+    os.close(writes)
+    if len(os.read(reads, 1)) != 1:
+        raise Failed("Failed to synchronize with agent (it's probably exited)")
+    os.close(reads)
+
+
+def _user(name: str | None) -> tuple[int, int, list[int]] | None:
+    """uid, gid and all groups to take; None: they are this process' already."""
+    if name is None:
+        return None
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise Failed(f"Failed to get the uid of user '{name}': not found") from None
+    if entry.pw_uid == os.geteuid():
+        return None
+    return entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
+
+
+def _enter(directory: str | None) -> None:
+    if directory is None:
+        return
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        print(f"Failed to create working directory '{directory}': {error}", file=sys.stderr, flush=True)
+    os.chdir(directory)
+
+
+def _become(user: tuple[int, int, list[int]] | None) -> None:
+    if user is not None:
+        uid, gid, groups = user
+        os.setgid(gid)
+        os.setgroups(groups)
+        os.setuid(uid)
+
+
+def _command(info: Mapping[str, Any], executor: str, program: str, blocked: Any) -> NoReturn:
+    """In the child: signals, files and variables are as a program gets them that has just been executed."""
+    code = 1
+    try:
+        for number in range(1, SIGNALS):
+            if _signal.getsignal(number) not in (None, _signal.SIG_DFL, _signal.SIG_IGN):
+                _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        command, given = info["command"]["value"], environment(info)
+        if command == executor and _named(f"{os.path.dirname(program)}/{EXECUTOR}", given):
+            code = _execute(given)
+        else:
+            _shell(command, given)
+    except OSError as error:
+        print(f"Failed to execute 'sh': {error}", file=sys.stderr)
+    except BaseException:  # noqa: BLE001 - as of an interpreter that ends; nothing above may go on in this process
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _shell(command: str, given: Mapping[str, str]) -> NoReturn:
+    """Become a shell; os.execvpe would import modules, which the container's user may not be allowed to read.
+
+    Raises:
+        OSError: The container's PATH has none.
+    """
+    for directory in filter(None, given["PATH"].split(":")):
+        try:
+            os.execve(f"{directory}/sh", ["sh", "-c", command], given)
+        except OSError:
+            continue
+    raise FileNotFoundError(2, f"no such program in {given['PATH']}")
+
+
+def _execute(given: Mapping[str, str]) -> int:
+    """Be the executor, as an interpreter that begins with it."""
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(given)
+    from isolator.executor.main import main as run
+
+    return run()
+
+
+def _named(program: str, given: Mapping[str, str]) -> bool:
+    """Have /proc show the command line and the environment that the program would have been executed with, by which
+    ps(1), the clean-up of a cluster and the proofs of the scheduler's socket tell processes apart; False: there is no
+    room. The kernel shows this process' own memory."""
+    import ctypes
+
+    with open("/proc/self/stat") as file:  # proc(5): arg_start, arg_end, env_start, env_end
+        places = [int(word) for word in file.read().rpartition(")")[2].split()[45:49]]
+    sys.argv[:] = [program]
+    words = b"\0".join(map(os.fsencode, (sys.executable, "-IS", program)))
+    variables = b"\0".join(os.fsencode(f"{name}={value}") for name, value in given.items())
+    texts = ((words, places[0], places[1]), (variables, places[2], places[3]))
+    if not all(begin > 0 and len(text) < end - begin for text, begin, end in texts):
+        return False
+    os.environ.clear()  # the C library's variables were there
+    for text, begin, end in texts:
+        ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
+    with open("/proc/self/comm", "w") as file:
+        file.write(os.path.basename(sys.executable))
+    return True

@@ -1,0 +1,158 @@
+"""The one file of modules: who takes modules from it, who does not, and which they are."""
+
+import marshal
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.install import flat
+from mesos_gpu.libmesos import helpers
+
+PYTHON = os.path.realpath(sys.executable)
+#: What comes with an executor's start beside what an empty interpreter has. Each costs every task of a node some of a
+#: millisecond: import what only few tasks need where they need it.
+OF_EXECUTOR = frozenset(Path(__file__, "../../../data/executor_imports.txt").resolve().read_text().split())
+OF_HELPER = frozenset(
+    [
+        "_collections_abc", "_json", "_stat", "genericpath", "mesos_gpu", "mesos_gpu.libmesos",
+        "mesos_gpu.libmesos.launching", "os", "os.path", "posixpath", "stat",
+    ]
+)  # fmt: skip
+
+
+def run(code: str, *flags: str) -> str:
+    done = subprocess.run(
+        [PYTHON, *(flags or ("-IS",)), "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("libexec")
+    helpers.write(directory, directory / "no library")
+    return directory
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    for name, text in {
+        "isolator/__init__.py": "",
+        "isolator/one.py": "from isolator.inner import two\nvalue = two.value + 1\n",
+        "isolator/inner/__init__.py": "",
+        "isolator/inner/two.py": "value = 1\ndef late():\n    from isolator.inner import three\n    return three\n",
+        "isolator/inner/three.py": "value = 3\n",
+    }.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "root" / "mesos_gpu").mkdir()
+    return tmp_path / "root"
+
+
+def made(packages: Path) -> Path:
+    path = packages.parent / "made.flat"
+    path.write_bytes(flat.packed(packages, ["isolator.one"]))
+    return path
+
+
+def where(packages: Path, file: Path, then: str) -> str:
+    return run(flat.begin(str(file), str(packages)) + then)
+
+
+def test_modules_come_from_the_file_and_others_from_the_directory(packages: Path) -> None:
+    file = made(packages)
+    told = "import isolator.one as m\nprint(m.value, type(m.__loader__).__name__, m.__file__)\n"
+    assert where(packages, file, told) == f"2 Flat {packages}/isolator/one.py\n"
+    late = "from isolator.inner import two\nm = two.late()\nprint(m.value, type(m.__loader__).__name__)\n"
+    assert where(packages, file, late) == "3 SourceFileLoader\n"
+
+
+@pytest.mark.parametrize("fault", ["absent", "empty", "of another Python"])
+def test_without_a_file_for_it_a_python_uses_the_directory(packages: Path, fault: str) -> None:
+    file = made(packages)
+    if fault == "absent":
+        file.unlink()
+    else:
+        file.write_bytes(b"" if fault == "empty" else b"\0\0\r\n" + file.read_bytes()[4:])
+    told = "import isolator.one as m\nprint(m.value, type(m.__loader__).__name__)\n"
+    assert where(packages, file, told) == "2 SourceFileLoader\n"
+
+
+def test_a_module_that_is_not_there_is_not_packed_in_silence(packages: Path) -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"isolator\.none"):
+        flat.packed(packages, ["isolator.none"])
+
+
+def test_it_is_kept_until_a_source_changes(packages: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    data = flat.kept(packages, ["isolator.one"], cache)
+    (file,) = cache.iterdir()
+    assert (file.read_bytes(), file.stat().st_mode & 0o777, cache.stat().st_mode & 0o777) == (
+        data,
+        0o600,
+        0o700,
+    )
+    file.write_bytes(b"as it was kept")
+    assert flat.kept(packages, ["isolator.one"], cache) == b"as it was kept"
+    (packages / "isolator/inner/three.py").write_text("value = 33\n")
+    assert flat.kept(packages, ["isolator.one"], cache) == data
+    assert [each.name for each in cache.iterdir()] != [file.name]
+
+
+@pytest.mark.parametrize("fault", ["file", "directory", "link"])
+def test_what_others_could_have_written_is_not_used(packages: Path, tmp_path: Path, fault: str) -> None:
+    cache = tmp_path / "cache"
+    data = flat.kept(packages, ["isolator.one"], cache)
+    (file,) = cache.iterdir()
+    file.write_bytes(b"something else")
+    if fault == "link":
+        file.rename(tmp_path / "elsewhere")
+        file.symlink_to(tmp_path / "elsewhere")
+    else:
+        (file if fault == "file" else cache).chmod(0o777)
+    assert flat.kept(packages, ["isolator.one"], cache) == data
+
+
+def test_where_nothing_can_be_kept_it_is_made_anew(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    data = flat.kept(packages, ["isolator.one"], tmp_path / "cache")
+    assert marshal.loads(data[4:])[1].keys() == {
+        "isolator",
+        "isolator.one",
+        "isolator.inner",
+        "isolator.inner.two",
+    }
+
+
+def imported(launcher: Path, module: str) -> set[str]:
+    """Modules that an import adds to those of an empty interpreter."""
+    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    listing = "import sys; print(*sys.modules)"
+    return set(run(f"{begin}import {module}\n{listing}").split()) - set(run(listing).split()) - {"marshal"}
+
+
+def ours(modules: Sequence[str]) -> set[str]:
+    """Modules of this repository among them."""
+    return {each for each in modules if each.partition(".")[0] in ("isolator", "mesos_gpu", "volumes")}
+
+
+def test_what_an_executor_imports_at_its_start_is_bounded(launcher: Path) -> None:
+    assert imported(launcher, "isolator.executor.main") - OF_EXECUTOR == set()
+
+
+def test_what_the_launch_helper_imports_is_bounded(launcher: Path) -> None:
+    assert imported(launcher, "mesos_gpu.libmesos.launching") - OF_HELPER == set()
+
+
+def test_all_of_ours_that_they_import_comes_from_the_file(launcher: Path) -> None:
+    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    listing = "print(*[name for name, m in sys.modules.items() if type(m.__loader__).__name__ == 'Flat'])"
+    packed = set(
+        run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
+    )
+    assert packed >= ours([*OF_EXECUTOR, *OF_HELPER])
