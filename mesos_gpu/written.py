@@ -10,6 +10,22 @@ from typing import Any
 at = _tuplegetter  # (index, docstring): the descriptor of one field of a named tuple
 
 
+class Named:
+    """A name for a type: NewType's returns what it is given; annotations join it with others."""
+
+    __slots__ = ()
+
+    def __call__(self, value: Any) -> Any:
+        """Nothing changes: the name is for type checkers."""
+        return value
+
+    def __or__(self, other: object) -> "Named":
+        """`Name | None` is evaluated where a module is imported."""
+        return self
+
+    __ror__ = __or__
+
+
 class Late:
     """The default of a field that is made anew for each object."""
 

@@ -53,7 +53,9 @@ def __getnewargs__(self):
 _MADE: Final = frozenset(
     {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__getstate__"}
 )
-_HELPERS: Final = "from mesos_gpu.written import Fields as _Fields, Late as _Late, at as _at\n"
+_HELPERS: Final = (
+    "from mesos_gpu.written import Fields as _Fields, Late as _Late, Named as _Named, at as _at\n"
+)
 #: Functions of dataclasses that mesos_gpu.written has, too.
 WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -145,12 +147,12 @@ class _Lean(ast.NodeTransformer):
         return ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """A name of a type: for NewType what returns what it is given, for Literal nothing."""
+        """A name for a type, of NewType or Literal: modules that are not lean use it in annotations."""
         value = node.value
-        if isinstance(value, ast.Call) and self._meant(value.func) == "typing.NewType":
-            node.value = _like(value, ast.parse("lambda value: value", mode="eval").body)
-        elif isinstance(value, ast.Subscript) and self._meant(value.value) == "typing.Literal":
-            node.value = _like(value, ast.Constant(None))
+        made = value.func if isinstance(value, ast.Call) else getattr(value, "value", None)
+        if isinstance(made, ast.Name) and self._meant(made) in ("typing.NewType", "typing.Literal"):
+            self.written += 1
+            node.value = _like(value, ast.parse("_Named()", mode="eval").body)
         self.generic_visit(node)
         return node
 

@@ -156,3 +156,20 @@ def test_all_of_ours_that_they_import_comes_from_the_file(launcher: Path) -> Non
         run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
     )
     assert packed >= ours([*OF_EXECUTOR, *OF_HELPER])
+
+
+def test_all_other_modules_of_the_isolator_go_with_those_of_the_file(launcher: Path) -> None:
+    """They are imported later, if at all, and as they were written."""
+    root = Path(helpers.ROOT)
+    alone = {
+        "isolator.secrets.attaching",
+        "isolator.runs.joined",
+    }  # as files of their own they do something at once
+    files = [
+        path.relative_to(root) for path in (root / "isolator").rglob("*.py") if path.name != "__main__.py"
+    ]
+    names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files} - alone
+    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    program = f"{begin}import isolator.executor.main\nfor name in {sorted(names)!r}: __import__(name)\n"
+    assert len(names) > 80
+    assert run(program + "print('all')", "-I") == "all\n"

@@ -118,6 +118,7 @@ def told(one: Any) -> dict[str, object]:
             dataclasses.asdict(opened), dataclasses.astuple(opened), repr(dataclasses.replace(noun, one=9)),
             [dataclasses.is_dataclass(each) for each in (one.Noun, one.Row)],
         ],
+        "named": [(each | None) is None or (None | each) is None for each in (one.Name, one.Kind)],
         "use": one.use(noun), "more": noun.more, "name": one.Name("x"), "least": one.MOST,
         "pickled": pickle.loads(pickle.dumps(noun)) == noun and pickle.loads(pickle.dumps(row)) == row,
         "copied": copy.copy(noun) == noun and copy.deepcopy(opened) == opened and copy.copy(row) == row,
