@@ -132,7 +132,7 @@ class HttpConnection:
             host, _, port = self._address.rpartition(":")
             if self._tls is not None:
                 return self._tls.connect(host.strip("[]"), int(port), self._timeout_s)
-            made = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
+            made = _to(host.strip("[]"), int(port), self._timeout_s)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return made
         made = socket.socket(socket.AF_UNIX)
@@ -165,6 +165,20 @@ class HttpConnection:
         if self._socket is not None:
             self._socket.close()
         self._socket, self._file = None, None
+
+
+def _to(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connection by TCP. An address of IPv4 is not looked up: that imports Unicode's rules for names."""
+    if not host.replace(".", "").isdecimal():
+        return socket.create_connection((host, port), timeout_s)
+    made = socket.socket(socket.AF_INET)
+    try:
+        made.settimeout(timeout_s)
+        made.connect((host, port))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _line(file: BufferedReader) -> bytes:

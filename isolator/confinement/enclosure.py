@@ -154,6 +154,25 @@ def _make_node(path: Path, major: int, minor: int, *, writable: bool = True) -> 
     path.chmod(mode)  # whatever the umask: the cgroup decides
 
 
+def _remove_directory(path: str, above: int | None = None) -> None:
+    """Remove a directory with all that is in it, following no link. The module shutil, with all that it imports, would
+    cost each task of a GPU some milliseconds.
+
+    Raises:
+        OSError: It cannot be.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        for name in os.listdir(handle):
+            try:
+                os.unlink(name, dir_fd=handle)
+            except IsADirectoryError:
+                _remove_directory(name, handle)
+    finally:
+        os.close(handle)
+    os.rmdir(path, dir_fd=above)
+
+
 def undo(trace: Trace) -> list[int]:
     """Remove what a trace names; harmless if it was never made, or is gone.
 
@@ -166,9 +185,7 @@ def undo(trace: Trace) -> list[int]:
     match trace.kind:
         case "nodes":
             if os.path.lexists(trace.what):
-                import shutil  # not before the task is at its end
-
-                shutil.rmtree(trace.what)
+                _remove_directory(trace.what)
             remove_if_empty(Path(trace.what).parent)
         case "cgroup1" | "cgroup2":
             if trace.what.startswith(f"{OWN_CGROUP2}/"):

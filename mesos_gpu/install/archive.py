@@ -91,6 +91,7 @@ def _sources() -> dict[str, Path]:
     """All modules of `isolator`, and what they import of ours, wherever in a file."""
     ours = {_name(path): path for top in OWN for path in (_root() / top).rglob("*.py")}
     wanted = [name for name in ours if name.partition(".")[0] == "isolator"]
+    wanted += ["mesos_gpu.install.flat", "mesos_gpu.install.flat_loader", "mesos_gpu.written"]
     modules: dict[str, Path] = {}
     while wanted:
         name = wanted.pop()

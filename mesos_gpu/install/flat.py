@@ -21,10 +21,13 @@ from typing import Final, NamedTuple
 from mesos_gpu.install.lean import lean
 from mesos_gpu.wire.digest import blake2b
 
+#: What each executor imports at its start.
+EXECUTOR: Final = ("isolator.__main__", "isolator.executor.main")
+NAME: Final = "programs.flat"
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")
 _BEGIN: Final = """\
 import marshal, sys, _frozen_importlib_external
-sys.path.insert(0, {root!r})
+sys.path.append({root!r})
 try:
     with open({flat!r}, "rb") as file:
         magic = file.read(4)
@@ -55,12 +58,13 @@ def begin(flat: str, root: str) -> str:
     return _BEGIN.format(flat=flat, root=root)
 
 
-def packed(root: Path, first: Iterable[str]) -> bytes:
+def packed(root: Path, first: Iterable[str], seen: str = "") -> bytes:
     """Make the file.
 
     Args:
         root: Directory of packages.
         first: Modules there; they, and what they import at their tops, are packed.
+        seen: Where that directory will be, for traces of errors; "": where it is.
 
     Raises:
         ModuleNotFoundError: One is not there.
@@ -68,7 +72,7 @@ def packed(root: Path, first: Iterable[str]) -> bytes:
     """
     loader = compile(lean(_LOADER.read_text()), str(_LOADER), "exec", dont_inherit=True)
     modules = {
-        each.name: (each.is_package, each.file, marshal.dumps(_compiled(root, each)))
+        each.name: (each.is_package, each.file, marshal.dumps(_compiled(seen or str(root), each)))
         for each in reached(root, first)
     }
     return importlib.util.MAGIC_NUMBER + marshal.dumps((loader, modules))
@@ -120,8 +124,8 @@ def _state(root: Path, first: Iterable[str]) -> str:
     return told.hexdigest()
 
 
-def _compiled(root: Path, module: Module) -> CodeType:
-    return compile(module.tree, str(root / module.file), "exec", dont_inherit=True)
+def _compiled(seen: str, module: Module) -> CodeType:
+    return compile(module.tree, f"{seen}/{module.file}", "exec", dont_inherit=True)
 
 
 def reached(root: Path, first: Iterable[str]) -> Iterator[Module]:

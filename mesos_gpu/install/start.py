@@ -4,8 +4,10 @@ What an agent starts, it starts for each task: so this says where the unpacked f
 first start on a host unpacks. Nothing is imported from the archive itself while a task runs.
 """
 
+import _frozen_importlib_external
 import contextlib
 import fcntl
+import marshal
 import os
 import sys
 
@@ -50,6 +52,18 @@ def hold(path: str) -> bool:
     return True
 
 
+def flat(path: str) -> None:
+    """Take modules from the one file that has those of executors (mesos_gpu/install/flat.py), if it is there."""
+    try:
+        with open(os.path.join(path, "programs.flat"), "rb") as file:
+            magic, packed = file.read(4), file.read()
+    except FileNotFoundError:
+        return
+    if magic == _frozen_importlib_external.MAGIC_NUMBER:
+        loader, modules = marshal.loads(packed)  # nosec B302
+        exec(loader, {"MODULES": modules, "ROOT": path})  # nosec B102
+
+
 def main() -> int:
     """Go on in the unpacked files."""
     if sys.version_info < (3, 11):  # noqa: UP036 - whichever Python the host has runs this
@@ -77,6 +91,7 @@ def main() -> int:
         if hold(path):
             break
     sys.path[0] = path
+    flat(path)
     from isolator.__main__ import main as run
 
     return run()

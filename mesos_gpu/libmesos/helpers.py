@@ -31,8 +31,7 @@ from isolator.__main__ import main
 sys.exit(main())
 """
 #: What these two import, and what each executor imports later.
-STARTS: Final = ("mesos_gpu.libmesos.launching", "isolator.__main__", "isolator.executor.main")
-FLAT: Final = "programs.flat"
+STARTS: Final = ("mesos_gpu.libmesos.launching", *flat.EXECUTOR)
 _FETCHER: Final = """#!{python} -IS
 import sys
 sys.path.insert(0, {root!r})
@@ -78,8 +77,8 @@ def write(directory: Path, library: Path, cgroup2: str = "") -> None:
     custom executor. cgroup2: as of `containerizer.main`."""
     directory.mkdir(exist_ok=True)
     directory.chmod(0o755)
-    begin = flat.begin(str(directory / FLAT), ROOT)
-    _put(directory / FLAT, flat.kept(Path(ROOT), STARTS, fetch.cache_directory() / "flat"), 0o644)
+    begin = flat.begin(str(directory / flat.NAME), ROOT)
+    _put(directory / flat.NAME, flat.kept(Path(ROOT), STARTS, fetch.cache_directory() / "flat"), 0o644)
     scripts = {
         "mesos-containerizer": _SCRIPT.format(
             python=python(),

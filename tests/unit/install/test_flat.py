@@ -131,7 +131,7 @@ def test_where_nothing_can_be_kept_it_is_made_anew(packages: Path, tmp_path: Pat
 
 def imported(launcher: Path, module: str) -> set[str]:
     """Modules that an import adds to those of an empty interpreter."""
-    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    begin = flat.begin(str(launcher / flat.NAME), helpers.ROOT)
     listing = "import sys; print(*sys.modules)"
     return set(run(f"{begin}import {module}\n{listing}").split()) - set(run(listing).split()) - {"marshal"}
 
@@ -150,7 +150,7 @@ def test_what_the_launch_helper_imports_is_bounded(launcher: Path) -> None:
 
 
 def test_all_of_ours_that_they_import_comes_from_the_file(launcher: Path) -> None:
-    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    begin = flat.begin(str(launcher / flat.NAME), helpers.ROOT)
     listing = "print(*[name for name, m in sys.modules.items() if type(m.__loader__).__name__ == 'Flat'])"
     packed = set(
         run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
@@ -169,7 +169,7 @@ def test_all_other_modules_of_the_isolator_go_with_those_of_the_file(launcher: P
         path.relative_to(root) for path in (root / "isolator").rglob("*.py") if path.name != "__main__.py"
     ]
     names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files} - alone
-    begin = flat.begin(str(launcher / helpers.FLAT), helpers.ROOT)
+    begin = flat.begin(str(launcher / flat.NAME), helpers.ROOT)
     program = f"{begin}import isolator.executor.main\nfor name in {sorted(names)!r}: __import__(name)\n"
     assert len(names) > 80
     assert run(program + "print('all')", "-I") == "all\n"
