@@ -9,7 +9,7 @@ from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers, rolling
 from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.state import Reconciliation
-from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
+from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, notices, past_uses, recalls
@@ -53,6 +53,7 @@ def _tend(turn: Turn) -> None:
         _repeat_kills(turn)
         rolling.on_tick(turn)
     _abandon_unreachable(turn)
+    replaced.on_tick(turn)
     _forget_old(turn)
     tokens.on_tick(turn)
     past_uses.on_tick(turn)

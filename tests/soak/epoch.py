@@ -1,5 +1,6 @@
 """An epoch: acts are played on the cluster, then all is left to settle, and judged."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -185,12 +186,7 @@ class Epoch:
                 if item.kind == "endless" and item.job and not item.unwanted:
                     self.load.end(item)
             self.load.settle(_SETTLE_S)
-
-            def ended() -> bool:
-                self.load.look()
-                return all(item.state for item in self.load.items if item.job)
-
-            poll("the end of all work", ended, _SETTLE_S, 0.3)
+            poll("the end of all work", lambda: self._has_ended(*self.load.items), _SETTLE_S, 0.3)
         except MesosGpuError as error:
             self._findings.append(Finding("trouble", f"{error.what}\n{self._rig.tails()}"))
 
@@ -210,7 +206,7 @@ class Epoch:
                 self._findings.append(Finding("lost", text, app.number))
 
     def _judged(self) -> Outcome:
-        left = self._left()
+        left = self._left() or self._unusable()
         lines = self._rig.evidence.lines()
         verdict = judge(
             self.load.items, [line for line in lines if line.at >= self._shots_from()], self._excuses
@@ -224,6 +220,24 @@ class Epoch:
     def _shots_from(self) -> float:
         """When this epoch began, in seconds since the epoch."""
         return time.time() - self._now()
+
+    def _has_ended(self, *items: Item) -> bool:
+        self.load.look()
+        return all(item.state for item in items if item.job)
+
+    def _unusable(self) -> list[str]:
+        """Whether a job that needs all cards at once cannot have them: somebody holds one who should not."""
+        item = self.load.everything()
+        with contextlib.suppress(MesosGpuError):
+            poll("all cards", lambda: item.number in self.ends, self.clean_s, 0.2)
+            self.load.settle(_SETTLE_S)
+            poll("its end", lambda: self._has_ended(item), self.clean_s, 0.2)
+            return self._left()
+        self.load.end(item)
+        self.load.settle(_SETTLE_S)
+        item.state, gpus = "killed", self._rig.ask(lambda client: client.gpus(), leader=True)
+        held = [f"{gpu['uuid']} ({gpu['health']}) is held by {gpu['task_id'] or 'nobody'}" for gpu in gpus]
+        return [f"card: a job that needs all of them did not run: {', '.join(held)}"]
 
     def _left(self) -> list[str]:
         """What is left after a time in which all of it could be removed."""

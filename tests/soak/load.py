@@ -14,7 +14,7 @@ from mesos_gpu.cli.client import Client, Refused, Unreachable
 from mesos_gpu.model.ids import GpuId
 from tests.soak.acts import Act
 from tests.soak.evidence import ENDLESS_S
-from tests.soak.rig import GIVE_UP_S, Rig, is_away
+from tests.soak.rig import GIVE_UP_S, GPUS, Rig, is_away
 from tests.soak.work import SLOTS_OF_CARD
 
 _THREADS: Final = 6
@@ -104,6 +104,11 @@ class Load:
         """A small job, on that node if one is given, before all others."""
         pinned = [] if agent is None else [["hostname", "CLUSTER", self._rig.hostname(agent)]]
         return self._submit("probe", 0.0, gpus=0, priority=500, constraints=pinned)
+
+    def everything(self) -> Item:
+        """A gang that needs all cards at once."""
+        agents = len(self._rig.cluster.agents)
+        return self._submit("everything", 0.5, gpus=GPUS, tasks=agents, priority=500, preemptible=True)
 
     def plant(self, mode: str) -> Item:
         """A piece of work that does what it must not."""

@@ -22,7 +22,7 @@ from tests.soak.tending import Tending, Watching
 T = TypeVar("T")
 GIVE_UP_S: Final = 150.0
 GPUS: Final = 2  # of each node
-_ARGUMENTS: Final = ("--share-linger", "1", "--report-interval", "2")
+_ARGUMENTS: Final = ("--share-linger", "1", "--report-interval", "2", "--unreachable-timeout", "60")
 _QUEUES: Final = """\
 queues:
   production: {guarantee_gpus: 1}

@@ -1,0 +1,102 @@
+"""A host whose agent lost its work directory has another agent: the old one's launches hold no card for ever."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.testing.builders import World, gpu, offer, only
+
+HOST = "a1.example"
+
+
+@pytest.fixture
+def world() -> World:
+    """A job of one card runs on the first agent, which is not heard of any more."""
+    world = World()
+    world.register()
+    world.node("a1", gpu("g0"))
+    world.submit(gpus=1)
+    world.status("j1.1", "TASK_RUNNING")
+    world.status("j1.1", "TASK_UNREACHABLE")
+    world.feed(ev.AgentLost(AgentId("a1")))
+    world.tick(1)
+    return world
+
+
+def come(world: World, agent: str, *cards: Gpu, hostname: str = HOST) -> TaskId:
+    """An agent registers and reports; its monitor."""
+    effects = world.offers(replace(offer(f"{agent}-o{world.now}", agent, gpus=len(cards)), hostname=hostname))
+    monitor = only(effects, fx.Launch).tasks[0].task.id
+    world.report(agent, *cards, task=monitor)
+    return monitor
+
+
+def give_up(world: World) -> None:
+    world.tick(world.settings.unreachable_timeout_s + world.settings.tend_interval_s + 2)
+
+
+def state_of(world: World, task: str = "j1.1") -> TaskState:
+    return world.state.tasks[TaskId(task)].state
+
+
+def test_its_cards_are_given_out_again_once_its_launches_were_given_up(world: World) -> None:
+    monitor = come(world, "a9", gpu("g0"))
+    assert state_of(world) is TaskState.UNREACHABLE, "it may come back, and its work is not done twice"
+    give_up(world)
+    assert state_of(world) is TaskState.LOST
+    assert "another agent now: a9" in world.state.tasks[TaskId("j1.1")].message
+    assert world.state.holders == {}
+    world.report("a9", gpu("g0"), task=monitor)
+    world.offers(replace(offer("o-late", "a9", gpus=1), hostname=HOST))
+    assert world.job().state is JobState.STARTING
+    assert world.job().task_id == "j1.2"
+
+
+def test_what_comes_back_all_the_same_is_killed(world: World) -> None:
+    come(world, "a9", gpu("g0"))
+    give_up(world)
+    assert only(world.status("j1.1", "TASK_RUNNING"), fx.Kill).task_id == "j1.1"
+
+
+@pytest.mark.parametrize("hostname", ["other.example", "a1.example.evil"])
+def test_an_agent_of_another_host_frees_nothing_whatever_cards_it_names(world: World, hostname: str) -> None:
+    come(world, "a9", gpu("g0"), hostname=hostname)
+    give_up(world)
+    assert state_of(world) is TaskState.ABANDONED
+    assert list(world.state.holders) == ["g0"]
+
+
+def test_an_agent_that_does_not_have_all_of_its_cards_frees_none(world: World) -> None:
+    come(world, "a9", gpu("g7"))
+    give_up(world)
+    assert state_of(world) is TaskState.ABANDONED
+
+
+def test_an_agent_that_is_lost_itself_frees_nothing(world: World) -> None:
+    come(world, "a9", gpu("g0"))
+    world.feed(ev.AgentLost(AgentId("a9")))
+    give_up(world)
+    assert state_of(world) is TaskState.ABANDONED
+
+
+def test_an_agent_whose_loss_nobody_told_is_taken_for_lost(world: World) -> None:
+    """The scheduler was away when Mesos told it."""
+    world.state.nodes[AgentId("a1")] = replace(
+        world.state.nodes[AgentId("a1")], lost_at=None, reported_at=0.0
+    )
+    come(world, "a9", gpu("g0"))
+    give_up(world)
+    assert world.state.nodes[AgentId("a1")].lost_at is not None
+    assert world.state.holders == {}
+
+
+def test_without_another_agent_they_are_held(world: World) -> None:
+    give_up(world)
+    assert state_of(world) is TaskState.ABANDONED
+    assert list(world.state.holders) == ["g0"]
