@@ -19,13 +19,15 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
-from mesos_gpu.adapters.sqlite import files, schema
+from mesos_gpu.adapters.sqlite import files, schema, seal
+from mesos_gpu.adapters.sqlite.placing import Placed, put_in_place
 from mesos_gpu.adapters.usage import statements
 from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
 
+_ANOTHER: Final = "name another backup; nothing was changed"
 logger = logging.getLogger(__name__)
 
 
@@ -52,6 +54,12 @@ class SqliteStore:
         path = self._path
         files.make_private(path)
         self._lock = files.lock_of(path)
+        if files.restoring(path).exists():
+            os.close(self._lock)
+            raise BadConfiguration(
+                f"a restore of {path} was broken off",
+                remedy=f"do it again: mesos-gpu restore FILE --state {path}",
+            )
         try:
             self._mark = HighWater(Path(f"{path}.mark"))
             try:
@@ -104,7 +112,7 @@ class SqliteStore:
             finally:
                 db.close()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            if files.code_of(error) != sqlite3.SQLITE_ERROR:
                 raise  # it cannot be read now, which says nothing of what is in it
             return Mark(0)  # it has no tables yet
 
@@ -133,8 +141,12 @@ class SqliteStore:
         facts: list[tuple[str, str | bytes]] = [("batch", str(mark.batch)), ("doubtful", "1")]
         facts += [("framework_id", mark.framework_id)] if mark.framework_id is not None else []
         facts += [("key", mark.key)] if mark.key is not None else []
+        self._keep(facts)
+
+    def _keep(self, facts: Iterable[tuple[str, str | bytes]]) -> None:
+        rows = [(name, seal.sealed_fact(name, value)) for name, value in facts]
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+        self._db.executemany(_FACT, rows)
         self._db.execute("COMMIT")
 
     def _opened(self) -> sqlite3.Connection:
@@ -156,7 +168,7 @@ class SqliteStore:
     def _refusing_damage(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.DatabaseError, msgspec.DecodeError) as error:
+        except (OSError, sqlite3.DatabaseError, msgspec.DecodeError, UnicodeDecodeError) as error:
             if files.lacks_room(error, self._path.parent):
                 raise files.no_room(self._path, error) from error
             if isinstance(error, OSError):
@@ -171,8 +183,8 @@ class SqliteStore:
         with self._refusing_damage():
             nouns: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
             nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
-            doubtful = _fact(self._db, "doubtful") is not None
-            return Saved(_fact(self._db, "framework_id") or None, doubtful=doubtful, **nouns)
+            doubtful = seal.fact_of(self._db, "doubtful") is not None
+            return Saved(seal.text_of(self._db, "framework_id") or None, doubtful=doubtful, **nouns)
 
     def events(self) -> list[LogEvent]:
         """The events that are kept, by number."""
@@ -182,8 +194,8 @@ class SqliteStore:
     def key(self) -> bytes:
         """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
         with self._refusing_damage():
-            new = (secrets.token_bytes(32),)
-            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", new)
+            new = seal.sealed_fact("key", secrets.token_bytes(32))
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", (new,))
             here = _mark_of(self._db)
         assert here.key is not None, "it was just written"
         self._set_mark(here)
@@ -198,16 +210,21 @@ class SqliteStore:
     def fact(self, name: str) -> str | None:
         """A word that is kept beside all else; None: there is none."""
         with self._refusing_damage():
-            return _fact(self._db, name)
+            return seal.text_of(self._db, name)
 
     def follow(self, key: bytes, facts: Mapping[str, str]) -> None:
         """Keep words beside all else, and what secrets of launches are made of elsewhere, too."""
         with self._refusing_damage():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", [("key", key), *facts.items()])
-            self._db.execute("COMMIT")
+            self._keep([("key", key), *facts.items()])
         self._set_mark(replace(self._at, key=key))
         self._mark.sync()
+
+    def leave_log(self) -> bool:
+        """Follow no log elsewhere any more: one that has more than this state would undo what was brought back;
+        whether there was one."""
+        with self._refusing_damage():
+            gone = self._db.execute("DELETE FROM facts WHERE name IN ('history', 'history_begun')")
+        return gone.rowcount > 0
 
     def _set_mark(self, mark: Mark) -> None:
         self._at = mark
@@ -215,8 +232,12 @@ class SqliteStore:
 
     def _bodies(self, noun: Noun) -> Iterator[Any]:
         decoder = msgspec.json.Decoder(noun.kind)
-        for (body,) in self._db.execute(_SELECT[noun.kind]):
-            yield decoder.decode(body)
+        if not noun.key:
+            if (value := seal.fact_of(self._db, noun.table or noun.plural)) is not None:
+                yield decoder.decode(value)
+            return
+        for *columns, body in self._db.execute(_SELECT[noun.kind]):
+            yield decoder.decode(seal.opened(noun.table or noun.plural, columns, body))
 
     def save(self, batch: Iterable[Save]) -> None:
         """Write a batch in one transaction: all of it or nothing is there after a crash.
@@ -241,7 +262,7 @@ class SqliteStore:
                 self._write(item)
                 if isinstance(item, saves.SaveFramework):
                     at = replace(at, framework_id=item.framework_id)
-            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('batch', ?)", (str(at.batch),))
+            self._db.execute(_FACT, ("batch", seal.sealed_fact("batch", str(at.batch))))
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
@@ -262,20 +283,54 @@ class SqliteStore:
             self._mark.close()
 
 
+def restore(source: Path, path: Path) -> tuple[Placed, bool]:
+    """Let a backup be the state in `path`, which is kept beside; it may be older than what runs, so the next scheduler
+    looks what that is before it launches anything.
+
+    Raises:
+        NotFound: There is no such backup.
+        Conflict: A scheduler uses the state.
+        BadConfiguration: The state's directory is another user's.
+        Damaged: The backup cannot be read, or a later program wrote it.
+        NoRoom: The disk is full.
+
+    Returns:
+        What was done, and whether the state has followed a log in ZooKeeper: it does no more.
+    """
+    followed = False
+
+    def prepare(copy: Path) -> None:
+        nonlocal followed
+        logger.disabled = True  # it would warn of what is asked for, with the name of a copy
+        try:
+            schema.see_some(copy)
+            store = SqliteStore(copy, accept_older=True)
+            try:
+                store.load()
+                followed = store.leave_log()
+            finally:
+                store.close()
+        except Damaged as error:
+            raise Damaged(error.what.replace(str(copy), str(source)), remedy=_ANOTHER) from error
+        finally:
+            logger.disabled = False
+
+    return put_in_place(source, path, prepare), followed
+
+
 def _is_older(here: Mark, mark: Mark) -> bool:
     """Or another framework's; one more batch than the mark has may have changed that: a kill came before the mark."""
     other = mark.framework_id is not None and here.framework_id != mark.framework_id
     return here.batch < mark.batch or (other and here.batch != mark.batch + 1)
 
 
-def _fact(db: sqlite3.Connection, name: str) -> str | None:
-    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return None if row is None else str(row[0])
-
-
 def _mark_of(db: sqlite3.Connection) -> Mark:
-    row = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()
-    return Mark(int(_fact(db, "batch") or 0), _fact(db, "framework_id"), bytes(row[0]) if row else None)
+    key = seal.fact_of(db, "key")
+    return Mark(
+        seal.number_of(db, "batch"),
+        seal.text_of(db, "framework_id"),
+        bytes(key) if isinstance(key, bytes) else None,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -287,11 +342,11 @@ def _where(columns: Iterable[str]) -> str:
 
 
 #: SQL by noun. What there is one of is a fact. Names are those of NOUNS; every value is a parameter.
+_FACT: Final = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
 _INSERT: Final = {
     noun.kind: f"INSERT OR REPLACE INTO {noun.table or noun.plural} VALUES ({'?, ' * len(noun.columns)}?)"
-    if noun.key
-    else f"INSERT OR REPLACE INTO facts VALUES ('{noun.table or noun.plural}', ?)"
     for noun in NOUNS
+    if noun.key
 }
 _DELETE: Final = {
     noun.kind: f"DELETE FROM {noun.table or noun.plural} WHERE {_where(noun.key)}"  # nosec B608 # names of NOUNS
@@ -299,10 +354,10 @@ _DELETE: Final = {
     if noun.key
 }
 _SELECT: Final = {
-    noun.kind: f"SELECT body FROM {noun.table or noun.plural} ORDER BY {', '.join(noun.order)}"  # nosec B608 # names of NOUNS
-    if noun.key
-    else f"SELECT value FROM facts WHERE name = '{noun.table or noun.plural}'"  # nosec B608 # names of NOUNS
+    noun.kind: f"SELECT {', '.join(noun.columns)}, body FROM {noun.table or noun.plural} "  # nosec B608 # names of NOUNS
+    f"ORDER BY {', '.join(noun.order)}"
     for noun in NOUNS
+    if noun.key
 }
 _DELETE_PARTS: Final = [
     (noun.owner, f"DELETE FROM {noun.table or noun.plural} WHERE {noun.owned_by} = ?")  # nosec B608 # names of NOUNS
@@ -314,7 +369,7 @@ _DELETE_PARTS: Final = [
 def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """What one save is in SQL."""
     if isinstance(item, saves.SaveFramework):
-        yield "INSERT OR REPLACE INTO facts VALUES ('framework_id', ?)", (item.framework_id,)
+        yield _FACT, ("framework_id", seal.sealed_fact("framework_id", item.framework_id))
     elif isinstance(item, saves.SaveTrust):
         yield "DELETE FROM facts WHERE name = 'doubtful'", ()
     elif isinstance(item, saves.KeepRecord):
@@ -324,14 +379,14 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
     elif isinstance(item, saves.KeepJob | saves.KeepEvent | saves.ForgetEvents):
         yield from statements.remembered(item)
     elif (noun := SAVED_BY.get(type(item))) is not None:
-        yield _INSERT[noun.kind], (*map(_plain, saves.columns_of(item)), _body(saves.value_of(item)))
+        columns, body = (*map(_plain, saves.columns_of(item)),), msgspec.json.encode(saves.value_of(item))
+        if noun.key:
+            yield _INSERT[noun.kind], (*columns, seal.sealed(noun.table or noun.plural, columns, body))
+        else:
+            yield _FACT, (name := noun.table or noun.plural, seal.sealed_fact(name, body))
     else:
         noun, key = FORGOTTEN_BY[type(item)], tuple(map(_plain, saves.about(item)))
         yield _DELETE[noun.kind], key
         for owner, statement in _DELETE_PARTS:
             if owner is noun.kind:
                 yield statement, key
-
-
-def _body(value: Any) -> bytes:
-    return msgspec.json.encode(value)

@@ -351,7 +351,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/v1/health"): Operation(
         "check_health",
-        "Whether the master is connected: 503 while it is not",
+        "Whether the master is connected and changes can be saved: 503 while it is not so",
         {200: shapes.Health, 503: (shapes.Health, shapes.Error)},
     ),
     ("GET", "/v1/openapi.json"): Operation("show_openapi", "This document", {200: dict[str, Any]}),

@@ -74,9 +74,12 @@ class System:
         return json_answer(alone)
 
     async def health(self, _request: Request) -> Response:
-        """GET /v1/health: 503 while the master is not connected."""
-        connected = await result_of(self._scheduler.read(lambda view: view.connected))
-        return json_answer({"ok": connected, "connected": connected}, 200 if connected else 503)
+        """GET /v1/health: 503 while the master is not connected, or nothing can be saved. The reason is not for all."""
+        connected, saves = await result_of(
+            self._scheduler.read(lambda view: (view.connected, not view.unsaved))
+        )
+        ok = connected and saves
+        return json_answer({"ok": ok, "connected": connected, "saves": saves}, 200 if ok else 503)
 
     async def openapi(self, _request: Request) -> Response:
         """GET /v1/openapi.json."""

@@ -113,6 +113,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.upgrade.commands",
         "Upgrades: what runs now, and what this program would do in its place.",
     ),
+    "restore": (
+        "mesos_gpu.cli.cluster.backup",
+        "Put a backup in place of the scheduler's state, while no scheduler runs on it.",
+    ),
     "teardown": (
         "mesos_gpu.cli.host.teardown",
         "End a framework at the master: all its tasks end, and its id is never taken again.",

@@ -154,6 +154,12 @@ class _Signals:
             signal.signal(number, lambda *_: self.stop.set())
 
 
+def _journal(options: Options) -> Journal | None:
+    if options.journal is None:
+        return None
+    return Journal(options.journal, options.journal_size_mib << 20, options.journal_days)
+
+
 def _run(
     options: Options,
     listener: socket.socket,
@@ -178,7 +184,7 @@ def _run(
     driver = pd.PymesosDriver(
         framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
     )
-    journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
+    journal = _journal(options)
     settings = replace(
         engine_settings(options),
         control_ports=of_api(host, port),

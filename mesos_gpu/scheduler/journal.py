@@ -8,8 +8,10 @@ import contextlib
 import errno
 import logging
 import os
+import time
 from collections.abc import Iterator
 from io import FileIO
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.wire.journal import decode_batch, decode_head
 
 FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
+DAY_S: Final = 86400.0
 PATTERN: Final = "journal-*.jsonl"
 logger = logging.getLogger(__name__)
 
@@ -34,16 +37,22 @@ class Journal:
     The first write that fails ends it, with a warning: the scheduler goes on without.
     """
 
-    def __init__(self, directory: Path, most_bytes: int) -> None:
-        """Nothing is written yet. `most_bytes`: of all files, the newest one's first line not counted.
+    def __init__(self, directory: Path, most_bytes: int, most_days: float = inf) -> None:
+        """Nothing is written yet.
+
+        Args:
+            directory: Of the journal alone.
+            most_bytes: Of all files, the newest one's first line not counted.
+            most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
 
         Raises:
             BadConfiguration: The directory cannot be made or written.
         """
-        self._directory, self._most_bytes = directory, most_bytes
+        self._directory, self._most_bytes, self._most_s = directory, most_bytes, most_days * DAY_S
         self._file: FileIO | None = None
         self._steps: list[tuple[ev.Event, Outcome]] = []
         self._at, self._seq, self._written = 0.0, 1, 0
+        self._began: float | None = None  # the time of the file's first step
         self._ended = False
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,8 +86,12 @@ class Journal:
         """Write what was noted as one line; `state` is what it led to, for the next file to begin with."""
         with self._ending_on_errors():
             self._write()
-            if self._written * FILES >= self._most_bytes:
+            if self._written * FILES >= self._most_bytes or self._is_old():
                 self._open(state, settings, follows=True)
+
+    def _is_old(self) -> bool:
+        """Whether the file has its part of the time; a clock that was set back begins a new one, too."""
+        return self._began is not None and not 0 <= self._at - self._began < self._most_s / FILES
 
     def close(self) -> None:
         """Write what was noted, and close the file."""
@@ -89,6 +102,7 @@ class Journal:
     def _write(self) -> None:
         if self._file is None or not self._steps:
             return
+        self._began = self._at if self._began is None else self._began
         line = batch_line(self._seq, self._at, self._steps)
         _append(self._file, line)
         self._seq += len(self._steps)
@@ -106,13 +120,13 @@ class Journal:
         # Unbuffered: one line is one write, and what was written outlives the process.
         self._file = FileIO(os.open(path, flags, 0o600), "wb")
         _append(self._file, head_line(__version__, self._seq, settings, state, follows=follows))
-        self._written = 0
+        self._written, self._began = 0, None
 
     def _make_room(self, old: list[Path]) -> None:
-        """Remove the oldest files until another one fits."""
-        size = sum(path.stat().st_size for path in old)
+        """Remove the oldest files until another one fits and none was last written too long ago."""
+        size, long_ago = sum(path.stat().st_size for path in old), time.time() - self._most_s
         for path in old:
-            if size <= self._most_bytes * (FILES - 1) // FILES:
+            if size <= self._most_bytes * (FILES - 1) // FILES and path.stat().st_mtime >= long_ago:
                 break
             size -= path.stat().st_size
             path.unlink()

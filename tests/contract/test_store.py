@@ -2,7 +2,9 @@
 `simulate chaos` judges, and the tests' own.
 """
 
-from collections.abc import Callable, Iterator
+import inspect
+import sys
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +16,7 @@ from mesos_gpu.adapters.replicated.election import Election
 from mesos_gpu.adapters.replicated.log import Log
 from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model import saves
 from mesos_gpu.model.access.caller import Narrowing
@@ -298,6 +301,22 @@ class Reopened:
             case _:
                 return MemoryStore()
 
+    @property
+    def file(self) -> Path | None:
+        """What its scheduler's reports are read from."""
+        if self.kind == "replicated":
+            return self.path.with_name(f"{self._starts}.sqlite")
+        return self.path if self.kind == "sqlite" else None
+
+    def doubt(self) -> None:
+        """Let it be a state that may be older than what runs."""
+        if self.file is not None:
+            local = self.store._local if isinstance(self.store, ReplicatedStore) else self.store
+            assert isinstance(local, SqliteStore)
+            local._keep([("doubtful", "1")])
+        else:
+            self.store.doubtful = True  # type: ignore[attr-defined]
+
     def after_a_restart(self) -> Saved:
         """What the next scheduler finds."""
         if self.kind not in ("sqlite", "replicated"):
@@ -310,7 +329,10 @@ class Reopened:
         (self._leader or self.store).close()
 
 
-@pytest.fixture(params=["sqlite", "replicated", "memory", "recording", "witness"])
+KINDS: Final = ("sqlite", "replicated", "memory", "recording", "witness")
+
+
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopened]:
     meeting = request.getfixturevalue("meeting") if request.param == "replicated" else ""
     reopened = Reopened(request.param, tmp_path / "state" / "scheduler.sqlite", meeting)
@@ -440,19 +462,66 @@ def test_an_empty_batch_changes_nothing(opened: Reopened) -> None:
     assert opened.after_a_restart() == saved(jobs=(job(),))
 
 
-def test_trust_ends_the_doubt_in_an_old_state(tmp_path: Path) -> None:
-    def doubtful_sqlite() -> Store:
-        store = SqliteStore(tmp_path / "scheduler.sqlite")
-        store._db.execute("INSERT INTO facts VALUES ('doubtful', '1')")
-        return store
+@pytest.mark.parametrize("name", [*NOUNS, *SINGLE])
+def test_a_batch_may_be_given_again(name: str, opened: Reopened) -> None:
+    """After a disk was full it is not known whether the first time has come through."""
+    batch = NOUNS[name][0] if name in NOUNS else SINGLE[name]
+    forget = [each for each in (NOUNS[name][1],) if each] if name in NOUNS else []
+    opened.store.save([*batch, *forget])
+    once = opened.store.load()
+    opened.store.save([*batch, *forget])
+    assert opened.after_a_restart() == once
 
-    makers: list[Callable[[], Store]] = [doubtful_sqlite, lambda: MemoryStore(saved(doubtful=True))]
-    for make in makers:
-        store = make()
-        assert store.load().doubtful
-        store.save([saves.SaveTrust()])
-        assert store.load() == EMPTY
-        store.close()
+
+def test_records_and_events_that_are_given_again_are_there_once(opened: Reopened) -> None:
+    closed = Closed(replace(span(), wanted_milli=1000), 2 * 86_400_000, 0, 0, SpanEnd.FINISHED)
+    batch: list[Save] = [saves.KeepRecord(closed), saves.KeepEvent(event(1)), saves.KeepJob(past_job())]
+    opened.store.save(batch)
+    once = use_of(opened)
+    opened.store.save(batch)
+    opened.after_a_restart()
+    assert opened.store.events() == [event(1)]
+    assert use_of(opened) == once
+    if opened.file is not None:
+        assert once != [[]]
+
+
+def use_of(opened: Reopened) -> object:
+    """What reports read; None: they read it elsewhere."""
+    if opened.file is None:
+        return None
+    return SqliteRecords(opened.file).use([0, 4], 0, waits=True)
+
+
+def test_trust_ends_the_doubt_in_an_old_state(opened: Reopened) -> None:
+    opened.doubt()
+    assert opened.store.load().doubtful
+    opened.store.save([saves.SaveTrust()])
+    assert opened.after_a_restart() == EMPTY
+
+
+def test_what_is_saved_after_a_restart_is_there_with_what_was_before(opened: Reopened) -> None:
+    opened.store.save([saves.SaveFramework("f"), saves.SaveJob(job("j0"))])
+    opened.after_a_restart()
+    opened.store.save([saves.SaveJob(job())])
+    opened.after_a_restart()
+    opened.store.save([saves.ForgetJob(JobId("j0"))])
+    assert opened.after_a_restart() == saved(framework_id="f", jobs=(job(),))
+
+
+def test_each_case_is_run_on_both_stores_of_a_scheduler() -> None:
+    """All that say what a store does take it from one fixture, which has every kind."""
+    here = sys.modules[__name__]
+    alone = {
+        "test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved",
+        "test_each_case_is_run_on_both_stores_of_a_scheduler",
+        "test_a_store_in_memory_begins_with_what_an_earlier_run_left",
+    }
+    tests = {name: value for name, value in vars(here).items() if name.startswith("test_")}
+    assert {
+        name for name, test in tests.items() if "opened" not in inspect.signature(test).parameters
+    } == alone
+    assert {"sqlite", "replicated"} <= set(KINDS)
 
 
 def test_a_store_in_memory_begins_with_what_an_earlier_run_left() -> None:

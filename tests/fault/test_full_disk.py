@@ -69,6 +69,17 @@ def outcome(stack: Stack) -> str:
         return ""
 
 
+def readiness(stack: Stack) -> tuple[int, object]:
+    answer = requests.get(f"{stack.url}/v1/health", timeout=20)
+    return answer.status_code, answer.json()
+
+
+def metric(stack: Stack, name: str) -> float:
+    text = requests.get(f"{stack.url}/metrics", headers={"Accept": "text/plain"}, timeout=20).text
+    (value,) = [line.split()[-1] for line in text.splitlines() if line.startswith(f"{name} ")]
+    return float(value)
+
+
 def fill(directory: Path) -> Path:
     """All of it, to the last byte."""
     path = directory / "ballast"
@@ -116,6 +127,9 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
         assert requests.request(verb, stack.url + path, json=body, timeout=20).status_code == 507, path
     assert {job["id"] for job in client.jobs()} == known
     assert "cannot be written" in (client.status()["unsaved"] or "")
+    assert readiness(stack) == (503, {"ok": False, "connected": True, "saves": False})
+    assert metric(stack, "mesos_gpu_unsaved") == 1
+    assert "cannot be written" in mesos_gpu(open_directory, "--url", stack.url, "status").stderr
 
     flag.touch()
     wait_until("Mesos knows that it ended", lambda: f"{job}.1" not in running_by_mesos(stack), 60)
@@ -128,6 +142,8 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
     ballast.unlink()
     wait_until("its end is saved", lambda: client.job(job)["state"] == "finished", 60)
     assert client.status()["unsaved"] is None
+    assert readiness(stack) == (200, {"ok": True, "connected": True, "saves": True})
+    assert metric(stack, "mesos_gpu_unsaved") == 0
     later = client.submit({"name": "later", "command": "true", "cpus": 0.1, "mem_mib": 32})["id"]
     wait_until("work goes on", lambda: client.job(later)["state"] == "finished", 60)
     wait_until("what waits is launched", lambda: not client.jobs(states=["active"]), 120)

@@ -1,7 +1,6 @@
 """A state that is old, torn or empty: refused, and what runs is left running, whatever an operator says then."""
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -177,12 +176,10 @@ def back_up(stack: Stack, copy: Path) -> None:
     assert call(stack, "backup", str(copy), "--state", str(state_of(stack))).exit_code == 73
 
 
-def bring_back(copy: Path, state: Path) -> None:
+def bring_back(stack: Stack, copy: Path) -> None:
     """Put a backup in the place of the state, as the runbook says."""
-    for source, restored in ((copy, state), (hooks_of(copy), hooks_of(state))):
-        shutil.copyfile(source, restored)
-        for end in ("-wal", "-shm"):
-            Path(f"{restored}{end}").unlink(missing_ok=True)
+    done = call(stack, "restore", str(copy), "--state", str(state_of(stack)))
+    assert done.exit_code == 0, done.output
 
 
 def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client, tmp_path: Path) -> None:
@@ -214,12 +211,11 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
     running = mesos_says(stack)
     assert set(running) == {f"{after}.1"}
 
+    refused = call(stack, "restore", str(copy), "--state", str(state_of(stack)))
+    assert (refused.exit_code, "another scheduler uses the state" in refused.output) == (73, True)
     stack.scheduler.kill()
-    bring_back(copy, state_of(stack))
-    stack.scheduler.start()
-    wait_until("it ends", lambda: not stack.scheduler.running, 60)
-    assert stack.scheduler.exit_code == 78
-    stack.scheduler.start("--accept-older-state").wait()
+    bring_back(stack, copy)
+    stack.scheduler.start().wait()
 
     wait_until(
         "it is held",

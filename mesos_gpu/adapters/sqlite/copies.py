@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mesos_gpu.adapters.hooks.store import hooks_of
-from mesos_gpu.adapters.sqlite.files import OWN, lacks_room, sync
+from mesos_gpu.adapters.sqlite.files import OWN, code_of, lacks_room, sync
 from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound
 
 
@@ -82,8 +82,13 @@ def copy_into(path: Path, part: Path, *, read_only: bool = False) -> None:
         if isinstance(error, OSError):
             raise
         raise Damaged(
-            f"{path} cannot be copied: {error}", remedy="is it the scheduler's --state file?"
+            f"{path} cannot be copied: {_why(error)}", remedy="is it the scheduler's --state file?"
         ) from error
+
+
+def _why(error: sqlite3.DatabaseError) -> str:
+    """SQLite names the copy where it is the original that cannot be read."""
+    return "its pages are damaged" if code_of(error) == sqlite3.SQLITE_CORRUPT else str(error)
 
 
 def _begun(part: Path) -> int:

@@ -42,10 +42,15 @@ def restoring(path: Path) -> Path:
     return Path(f"{path}.restoring")
 
 
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's code of an error; 0: Python could not read what SQLite gave, as a text that is none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 def lacks_room(error: Exception, directory: Path) -> bool:
     """Whether nothing can be written there, which says nothing of what is there."""
     if isinstance(error, sqlite3.OperationalError):
-        kind = error.sqlite_errorcode & 0xFF
+        kind = code_of(error)
         full = kind == sqlite3.SQLITE_CANTOPEN and not os.statvfs(directory).f_bavail
         return full or kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)

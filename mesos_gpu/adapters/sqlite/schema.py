@@ -8,10 +8,28 @@ import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.adapters.sqlite.seal import SEALED_FROM, Unsealed, seal_all
+from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.errors import Damaged
+from mesos_gpu.model.saves import NOUNS
+
+#: What the step to checksums seals. Names are those of NOUNS.
+_UNSEALED: Final = tuple(
+    Unsealed(
+        name,
+        f"SELECT {', '.join(columns)}, {body} FROM {name}",  # nosec B608 # names of NOUNS
+        f"UPDATE {name} SET {body} = ? WHERE {' AND '.join(f'{column} IS ?' for column in columns)}",  # nosec B608 # names of NOUNS
+    )
+    for name, columns, body in (
+        *((noun.table or noun.plural, tuple(noun.columns), "body") for noun in NOUNS if noun.key),
+        ("facts", ("name",), "value"),
+        ("events", ("number",), "body"),
+    )
+)
 
 
 def steps() -> list[tuple[int, str]]:
@@ -27,11 +45,6 @@ def steps() -> list[tuple[int, str]]:
 def latest() -> int:
     """The number of the latest schema."""
     return steps()[-1][0]
-
-
-def version_of(db: sqlite3.Connection) -> int:
-    """The number of a file's schema; 0: it has none yet."""
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def before(path: Path, version: int) -> Path:
@@ -51,6 +64,16 @@ def see_known(path: Path, version: int) -> None:
             f"{path} has schema {version}, and this program knows {known} at most",
             remedy=f"run the newer mesos_gpu that wrote it{_or_go_back(path, known)}",
         )
+
+
+def see_some(path: Path) -> None:
+    """See that a file is a state at all.
+
+    Raises:
+        Damaged: It has no schema.
+    """
+    if not _version_in(path):
+        raise Damaged(f"{path} is no state of a scheduler", remedy="name another file")
 
 
 def _or_go_back(path: Path, known: int) -> str:
@@ -93,11 +116,11 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
     """
     version = version_of(db)
     see_known(path, version)
-    latest = steps()[-1][0]
-    if version == latest:
+    newest = latest()
+    if version == newest:
         return
     if version:
-        _keep(path, latest)
+        _keep(path, newest)
     db.execute("BEGIN IMMEDIATE")
     try:
         for number, script in steps():
@@ -114,7 +137,16 @@ def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
     """Do one step, within a transaction."""
     for statement in _statements(script):
         db.execute(statement)
+    if number == SEALED_FROM:
+        for table in _UNSEALED:
+            if _is_there(db, table.name):
+                seal_all(db, table)
     db.execute(f"PRAGMA user_version={number}")
+
+
+def _is_there(db: sqlite3.Connection, table: str) -> bool:
+    """Whether there is that table by now: what was declared later than a step has none then."""
+    return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchall())
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mesos_gpu.adapters.sqlite.seal import number_of, opened
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.past_jobs import Held, PastJob
@@ -55,8 +56,7 @@ class SqliteRecords:
     def exact_since_ms(self) -> int:
         """See `UseRecords`."""
         with self._read() as db:
-            row = db.execute("SELECT value FROM facts WHERE name = 'folded_ms'").fetchone()
-        return int(row[0]) if row else 0
+            return number_of(db, "folded_ms")
 
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
         """See `UseRecords`."""
@@ -99,7 +99,7 @@ class SqliteRecords:
             with closing(db):
                 db.execute("BEGIN")
                 yield db
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise Unavailable(
                 f"the records of use in {self._path} cannot be read now: {error}", remedy="try again"
             ) from error
@@ -119,8 +119,8 @@ def _sums(
 def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
     """Spans that are open, as if they ended now; what ends them is not known, so nothing of them is lost."""
     decoder = msgspec.json.Decoder(Span)
-    for (body,) in db.execute("SELECT body FROM spans ORDER BY task_id"):
-        span = decoder.decode(body)
+    for task_id, body in db.execute("SELECT task_id, body FROM spans ORDER BY task_id"):
+        span = decoder.decode(opened("spans", (task_id,), body))
         yield Closed(span, max(span.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING)
 
 

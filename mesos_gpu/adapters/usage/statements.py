@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mesos_gpu.adapters.sqlite.seal import opened, sealed, sealed_fact
 from mesos_gpu.model.saves import FoldRecords, ForgetEvents, KeepEvent, KeepJob, KeepRecord
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.usage import DAY_MS, MS, charged
@@ -36,7 +37,7 @@ _JOBS_GONE: Final = "DELETE FROM past_jobs WHERE ended_ms <= ?"
 _JOB: Final = "INSERT OR REPLACE INTO past_jobs VALUES (?, ?, ?)"
 _EVENT: Final = "INSERT OR REPLACE INTO events VALUES (?, ?)"
 _EVENTS_GONE: Final = "DELETE FROM events WHERE number <= ?"
-_EVENTS: Final = "SELECT body FROM events ORDER BY number"
+_EVENTS: Final = "SELECT number, body FROM events ORDER BY number"
 _FOLDED: Final = "INSERT OR REPLACE INTO facts VALUES ('folded_ms', ?)"
 
 
@@ -67,7 +68,7 @@ def folded(save: FoldRecords) -> Iterator[Statement]:
     """What deletes records whose days are summed up, and those of jobs that ended before."""
     yield _GONE, (save.before_ms,)
     yield _JOBS_GONE, (save.before_ms,)
-    yield _FOLDED, (str(save.before_ms),)
+    yield _FOLDED, (sealed_fact("folded_ms", str(save.before_ms)),)
 
 
 def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
@@ -75,7 +76,8 @@ def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
     if isinstance(save, KeepJob):
         yield _JOB, (save.job.id, int(save.job.ended_at * MS), msgspec.json.encode(save.job))
     elif isinstance(save, KeepEvent):
-        yield _EVENT, (save.event.number, msgspec.json.encode(save.event))
+        number, body = save.event.number, msgspec.json.encode(save.event)
+        yield _EVENT, (number, sealed("events", (number,), body))
     else:
         yield _EVENTS_GONE, (save.up_to,)
 
@@ -83,4 +85,4 @@ def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
 def events_of(db: sqlite3.Connection) -> list[LogEvent]:
     """Events that are kept, by number."""
     decoder = msgspec.json.Decoder(LogEvent)
-    return [decoder.decode(body) for (body,) in db.execute(_EVENTS)]
+    return [decoder.decode(opened("events", (number,), body)) for number, body in db.execute(_EVENTS)]

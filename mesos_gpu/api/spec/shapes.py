@@ -443,10 +443,11 @@ class Status(Counted, Secured):
 
 
 class Health(TypedDict):
-    """Whether the master is connected."""
+    """Whether the scheduler can do its work."""
 
     ok: bool
-    connected: bool
+    connected: Annotated[bool, says(description="to the master")]
+    saves: Annotated[bool, says(description="whether changes can be saved, as not on a full disk")]
 
 
 class Removed(TypedDict):

@@ -11,7 +11,7 @@ from mesos_gpu.model.access.record import Result
 from mesos_gpu.wire.plain import clean
 
 #: The commands, and what their records are about.
-COMMANDS: Final = ("backup", "node cdi --output", "node shim build", "volume build", "volume gc")
+COMMANDS: Final = ("backup", "node cdi --output", "node shim build", "restore", "volume build", "volume gc")
 
 
 @contextmanager

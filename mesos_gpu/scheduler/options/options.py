@@ -98,6 +98,7 @@ class Options:
     longest_token_days: int = 365
     journal: Path | None = None
     journal_size_mib: int = 256
+    journal_days: int = 30
     flags: tuple[Flag, ...] = ()  # all options by their names
     cluster: HaOptions = field(default_factory=HaOptions)
     tls: TlsOptions = field(default_factory=TlsOptions)

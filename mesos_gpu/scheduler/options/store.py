@@ -48,4 +48,12 @@ OPTIONS: Decorators = (
         metavar="MIB",
         help="Size beyond which its oldest files are removed.",
     ),
+    click.option(
+        "--journal-days",
+        default=30,
+        show_default=True,
+        type=click.IntRange(1),
+        metavar="DAYS",
+        help="Time after which its files are removed.",
+    ),
 )

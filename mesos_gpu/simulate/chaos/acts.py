@@ -364,9 +364,15 @@ def _connect(world: World, a: int, b: int) -> None:
 
 
 def _restart(world: World, a: int, b: int) -> None:
-    crash = ("before", "after")[a % 2]
-    world.say(f"the scheduler is killed {crash} a save, and starts again")
-    world.flush(crash)
+    """Kill the scheduler, or let its disk be full for a while, or both."""
+    crash, full_s = ("before", "after")[a % 2], (0.0, 0.0, 3.0, 20.0)[a // 2 % 4]
+    if full_s and a // 8 % 2:
+        crash = ""
+    if full_s:
+        world.say(f"the disk is full: for {full_s:g} s nothing is saved")
+    if crash:
+        world.say(f"the scheduler is killed {crash} a save, and starts again")
+    world.flush(crash, full_s)
 
 
 # --- agents, their executors and GPUs

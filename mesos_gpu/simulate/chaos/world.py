@@ -45,6 +45,7 @@ SETTINGS: Final = Settings(
     max_infrastructure_failures=1000,  # a job is only lost by its own doing: the world is rougher than Mesos
 )
 _INSPECT_EVERY: Final = 16  # batches
+_LOOKS: Final = 3  # at what happens while nothing can be saved
 #: The engine may refuse them.
 _REQUESTS: Final = (
     ev.DrainRequested,
@@ -125,11 +126,12 @@ class World:
         self.inbox.append(ev.Registered(FRAMEWORK, "http://master:5050"))
         self.flush()
 
-    def flush(self, crash: str = "") -> None:
+    def flush(self, crash: str = "", full_s: float = 0.0) -> None:
         """Run a batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
 
         Args:
             crash: "before" the save or "after" it; "" is none.
+            full_s: For so long the batch cannot be saved, as the disk is full; what happens meanwhile waits.
 
         Raises:
             Violation: An invariant is broken.
@@ -150,12 +152,15 @@ class World:
                 words = f"{type(error).__name__} at {type(event).__name__}: {error}"
                 raise Violation("the engine never fails", words, *_about(event)) from error
             steps.append((event, effects))
+        stepped_at = self.now
+        if full_s:
+            self._wait_for_room(full_s)
         if crash == "before":
             self.restart()
             return
         for event, _ in steps:
             self.counts[type(event).__name__] += 1
-        self._commit(steps)
+        self._commit(steps, stepped_at)
         if crash:
             self.restart()
             return
@@ -163,12 +168,20 @@ class World:
             for effect in effects:
                 self._send(effect)
 
-    def _commit(self, steps: Sequence[tuple[ev.Event, list[fx.Effect]]]) -> None:
+    def _wait_for_room(self, seconds: float) -> None:
+        """The store has refused the batch: nothing of it has left, Mesos goes on, and what it says comes later."""
+        self.counts["NoRoom"] += 1
+        for _ in range(_LOOKS):
+            self.pass_time(seconds / _LOOKS)
+            self.inbox += self.mesos.mail
+            self.mesos.mail.clear()
+
+    def _commit(self, steps: Sequence[tuple[ev.Event, list[fx.Effect]]], stepped_at: float) -> None:
         if self.story is not None:
             for _, effects in steps:
                 self._tell(effects)
-        self.witness.hear((event for event, _ in steps), self.now)
-        self.witness.judge(steps, self.now)
+        self.witness.hear((event for event, _ in steps), stepped_at)
+        self.witness.judge(steps, stepped_at)
         self.batches += 1
         if self.batches % self._inspect_every == 0:
             self.witness.inspect(self.state)

@@ -205,7 +205,7 @@ COMMANDS: Final = (
 LOCAL: Final = (
     "node cdi", "node shim build", "node shim check",
     "volume build", "volume list", "volume show", "volume verify", "volume gc", "volume plan",
-    "backup", "template list", "template show", "template render",
+    "backup", "restore", "template list", "template show", "template render",
     "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler",
     "install secrets", "teardown", "cluster plan", "cluster apply", "mesos master", "mesos agent",
     "mesos check", "install master",

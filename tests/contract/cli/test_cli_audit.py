@@ -168,15 +168,17 @@ def test_what_root_does_on_a_host_is_in_a_log_of_that_host(
     SqliteStore(tmp_path / "state").close()
     for name in ("one", "two"):
         good("backup", str(tmp_path / name), "--state", str(tmp_path / "state"))
+    good("restore", str(tmp_path / "one"), "--state", str(tmp_path / "state"))
     records = json.loads(good("audit", "--host", "--json"))
     assert [(r["what"], r["result"], r["on"][1]) for r in records] == [
         ("backup", "failed", f"file:{tmp_path}/copy"),
         ("backup", "done", f"file:{tmp_path}/one"),
         ("backup", "done", f"file:{tmp_path}/two"),
+        ("restore", "done", f"file:{tmp_path}/one"),
     ]
     assert {record["proof"] for record in records} <= {"login", "uid"}
     assert good("audit", "--host", "--on", "file:*/two").count("\n") == 1, "a * is for the end alone"
-    assert "lines 1 to 3 in 1 files: sound" in good("audit", "--host", "--verify")
+    assert "lines 1 to 4 in 1 files: sound" in good("audit", "--host", "--verify")
     assert (tmp_path / "log" / "audit").stat().st_mode & 0o777 == 0o700
 
 

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -472,6 +473,44 @@ def test_files_are_private_and_bounded(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert replay(files).first_difference is None
+
+
+def test_what_is_older_than_it_may_be_goes_and_what_is_left_is_replayed(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
+    journal.begin(state, SETTINGS)
+    for day in range(1, 21):
+        feed(journal, state, 3, now=day * writing.DAY_S)
+        for path in files_of(tmp_path):  # as if each had been written then
+            if head_of(path)["seq"] > day * 6 - 12:
+                os.utime(path, (time.time() - (20 - day) * writing.DAY_S,) * 2)
+    journal.close()
+    files = files_of(tmp_path)
+    assert (len(files) in (9, 10), head_of(files[0])["seq"] > 1) == (True, True), "one a day"
+    assert replay(files).first_difference is None
+
+
+def test_a_scheduler_that_is_started_rarely_keeps_nothing_old_either(tmp_path: Path) -> None:
+    for _ in range(3):
+        journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
+        journal.begin(state, SETTINGS)
+        feed(journal, state, 2, now=time.time())
+        journal.close()
+    first, second, third = files_of(tmp_path)
+    os.utime(first, (time.time() - 9 * writing.DAY_S,) * 2)
+    os.utime(second, (time.time() - 7 * writing.DAY_S,) * 2)
+    journal = Journal(tmp_path, 1 << 20, most_days=8.0)
+    journal.begin(state, SETTINGS)
+    journal.close()
+    assert files_of(tmp_path)[:2] == [second, third]
+
+
+def test_a_clock_that_is_set_back_begins_a_new_file_and_no_more(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
+    journal.begin(state, SETTINGS)
+    for now in (5000.0, 4000.0, 4001.0, 4002.0):
+        feed(journal, state, 1, now=now)
+    journal.close()
+    assert (len(files_of(tmp_path)), replay(files_of(tmp_path)).first_difference) == (2, None)
 
 
 def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -55,8 +55,26 @@ def test_the_engine_holds(seed: int) -> None:
         "AskReset",
         "AskResize",
         "Start",
+        "NoRoom",
     ):
         assert result.counts[name], f"{name} never came to pass"
+
+
+@pytest.mark.parametrize("crash", ["", "before", "after"])
+def test_a_batch_that_cannot_be_saved_for_a_while_is_lost_or_done_as_a_whole(crash: str) -> None:
+    """Whatever happens while the disk is full, with a kill at its end or without."""
+    counts: Counter[str] = Counter()
+    for seed in range(20, 26):
+        world = World(seed, closely=True)
+        for number, act in enumerate(chaos._acts(random.Random(seed), 200)):
+            do(world, act)  # raises where an invariant is broken
+            if number % 5 == 0:
+                world.flush(crash, 3.0 + number % 7)
+        settle(world)
+        counts += world.counts
+    assert counts["NoRoom"] >= 6 * 40
+    assert counts["Launch"] > 50
+    assert counts["Kill"] > 10
 
 
 def test_shares_are_resized_and_nothing_is_promised_twice() -> None:

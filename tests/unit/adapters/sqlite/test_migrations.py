@@ -14,6 +14,7 @@ import pytest
 
 from mesos_gpu.adapters.hooks.store import HookStore, hooks_of
 from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Damaged
@@ -50,7 +51,7 @@ def tables(path: Path) -> set[str]:
 
 def version_in(path: Path) -> int:
     with closing(sqlite3.connect(path)) as db:
-        return schema.version_of(db)
+        return version_of(db)
 
 
 def has_all(new: Any, old: Any) -> bool:
@@ -108,7 +109,11 @@ def test_nothing_is_lost_of_a_state_of_an_earlier_schema(version: int, path: Pat
             old = json.loads(body)
             assert [each for each in new if has_all(each, old)] != [], f"{noun.plural}: {old}"
     for table in RECORDS:
-        assert rows(path, table) == there.get(table, [])
+        kept = [
+            (*beside, last[:-9]) if table == "events" else (*beside, last)
+            for *beside, last in rows(path, table)
+        ]
+        assert kept == there.get(table, [])
     assert saved.framework_id == dict(there["facts"])["framework_id"]
     assert set(state.jobs) == {row[0] for row in there["jobs"]}
     assert set(state.tasks) == {row[0] for row in there["tasks"]}

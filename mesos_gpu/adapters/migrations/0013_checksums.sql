@@ -1,0 +1,2 @@
+-- Rows of what is declared, of facts and of events end with a checksum, which the program adds after this step. Programs
+-- of schema 12 would take them for damaged: by its number they refuse the file.
