@@ -185,6 +185,8 @@ def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
+        if not kind.startswith("cgroup"):
+            continue  # most lines, on a host with containers
         point = Path(unescaped(before.split()[4]))
         if kind == "cgroup2":
             mount_points.setdefault("cgroup2", point)
