@@ -143,8 +143,8 @@ class Epoch:
         shot = Shot(act, injected, begin, tasks)
         self._shots.append(shot)
         self._tell(f"{self._now():6.1f} s  {act.kind}: {injected.what}, {tasks} under way")
-        cards = self._rig.cards[injected.agent] if injected.wiped and injected.agent is not None else ()
-        self._excuses.append(Excuse(begin, begin, injected.again, frozenset(cards)))
+        wiped = self._rig.hostname(injected.agent) if injected.wiped and injected.agent is not None else ""
+        self._excuses.append(Excuse(begin, time.time(), injected.again, wiped=wiped))
         if act.lasts_s:
             self._undo_at(self._now() + act.lasts_s, lambda: self._heal(shot))
         else:

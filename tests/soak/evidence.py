@@ -26,6 +26,7 @@ class Line:
         rank: Of the member of a gang; else 0.
         task: Mesos' id of it.
         cards: UUIDs.
+        host: Address of the host that it ran on; "": it has none of its own.
     """
 
     word: str
@@ -34,6 +35,7 @@ class Line:
     rank: int
     task: str
     cards: tuple[str, ...]
+    host: str = ""
 
 
 def read_lines(text: str) -> list[Line]:

@@ -22,17 +22,21 @@ class Excuse:
     Attributes:
         begin, end: When, in seconds since the epoch.
         tasks: Whose executors were killed.
-        cards: All that ran on these was ended, or forgotten; empty: nothing was.
+        cards: All that ran on these was ended; empty: nothing was.
+        wiped: A host that forgot what it had not told yet, perhaps since it was cut off long before; "": none did.
     """
 
     begin: float
     end: float
     tasks: frozenset[str] = frozenset()
     cards: frozenset[str] = frozenset()
+    wiped: str = ""
 
     def covers(self, line: Line) -> bool:
         """Whether the end of that work may have been told to nobody."""
         if line.task in self.tasks:
+            return True
+        if self.wiped and line.host == self.wiped and line.at <= self.end + _AFTER_S:
             return True
         return bool(self.cards & set(line.cards)) and self.begin - _AFTER_S <= line.at <= self.end + _AFTER_S
 

@@ -8,12 +8,15 @@ too; who cannot lock its own work writes `twice`. Lines are JSON, each one write
 import fcntl
 import json
 import os
+import socket
+import struct
 import sys
 import time
 
 SLOTS_OF_CARD = 4
 RETRIES = 5  # of a share: another may end while the slots are tried in turn, and a third begin
 INSTANCES = 16  # of an app, at most
+SIOCGIFADDR = 0x8915  # netdevice(7)
 
 
 def lock(path: str) -> bool:
@@ -40,6 +43,16 @@ def lock_slots(card: str, wanted: int) -> int:
     return len(mine)
 
 
+def host() -> str:
+    """The address of the network namespace's card; "": it has none of that name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            told = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", b"eth0"))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(told[20:24])
+
+
 class Work:
     """The work of a task."""
 
@@ -59,6 +72,7 @@ class Work:
             "rank": self._rank,
             "task": os.environ.get("MESOS_TASK_ID", ""),
             "cards": self._cards,
+            "host": host(),
         }
         file = os.open(f"{self._directory}/said", os.O_WRONLY | os.O_APPEND)
         os.write(file, json.dumps(line).encode() + b"\n")

@@ -1,5 +1,7 @@
 """The judge of a soak: what tasks wrote against what was asked for."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.soak.evidence import Line
@@ -61,6 +63,14 @@ def test_work_that_was_done_twice_needs_an_excuse() -> None:
 def test_work_whose_end_nobody_could_tell_is_counted(excuse: Excuse) -> None:
     verdict = judge([item()], TWICE, [excuse])
     assert (kinds(verdict), verdict.again) == ([], 1)
+
+
+def test_a_host_that_was_wiped_excuses_what_it_had_not_told() -> None:
+    lines = [replace(each, host="10.0.0.1") for each in TWICE]
+    assert kinds(judge([item()], lines, [Excuse(40, 41, wiped="10.0.0.1")])) == []
+    assert kinds(judge([item()], lines, [Excuse(40, 41, wiped="10.0.0.2")])) == ["doubled"]
+    assert kinds(judge([item()], lines, [Excuse(-40, -41, wiped="10.0.0.1")])) == ["doubled"]
+    assert kinds(judge([item()], TWICE, [Excuse(40, 41)])) == ["doubled"]
 
 
 def test_work_that_others_may_displace_may_be_done_again() -> None:
