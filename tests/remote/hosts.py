@@ -3,6 +3,7 @@ cgroups of version 2 whatever this machine has.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -61,6 +62,7 @@ exec "$@"
 """
 
 
+@functools.cache
 def missing() -> str:
     """What this machine lacks for such hosts; "": nothing."""
     if os.geteuid():
@@ -68,7 +70,16 @@ def missing() -> str:
     for program, package in (("ip", "iproute2"), ("nft", "nftables"), ("iptables", "iptables")):
         if shutil.which(program) is None:
             return f"needs {package}"
-    return "" if os.path.exists(SSHD) else "needs openssh-server"
+    if not os.path.exists(SSHD):
+        return "needs openssh-server"
+    mounts = (
+        "mount -t tmpfs t /mnt; mkdir /mnt/u /mnt/w; "
+        "mount -t overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w o /mnt"
+    )
+    tried = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", mounts], capture_output=True, text=True, check=False
+    )
+    return f"no overlay here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 @dataclass

@@ -24,6 +24,7 @@ PROGRAM = str(Path(sys.executable).with_name("mesos-gpu"))
 INVENTORY = "/var/lib/mesos-gpu-inventory.json"
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.timeout(480),  # three servers of ZooKeeper and three masters start one after the other
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.skipif(
         not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
