@@ -156,8 +156,8 @@ class SqliteStore:
                 db.execute("PRAGMA journal_mode=WAL")
                 # Every commit reaches the disk: what Mesos was told must survive a power cut.
                 db.execute("PRAGMA synchronous=FULL")
-                if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                    raise sqlite3.DatabaseError("quick_check found errors")
+                if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":  # indexes, too
+                    raise sqlite3.DatabaseError("integrity_check found errors")
                 schema.migrate(db, self._path)
         except BaseException:
             db.close()

@@ -193,6 +193,17 @@ def test_a_row_that_is_not_what_was_written_is_noticed(whole: Path, tmp_path: Pa
     assert read(path) is None
 
 
+def test_an_index_that_is_not_of_its_table_is_noticed(whole: Path, tmp_path: Path) -> None:
+    """By it the tasks of a job are forgotten: those that it misses would be there again after a restart."""
+    path = copy_of(whole, tmp_path / "index")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema=ON")
+        db.execute(
+            "UPDATE sqlite_schema SET sql = 'CREATE INDEX tasks_by_job ON tasks (id)' WHERE name = 'tasks_by_job'"
+        )
+    assert read(path) is None
+
+
 def test_columns_are_sealed_as_sqlite_gives_them_back() -> None:
     data = seal.sealed("t", ("id", 2, None, 1.5), b"{}")
     assert seal.opened("t", ("id", 2.0, None, 1.5), data) == b"{}"
