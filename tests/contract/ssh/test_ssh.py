@@ -88,9 +88,9 @@ def test_a_port_where_nobody_listens_is_told(host: RemoteHost) -> None:
 
 def test_what_does_not_end_is_given_up_with_what_it_said(host: RemoteHost) -> None:
     began_at = time.monotonic()
-    with pytest.raises(Unavailable, match="no end within 3 s; so far:\nbegun"):
-        host.ssh.run("echo begun; sleep 600", timeout_s=3)
-    assert time.monotonic() - began_at < 60
+    with pytest.raises(Unavailable, match="no end within 10 s; so far:\nbegun"):
+        host.ssh.run("echo begun; sleep 600", timeout_s=10)
+    assert time.monotonic() - began_at < 120
 
 
 def test_a_host_that_prints_without_end_fills_no_memory(host: RemoteHost) -> None:
