@@ -11,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.engine.books import Books, books_of
+from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import NO_DOCUMENT, AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -31,11 +33,10 @@ from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.event import JobEvent, recent
-from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span
 from mesos_gpu.policy.queueing.queue import in_line_since
-from mesos_gpu.policy.sharing.overdrawn import overdrawn
 from mesos_gpu.policy.tasks.events import remembered
 from mesos_gpu.policy.tenancy.tree import Tree
 
@@ -212,6 +213,8 @@ class State:
     verdicts: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, metadata=DERIVED)
     touched: set[AgentId] = field(default_factory=set, compare=False, metadata=DERIVED)
 
+    made_agents: Agents | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
+    made_restless: Restless | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)
     next_moment: float = field(default=inf, compare=False, metadata=DERIVED)  # a protection or patience ends
     made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
@@ -269,6 +272,22 @@ class State:
             self.made_books = books_of(self.jobs.values(), self.past_uses.values())
         return self.made_books
 
+    @property
+    def agents(self) -> Agents:
+        """Agents by what a step looks for."""
+        if self.made_agents is None:
+            self.made_agents = agents_of(self.nodes.values(), self.offers.values())
+        return self.made_agents
+
+    @property
+    def restless(self) -> Restless:
+        """Live tasks by what is looked for among them."""
+        if self.made_restless is None:
+            self.made_restless = Restless()
+            for task in map(self.tasks.__getitem__, self.live):
+                self.made_restless.enter(task, self._job_of(task))
+        return self.made_restless
+
     def put(self, value: Any) -> None:
         """Take in a value of a noun that is saved, in the place of the one with its key."""
         kind = type(value)
@@ -288,6 +307,7 @@ class State:
 
     def hold_offer(self, offer: Offer) -> None:
         """Put an offer on the table."""
+        self.agents.hold(offer)
         self.offers[offer.id] = self.unused[offer.agent_id] = offer
         self.touched.add(offer.agent_id)
 
@@ -295,12 +315,25 @@ class State:
         """Drop an offer that is used, given back or void; one that is not there is dropped already."""
         offer = self.offers.pop(offer_id, None)
         if offer is not None:
+            self.agents.drop(offer)
             self.touched.add(offer.agent_id)
 
     def drop_offers(self) -> None:
         """All of them are void."""
         self.offers.clear()
+        self.agents.drop_all()
         self.table = None
+
+    def set_node(self, node: Node) -> None:
+        """Put a node in."""
+        self.agents.enter(self.nodes.get(node.id), node)
+        self.nodes[node.id] = node
+
+    def drop_node(self, agent_id: AgentId) -> None:
+        """Forget a node that has been lost for long."""
+        self.agents.enter(self.nodes.pop(agent_id), None)
+        for known in (self.capacities, self.unreserved):
+            known.pop(agent_id, None)
 
     def set_past_use(self, use: PastUse) -> None:
         """Put in what a user of a leaf has used."""
@@ -328,6 +361,10 @@ class State:
             bisect.insort(self.queue, (job.sequence, job.id))
         elif was and not now:
             del self.queue[bisect.bisect_left(self.queue, (job.sequence, job.id))]
+        if old is None or old.kill_requested != job.kill_requested or old.spec is not job.spec:
+            for task_id in self.launches.get(job.id, ()):
+                if task_id in self.live:
+                    self.restless.enter(self.tasks[task_id], job)
         if self.charges is not None:
             self.uncharged.update(id_ for id_ in self.launches.get(job.id, ()) if id_ in self.live)
         if job.state.ended:
@@ -400,6 +437,7 @@ class State:
             self.unknown.setdefault(task.id)
         if task.ended:
             self.live.pop(task.id, None)
+            self.restless.leave(task.id)
             self.released.pop(task.id, None)
             self.notified.pop(task.id, None)
             for results in (self.healths, self.check_results, self.readiness):
@@ -407,7 +445,11 @@ class State:
             self._let_go(task)
         else:
             self.live.setdefault(task.id)
+            self.restless.enter(task, self._job_of(task))
             self._hold(task)
+
+    def _job_of(self, task: Task) -> Job | None:
+        return self.jobs.get(task.job_id) if task.job_id else None
 
     def _hold(self, task: Task) -> None:
         share = task.counted_share
@@ -497,7 +539,7 @@ class State:
 
     def current(self, task: Task) -> Job | None:
         """The job of whose latest launch this is."""
-        job = self.jobs.get(task.job_id) if task.job_id else None
+        job = self._job_of(task)
         if job is None:
             return None
         latest = task.launch == job.launches if task.launch else job.task_id == task.id
@@ -524,69 +566,13 @@ class State:
             return counted
         return max(counted, len(task.gpus) * share.compute_milli)
 
-    def problems(self) -> list[str]:
-        """Broken invariants, in words; tests assert that there are none."""
-        problems = self._problems_of_shares()
-        held: dict[GpuId, TaskId] = {}
-        for task in self.tasks.values():
-            if task.ended:
-                continue
-            for gpu in task.gpus if task.share is None else ():
-                if gpu in held:
-                    problems.append(f"{gpu} is held by {held[gpu]} and {task.id}")
-                held[gpu] = task.id
-        if held != self.holders:
-            problems.append(f"holders {self.holders} are not what the tasks hold: {held}")
-        pending = sorted((j.sequence, j.id) for j in self.jobs.values() if j.state is JobState.PENDING)
-        if pending != self.queue:
-            problems.append(f"the queue is {self.queue}, pending are {pending}")
-        if set(self.resets) != {card.id for card in self.cards.values() if card.reset is not None}:
-            problems.append(f"resets {list(self.resets)} are not those of the cards")
-        for job in self.jobs.values():
-            # An abandoned launch may outlive its job: it is killed when its agent is back.
-            alive = (t for t in self.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
-            running = [t.id for t in alive if self.current(t) is job]
-            if job.state is not JobState.PENDING and not job.state.ended and not running:
-                problems.append(f"job {job.id} is {job.state.value} without a live task")
-            if job.state.ended and running:
-                problems.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
-        return problems
-
-    def _problems_of_shares(self) -> list[str]:
-        """What is wrong with cards that are shared. How much compute may be promised is an operator's word, which may
-        change while shares run: it is not looked at here."""
-        problems: list[str] = []
-        sharers: dict[GpuId, dict[TaskId, Share]] = {}
-        covers: dict[GpuId, TaskId] = {}
-        for task in self.tasks.values():
-            if task.ended:
-                continue
-            if (share := task.counted_share) is not None:
-                for gpu in task.gpus:
-                    sharers.setdefault(gpu, {})[task.id] = share
-            if task.covers is not None:
-                if task.covers in covers:
-                    problems.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
-                covers[task.covers] = task.id
-        if sharers != self.sharers:
-            problems.append(f"sharers {self.sharers} are not what the tasks share: {sharers}")
-        if covers != self.covers:
-            problems.append(f"covers {self.covers} are not what the tasks cover: {covers}")
-        for gpu in {**sharers, **covers}:
-            if gpu in self.holders:
-                problems.append(f"{gpu} is held by {self.holders[gpu]} wholly, and shared")
-        known = {gpu.id: gpu for node in self.nodes.values() for gpu in node.gpus} if sharers else {}
-        for gpu, shares in sharers.items():
-            card = known.get(gpu)
-            problems += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
-        return problems
-
 
 #: Methods for nouns that are more than an entry of a dict by their key.
 _PUT: Final[Mapping[type[Any], str]] = {
     Job: "set_job",
     Task: "set_task",
     Card: "set_card",
+    Node: "set_node",
     PastUse: "set_past_use",
     AppVersion: "set_app_version",
     RootVersion: "set_root_version",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -39,7 +40,7 @@ class Turn:
     def put_job(self, job: Job) -> Job:
         """Change a job: its version grows, it is saved and published."""
         self.state.unmatched = True
-        return self.show_job(replace(job, version=job.version + 1) if job.id in self.state.jobs else job)
+        return self.show_job(changed(job, version=job.version + 1) if job.id in self.state.jobs else job)
 
     def show_job(self, job: Job) -> Job:
         """Publish a job of which something is shown that lets nothing start. One that holds nothing has no seat."""
@@ -55,7 +56,7 @@ class Turn:
         self.put(task)
         job = self.state.current(task)
         if job is not None:
-            self.show_job(replace(job, version=job.version + 1))
+            self.show_job(changed(job, version=job.version + 1))
 
     def put_task(self, task: Task) -> None:
         """Change a task."""
@@ -75,9 +76,9 @@ class Turn:
         fresh_s = self.settings.report_stale_s
         if old.reported_at is None or self.now - old.reported_at > fresh_s:
             return True
-        return replace(old, reported_at=new.reported_at, inventory=_lasting(old)) != replace(
-            new, inventory=_lasting(new)
-        )
+        if old.inventory is not new.inventory and _lasting(old) != _lasting(new):
+            return True
+        return changed(old, reported_at=new.reported_at, inventory=new.inventory) != new
 
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""

@@ -14,6 +14,7 @@ from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.policy.queueing.backoff import delay_s
@@ -89,7 +90,7 @@ def _ask_about_doubtful(turn: Turn) -> None:
     """A launch whose ACCEPT was lost on the way never gets an update by itself; a cut agent may be back."""
     doubt_s = turn.settings.launch_doubt_s
     asked = []
-    for task_id in turn.state.live:
+    for task_id in _restless(turn):
         task = turn.state.tasks[task_id]
         silent = task.state in (TaskState.LAUNCHED, TaskState.UNREACHABLE, TaskState.ABANDONED)
         if silent and turn.now - max(task.heard_at, task.launched_at) > doubt_s:
@@ -101,7 +102,7 @@ def _ask_about_doubtful(turn: Turn) -> None:
 
 
 def _repeat_kills(turn: Turn) -> None:
-    for task_id in list(turn.state.live):
+    for task_id in _restless(turn):
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
         ended_for_excess = task.excess and task.kill_sent_at is not None
@@ -113,7 +114,7 @@ def _repeat_kills(turn: Turn) -> None:
 
 def _abandon_unreachable(turn: Turn) -> None:
     limit_s = turn.settings.unreachable_timeout_s
-    for task_id in list(turn.state.live):
+    for task_id in _restless(turn):
         task = turn.state.tasks[task_id]
         since, job = task.unreachable_since, turn.state.current(task)
         if task.unknown is not None:
@@ -140,6 +141,8 @@ def _forget_old(turn: Turn) -> None:
 def _forget_lost_nodes(turn: Turn) -> None:
     """At once where another agent is in its place: one that came back without what it knew has a new id."""
     state = turn.state
+    if not state.agents.lost:
+        return
     taken = {(node.hostname, node.agent_url) for node in state.nodes.values() if node.lost_at is None}
     busy = {state.tasks[task_id].agent_id for task_id in state.live}
     for node in list(state.nodes.values()):
@@ -147,7 +150,10 @@ def _forget_lost_nodes(turn: Turn) -> None:
             continue
         is_replaced = bool(node.agent_url) and (node.hostname, node.agent_url) in taken
         if is_replaced or turn.now - node.lost_at > turn.settings.keep_lost_nodes_s:
-            del state.nodes[node.id]
-            for known in (state.capacities, state.unreserved):
-                known.pop(node.id, None)
+            state.drop_node(node.id)
             turn.effects.append(ForgetNode(node.id))
+
+
+def _restless(turn: Turn) -> list[TaskId]:
+    """Live tasks that time alone may concern, in the order of their launches."""
+    return turn.state.restless.in_order(turn.state.restless.tasks)

@@ -72,6 +72,11 @@ class Resources:
         return _made((*amounts, *[0] * (len(AMOUNTS) - len(amounts))))
 
     @classmethod
+    def of_milli(cls, milli: Iterable[int]) -> "Resources":
+        """Make them of thousandths, all of them in the order of AMOUNTS."""
+        return _made(tuple(milli))
+
+    @classmethod
     def of_spec(cls, spec: Any) -> "Resources":
         """From whatever has a field for each amount."""
         return _known(_AMOUNTS_OF(spec))
@@ -221,12 +226,6 @@ def _known(values: tuple[float, ...]) -> Resources:
 
 
 NOTHING: Final = Resources()
-
-
-def peak(every: Iterable[Resources]) -> Resources:
-    """The largest of each amount; NOTHING: there are none."""
-    columns = zip(*[each._milli for each in every], strict=True)
-    return _made(tuple(map(max, columns)) or NOTHING._milli)
 
 
 def total(every: Iterable[Resources]) -> Resources:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
@@ -9,7 +10,11 @@ from urllib.parse import urlsplit
 import psutil
 
 from mesos_gpu.adapters.proc import boot_id
+from mesos_gpu.engine.effects import Effect
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.saves import ForgetNode, SaveNode
 
 _DEFAULT: Final = {"agent": 5051, "master": 5050}
 
@@ -22,8 +27,50 @@ def of_cluster(master_url: str, agent_urls: Iterable[str]) -> tuple[ControlPort,
         agent_urls: Of all agents that are known.
     """
     urls = [("master", master_url), *(("agent", url) for url in agent_urls)]
-    ports = {(name, urlsplit(url).port or _DEFAULT[name]) for name, url in urls if url}
+    return _controls(_ports(urls))
+
+
+def _ports(urls: Iterable[tuple[str, str]]) -> set[tuple[str, int]]:
+    return {(name, urlsplit(url).port or _DEFAULT[name]) for name, url in urls if url}
+
+
+def _controls(ports: Iterable[tuple[str, int]]) -> tuple[ControlPort, ...]:
     return tuple(ControlPort(name, port) for name, port in sorted(ports))
+
+
+class ClusterPorts:
+    """The ports of `of_cluster`, kept up: a launch looks at no agent. Only for the engine's thread."""
+
+    def __init__(self, state: State) -> None:
+        """Begin with the nodes that there are."""
+        self._state = state
+        self._urls: dict[AgentId, str] = {}
+        self._agents: Counter[tuple[str, int]] = Counter()
+        for node in state.nodes.values():
+            self._note(node.id, node.agent_url)
+
+    def follow(self, effects: Iterable[Effect]) -> None:
+        """Take in which nodes have come, gone or moved."""
+        for effect in effects:
+            if isinstance(effect, SaveNode):
+                self._note(effect.node.id, effect.node.agent_url)
+            elif isinstance(effect, ForgetNode):
+                self._note(effect.agent_id, "")
+
+    def _note(self, agent_id: AgentId, url: str) -> None:
+        old = self._urls.get(agent_id, "")
+        if url == old:
+            return
+        self._agents.subtract(_ports([("agent", old)]))
+        self._agents.update(_ports([("agent", url)]))
+        self._urls[agent_id] = url
+        if not url:
+            del self._urls[agent_id]
+
+    def now(self) -> tuple[ControlPort, ...]:
+        """The ports as they are now."""
+        agents = {port for port, count in self._agents.items() if count > 0}
+        return _controls(agents | _ports([("master", self._state.master_url)]))
 
 
 def of_api(host: str, port: int) -> tuple[ControlPort, ...]:

@@ -38,7 +38,7 @@ from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.apps.outward import Outward
 from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
-from mesos_gpu.scheduler.control import of_cluster
+from mesos_gpu.scheduler.control import ClusterPorts
 from mesos_gpu.scheduler.figures.meter import Meter
 from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import EventLog
@@ -100,7 +100,7 @@ class Daemon:
         self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
         self._passed_over = PassedOver()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
-        self._snapshots, self._uses = Snapshots(self._state), Uses()
+        self._snapshots, self._uses, self._ports = Snapshots(self._state), Uses(), ClusterPorts(self._state)
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -354,6 +354,7 @@ class Daemon:
         pending += self._happenings.follow(pending, self._state, now)
         self._save_at_last(pending)
         self._snapshots.saved(pending)
+        self._ports.follow(pending)
         self._narrate(pending, origins)
         self._narrator.look(self._state, now, self._settings.uncovered_alarm_s, self._settings.roll_timeout_s)
         for effect in pending:
@@ -384,7 +385,7 @@ class Daemon:
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
         self._narrator, self._snapshots = Narrator(self._state, self.meter), Snapshots(self._state)
-        self._happenings = Happenings(self._state, self.happened)
+        self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
         self._follower = None
         if self._journal:
             self._journal.begin(self._state, self._settings)
@@ -546,8 +547,7 @@ class Daemon:
         MESSAGES[type(effect)](self._driver, effect)
 
     def _launch(self, effect: fx.Launch) -> None:
-        agents = {node.agent_url for node in self._state.nodes.values()}
-        known = of_cluster(self._state.master_url, agents)
+        known = self._ports.now()
         infos = [
             to_task_info(task, self._settings, control_ports=known, key=self._key, sealed=self._sealed(task))
             for task in effect.tasks

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
@@ -83,7 +84,7 @@ class World:
         effects = []
         for event in (*events, ev.Match()):
             effects += step(self.state, event, self.now, self.settings)
-        assert self.state.problems() == []
+        assert problems(self.state) == []
         return effects
 
     def register(self) -> list[fx.Effect]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.match.covering import open_cards
 from mesos_gpu.engine.match.ledger import Ledger
@@ -23,9 +24,9 @@ from mesos_gpu.policy.tenancy.las import at_launch
 
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
     """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
-    for agent_id in remains:
+    for agent_id in remains.in_order(turn.state.agents.unwatched):
         node = turn.state.nodes[agent_id]
-        if node.monitor is None and turn.now >= node.monitor_not_before:
+        if turn.now >= node.monitor_not_before:
             _launch_monitor(turn, node, ledger, remains, launches)
 
 
@@ -75,7 +76,7 @@ def launch(
         turn.put_task(task)
     turn.state.drawn += len(tasks)
     turn.put_job(
-        replace(
+        changed(
             job,
             state=JobState.STARTING,
             task_id=tasks[0].id,

@@ -79,7 +79,7 @@ def _launch_jobs(
     placing = Placing(state, settings, index)
     held = [backlog.held] if backlog.held is not None else []
     ledger.register(Index(index, remains), placing, *held, backlog, backlog.neighbours)
-    search = Search(settings, ledger, remains, index.nodes, placing, backlog)
+    search = Search(settings, ledger, remains, index, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
     if seating is not None:

@@ -1,6 +1,6 @@
 """Offers: held, asked for, given back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
@@ -39,7 +39,7 @@ def wants_offers(turn: Turn) -> bool:
     """Whether anything waits that an offer could serve."""
     if turn.state.queue or is_uncovered(turn.state):
         return True
-    return any(_lacks_monitor(node) for node in turn.state.nodes.values())
+    return any(_lacks_monitor(turn.state.nodes[agent_id]) for agent_id in turn.state.agents.unwatched)
 
 
 def _lacks_monitor(node: Node) -> bool:
@@ -56,8 +56,7 @@ def balance(turn: Turn) -> None:
             # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
             state.suppressed, state.swept_at = False, turn.now
             turn.effects.append(Revive())
-        old = tuple(o.id for o in state.offers.values() if turn.now - o.received_at > settings.offer_hold_s)
-        _give_back(turn, old, settings.offer_refuse_s)
+        _give_back(turn, tuple(_old(turn)), settings.offer_refuse_s)
         return
     if state.idle_since is None:
         state.idle_since = turn.now
@@ -71,6 +70,16 @@ def balance(turn: Turn) -> None:
         # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
         state.suppressed, state.idle_since = False, turn.now
         turn.effects.append(Revive())
+
+
+def _old(turn: Turn) -> Iterator[OfferId]:
+    """Offers that were held for long. They are in the order in which they came, unless the clock was set back."""
+    hold_s = turn.settings.offer_hold_s
+    for offer in turn.state.offers.values():
+        if turn.now - offer.received_at > hold_s:
+            yield offer.id
+        elif offer.received_at <= turn.now:
+            return
 
 
 def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> None:

@@ -27,7 +27,7 @@ def possible(turn: Turn, seating: Seating | None = None) -> bool:
     state = turn.state
     if not turn.settings.preemption or not state.queue:
         return False
-    current = (state.current(state.tasks[task_id]) for task_id in state.live)
+    current = (state.current(state.tasks[task_id]) for task_id in state.restless.preemptible)
     jobs = {job.id: job for job in current if job is not None and job.spec.preemptible}.values()
     if not jobs:
         return False

@@ -1,6 +1,6 @@
 """What is left of agents' offers during one match, and what is launched from them: two books of its ledger."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -68,52 +68,71 @@ class Remains:
             now: Seconds since the epoch.
         """
         self._state, self._settings, self._now = state, settings, now
-        self._agents: dict[AgentId, _Agent] = {}
+        self._known = state.agents
+        self._agents: dict[AgentId, _Agent] = {}  # those that were looked at
         self._carved: dict[Take, Carved] = {}
         self._before: dict[Take, _Agent] = {}
-        for offer in state.offers.values():
-            agent = self._agents.get(offer.agent_id)
-            if agent is None:
-                node = state.nodes[offer.agent_id]
-                agent = self._agents[offer.agent_id] = _Agent(node, [offer], offer.resources, offer.ports)
-            else:
-                agent.offers.append(offer)
-                agent.scalars += offer.resources
-                agent.ports += offer.ports
-            if settings.role == "*":  # nothing is reserved
-                continue
-            ours = [each for each in offer.resources if is_ours(each, state.framework_id)]
-            if ours:
-                agent.reserved += tuple(ours)
-                agent.scalars = tuple([each for each in agent.scalars if each not in ours])
+
+    def _agent(self, agent_id: AgentId) -> _Agent:
+        """Put its offers on the table when it is looked at: a launch touches one of ten thousand."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            offers = [held.offer for held in self._known.offers[agent_id].values()]
+            agent = self._agents[agent_id] = self._offered(self._state.nodes[agent_id], offers)
+        return agent
+
+    def _offered(self, node: Node, offers: list[Offer]) -> _Agent:
+        first, *more = offers
+        agent = _Agent(node, offers, first.resources, first.ports)
+        for offer in more:
+            agent.scalars += offer.resources
+            agent.ports += offer.ports
+        if self._settings.role == "*" or node.id not in self._known.reserved:  # nothing is reserved
+            return agent
+        agent.reserved = tuple([each for each in agent.scalars if is_ours(each, self._state.framework_id)])
+        agent.scalars = tuple([each for each in agent.scalars if each not in agent.reserved])
+        return agent
 
     def __iter__(self) -> Iterator[AgentId]:
         """The agents that offer something, in the order of their oldest offers."""
-        return iter(self._agents)
+        return iter(self.in_order(self._known.offers))
 
     def __contains__(self, agent_id: AgentId) -> bool:
-        return agent_id in self._agents
+        return agent_id in self._known.offers
+
+    def in_order(self, agents: Iterable[AgentId]) -> list[AgentId]:
+        """Select the agents that offer something, in the order of their oldest offers."""
+        return self._known.in_order(agents)
+
+    @property
+    def agents(self) -> Collection[AgentId]:
+        """The agents that offer something, in any order."""
+        return self._known.offers.keys()
+
+    @property
+    def reserving(self) -> Collection[AgentId]:
+        """The agents that offer something that is reserved for shared cards."""
+        return () if self._settings.role == "*" else self._known.reserved.keys()
 
     def offer_ids(self, agent_id: AgentId) -> tuple[OfferId, ...]:
         """The ids of an agent's offers."""
-        return tuple(offer.id for offer in self._agents[agent_id].offers)
+        return tuple(offer.id for offer in self._agent(agent_id).offers)
 
     def ports(self, agent_id: AgentId) -> tuple[PortRange, ...]:
         """The ports of an agent that nothing has taken."""
-        return self._agents[agent_id].ports
+        return self._agent(agent_id).ports
 
     def resources(self, agent_id: AgentId) -> Resources:
         """What nothing has taken of an agent; NOTHING of one without offers."""
-        agent = self._agents.get(agent_id)
-        return NOTHING if agent is None else resources_of(agent.scalars)
+        return resources_of(self._agent(agent_id).scalars) if agent_id in self else NOTHING
 
     def coming(self, agent_id: AgentId) -> Resources:
         """What is free of an agent, and what was reserved for cards that are not shared now: that is given back."""
-        return NOTHING if agent_id not in self._agents else self.for_covers(agent_id)
+        return self.for_covers(agent_id) if agent_id in self else NOTHING
 
     def for_covers(self, agent_id: AgentId) -> Resources:
         """What cover tasks may take of an agent."""
-        agent = self._agents[agent_id]
+        agent = self._agent(agent_id)
         return resources_of((*agent.reserved, *agent.scalars))
 
     def reservations(self, agent_id: AgentId) -> tuple[Scalars, Scalars]:
@@ -121,8 +140,8 @@ class Remains:
 
         After a (re)registration an offer may come before the word that a task has ended which held a shared card.
         """
-        agent = self._agents[agent_id]
-        if not agent.reserve and not agent.reserved:  # nearly all: this is asked of each in each match
+        agent = self._agent(agent_id)
+        if not agent.reserve and not agent.reserved:
             return (), ()
         known = self._state.reconciliation is None and not self._state.doubtful
         unreserve = summed(agent.reserved) if known else ()
@@ -131,7 +150,7 @@ class Remains:
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
         """The agent as it could be used now."""
-        agent, settings = self._agents[agent_id], self._settings
+        agent, settings = self._agent(agent_id), self._settings
         gpus = self._gpus(agent)
         return NodeCapacity(
             agent.node.id,
@@ -169,7 +188,7 @@ class Remains:
 
     def take(self, take: Take) -> None:
         """Carve it out of its agent's offers."""
-        agent = self._agents[take.agent_id]
+        agent = self._agent(take.agent_id)
         self._gpus(agent)
         before = agent.copy()
         try:
@@ -244,7 +263,7 @@ class Launches:
     def effects(self, remains: Remains) -> Iterator[Launch]:
         """A launch for each agent, in the order of their oldest offers; one of nothing, if something is to be given
         back that was reserved for shared cards."""
-        for agent_id in remains:
+        for agent_id in remains.in_order({*self._entries, *remains.reserving}):
             entries = self._entries.get(agent_id, {})
             reserve, unreserve = remains.reservations(agent_id)
             if entries or unreserve:

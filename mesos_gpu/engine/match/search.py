@@ -11,12 +11,13 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.resources import Resources, peak
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.apps.ports import choose, enough, first
 from mesos_gpu.policy.apps.task_ids import launch_id
 from mesos_gpu.policy.capacity.fit import Chosen, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.cluster.node_index import NodeIndex
 
 Nodes = Mapping[AgentId, NodeCapacity]
 
@@ -29,7 +30,7 @@ class Search:
         settings: Settings,
         ledger: Ledger,
         remains: Remains,
-        nodes: Nodes,
+        index: NodeIndex,
         placing: Placing,
         backlog: Backlog,
     ) -> None:
@@ -39,12 +40,13 @@ class Search:
             settings: The operator's.
             ledger: The only one to tell of what is taken; the others here are its books.
             remains: What is left of offers.
-            nodes: The agents on the table, as they can be used now; always up to date.
+            index: The agents on the table, as they can be used now; always up to date.
             placing: Which of them is best.
             backlog: What each job may use of them.
         """
         self._settings, self._ledger, self._remains = settings, ledger, remains
-        self._nodes, self._placing, self._backlog = nodes, placing, backlog
+        self._index, self._placing, self._backlog = index, placing, backlog
+        self._nodes: Nodes = index.nodes
         self._refused: set[Hashable] = set()
         self._most: Resources | None = None  # what no node exceeds; None: to be found anew
         self._most_gpus = 0  # of it
@@ -53,7 +55,7 @@ class Search:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
         # A thousand jobs can be refused by the most of each amount, without a look at each agent.
         if self._most is None:
-            self._most = peak(map(_usable, self._nodes.values()))
+            self._most = self._index.most()
             self._most_gpus = self._most.gpus
         if job.spec.gpus > self._most_gpus and not job.spec.is_share:
             return None  # as below, and quicker: on a full cluster that is most of them
@@ -147,12 +149,6 @@ def task_id_of(job: Job, rank: int = 0) -> TaskId:
     """The id of a task of the job's next launch. Mesos must never see one twice."""
     number = job.launches + 1
     return launch_id(job.id, number) if job.spec.tasks == 1 else TaskId(f"{job.id}.{number}.{rank}")
-
-
-def _usable(node: NodeCapacity) -> Resources:
-    """What is free there, with no more GPUs than may be given out."""
-    free, gpus = node.free, len(node.gpus)
-    return free if free.gpus <= gpus else free.with_gpus(gpus)
 
 
 def _by_rank(takes: Sequence[Take]) -> list[Take]:

@@ -1,6 +1,7 @@
 """What is offered, kept over matches: an agent is looked at again only when something of it has changed."""
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import inf
 
 from mesos_gpu.engine.gpus.gpu_status import is_closed
@@ -23,6 +24,23 @@ class Table:
     at: float  # when it was last brought up to date
     sequence: int  # of the next job, when the index last learnt what is asked for
     fresh_until: dict[AgentId, float] = field(default_factory=dict)  # when the report is too old
+    ends: list[tuple[float, AgentId]] = field(default_factory=list)  # of those: a heap, with some that were
+
+    def note(self, agent_id: AgentId, until: float) -> None:
+        """An agent's report counts until then."""
+        if self.fresh_until.get(agent_id) != until:
+            self.fresh_until[agent_id] = until
+            if until < inf:
+                heappush(self.ends, (until, agent_id))
+
+    def late(self, now: float) -> list[AgentId]:
+        """The agents whose report has become too old."""
+        late = []
+        while self.ends and self.ends[0][0] < now:
+            until, agent_id = heappop(self.ends)
+            if self.fresh_until.get(agent_id) == until:
+                late.append(agent_id)
+        return late
 
 
 class Index:
@@ -53,11 +71,11 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains) -> 
     table: Table | None = state.table
     if table is not None and _brought_up(table, state, settings, now, remains):
         return table
-    open_ = [agent_id for agent_id in remains if not is_closed(state, state.nodes[agent_id])]
+    open_ = [agent_id for agent_id in remains.agents if not is_closed(state, state.nodes[agent_id])]
     index = index_of(state, settings, map(remains.capacity, open_))
     table = Table(index, now, state.next_sequence)
     for agent_id in open_:
-        table.fresh_until[agent_id] = _fresh_until(state, settings, agent_id)
+        table.note(agent_id, _fresh_until(state, settings, agent_id))
     state.table = table
     state.touched.clear()
     return table
@@ -68,11 +86,8 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
     if any(table.at < until <= now for until in state.contested.values()):
         return False
     nodes = table.index.nodes
-    gone = [agent_id for agent_id in nodes if agent_id not in remains]
-    late = [agent_id for agent_id, until in table.fresh_until.items() if until < now]
-    new = [agent_id for agent_id in remains if agent_id not in nodes]
     again = [a for a, (_, until) in state.keeper_failures.items() if table.at < until <= now]
-    for agent_id in sorted({*gone, *late, *new, *again, *state.touched}):
+    for agent_id in sorted({*table.late(now), *again, *state.touched}):
         if agent_id not in remains or is_closed(state, state.nodes[agent_id]):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:
@@ -84,7 +99,7 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
         if node != nodes.get(agent_id):
             table.index.update(node)
         until = _fresh_until(state, settings, agent_id)
-        table.fresh_until[agent_id] = until if until >= now else inf
+        table.note(agent_id, until if until >= now else inf)
     state.touched.clear()
     table.at = now
     if state.next_sequence - table.sequence >= _NEW_REQUESTS:

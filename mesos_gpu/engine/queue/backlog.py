@@ -31,6 +31,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.apps.ports import without
+from mesos_gpu.policy.capacity.altered import Altered
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
 from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -399,7 +400,7 @@ class Backlog:
             kept = self.reservations[i]
             if kept.agent_id is not None and kept.agent_id in nodes:
                 changed[kept.agent_id] = (changed.get(kept.agent_id) or nodes[kept.agent_id]).beside(kept)
-        return {**nodes, **changed} if changed else nodes
+        return Altered(nodes, changed) if changed else nodes
 
     # --- a book of the match's ledger
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Start
 from mesos_gpu.engine.tasks.evictions import end_tasks
 from mesos_gpu.engine.turn import Turn
@@ -100,12 +101,12 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
     members = turn.state.round_of(job)
     state = shown(members, kill_requested=job.kill_requested)
     if state is JobState.RUNNING and not any(map(_gives_way, members)):
-        job = replace(
+        job = changed(
             job, room_made_at=None, room_on=()
         )  # until then what was freed for it is kept, though its launch be lost; who ends has room elsewhere
     if len(members) == 1:
         message = task.evicted or status.message or state.value
-        return turn.put_job(replace(job, state=state, started_at=task.started_at, message=message))
+        return turn.put_job(changed(job, state=state, started_at=task.started_at, message=message))
     if state is job.state or any(member.evicted for member in members):
         return job
     started_at = job.started_at
@@ -176,7 +177,9 @@ def _waits(task: Task) -> bool:
 def on_tick(turn: Turn) -> None:
     """Repeat the word to start."""
     waiting = {
-        task.job_id for task in (turn.state.tasks[task_id] for task_id in turn.state.live) if _waits(task)
+        task.job_id
+        for task in (turn.state.tasks[task_id] for task_id in turn.state.restless.tasks)
+        if _waits(task)
     }
     for job_id in waiting:
         job = turn.state.jobs.get(job_id) if job_id else None

@@ -54,7 +54,7 @@ def _veiled(turn: Turn, job: Job, notice: Notice) -> Notice:
 
 def on_tick(turn: Turn) -> None:
     """Send again what no executor has answered."""
-    for task_id in list(turn.state.live):
+    for task_id in turn.state.restless.in_order(turn.state.restless.tasks):
         task = turn.state.tasks[task_id]
         notice = task.notice
         if notice is None or notice.told >= notice.number or task.evicted:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
@@ -69,7 +70,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         at_fault=bool(task.excess) and task.kill_sent_at is not None,
     )
     if outcome is not None and outcome.unhealthy and job is not None:
-        task = replace(task, unhealthy=task.unhealthy or outcome.unhealthy)
+        task = changed(task, unhealthy=task.unhealthy or outcome.unhealthy)
         if job.app_version is not None and new is TaskState.FAILED:
             new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
     if in_time and new is TaskState.LOST:
@@ -85,7 +86,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     move(turn, task, new, status, outcome)
     if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
         _on_report(turn, task, status)
-    elif new is TaskState.RUNNING and status.data:
+        return
+    if new is TaskState.RUNNING and status.data:
         on_resized(turn, turn.state.tasks[task.id], status)
         on_told(turn, turn.state.tasks[task.id], status)
     if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
@@ -95,7 +97,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
     """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
     told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
-    task = replace(
+    task = changed(
         task,
         heard_at=turn.now,
         healthy=status.healthy if told else task.healthy,
@@ -123,15 +125,15 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
         return
     job = turn.state.current(task)
     message = task.evicted or status.message or task.message
-    task = replace(task, state=new, message=message)
+    task = changed(task, state=new, message=message)
     if new is TaskState.STARTING and status.data:
-        task = replace(task, program=_program(status))
+        task = changed(task, program=_program(status))
     if new is TaskState.RUNNING and task.started_at is None:
-        task = replace(task, started_at=_when(turn, task, status))
+        task = changed(task, started_at=_when(turn, task, status))
     if new is TaskState.UNREACHABLE:
-        task = replace(task, unreachable_since=turn.now)
+        task = changed(task, unreachable_since=turn.now)
     if new in ENDED:
-        task = replace(task, ended_at=_when(turn, task, status))
+        task = changed(task, ended_at=_when(turn, task, status))
     turn.put_task(task)
     if outcome is not None:
         for gpu in outcome.refused_gpus:
@@ -197,26 +199,35 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if node.monitor != task.id:
         disbelieve(turn, status, f"the monitor of {node.hostname} is {node.monitor or 'none'}")
         return
-    try:
-        inventory = _readable(turn, node, sound(report.decode(status.data)))
-    except ValueError as error:
-        inventory = _unread(turn, node, f"unreadable report: {error}")
+    inventory = _read(turn, node, status.data)
     if why := _claims_of_others(turn, node, inventory):
         disbelieve(turn, status, why)
         return
-    node = replace(node, inventory=inventory, reported_at=turn.now, lost_at=None)
+    same = inventory is node.inventory
+    node = changed(node, inventory=inventory, reported_at=turn.now, lost_at=None)
     turn.put_node(node)
     on_uses(turn, node)
     for gpu in node.gpus:
-        on_reported(turn, gpu)
+        if not same:
+            on_reported(turn, gpu)
         if gpu.health.broken:
             on_broken(turn, node, gpu)
 
 
-def _readable(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
-    """What a monitor reports; of one that this scheduler has no messages in common with, nothing but what it is."""
-    why = unfit(replace(node, inventory=inventory))
-    return replace(_unread(turn, node, why), program=inventory.program) if why else inventory
+def _read(turn: Turn, node: Node, data: bytes) -> Inventory:
+    """A report; one that says the same again is recognised by its bytes. Of a monitor that this scheduler has no
+    messages in common with, nothing but what it is."""
+    agents = turn.state.agents
+    if (same := agents.read_as(node, data)) is not None:
+        return same
+    try:
+        inventory = sound(report.decode(data))
+    except ValueError as error:
+        return _unread(turn, node, f"unreadable report: {error}")
+    if why := unfit(replace(node, inventory=inventory)):
+        return replace(_unread(turn, node, why), program=inventory.program)
+    agents.note_report(node.id, data, inventory)
+    return inventory
 
 
 def _unread(turn: Turn, node: Node, why: str) -> Inventory:
@@ -227,6 +238,8 @@ def _unread(turn: Turn, node: Node, why: str) -> Inventory:
 def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     """Which of the cards another agent has, by a report that still counts; "": none."""
     named = {gpu.id for gpu in inventory.gpus}
+    if not turn.state.agents.others_naming(node, named):
+        return ""  # nearly always: a thousand agents report in ten seconds
     oldest = turn.now - turn.settings.report_stale_s
     for other in turn.state.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest

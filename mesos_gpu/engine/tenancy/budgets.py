@@ -94,7 +94,7 @@ def on_tick(turn: Turn) -> None:
 def _call_off(turn: Turn) -> None:
     """Let those go on whose budget was empty, and is not any more, or stops nobody."""
     state, tree = turn.state, turn.state.tree
-    for task_id in list(state.live):
+    for task_id in state.restless.in_order(state.restless.tasks):
         notice, span = state.tasks[task_id].notice, state.spans.get(task_id)
         if notice is None or notice.reason is not NoticeReason.BUDGET or not notice.stands or span is None:
             continue

@@ -152,8 +152,8 @@ def on_tick(turn: Turn) -> None:
     state, tree = turn.state, turn.state.tree
     drains = {key: drain for key, drain in state.drains.items() if drain.deadline_at is not None}
     draining = tree is not None and any(queue.stop is Stop.DRAIN for queue in tree.queues.values())
-    seen = set[JobId]()
-    for task_id in list(state.live):
+    seen, known = set[JobId](), state.restless
+    for task_id in list(state.live) if drains or draining else known.in_order(known.tasks | known.limited):
         task = state.tasks[task_id]
         job = state.jobs.get(task.job_id) if task.job_id is not None else None
         if job is None or job.id in seen:

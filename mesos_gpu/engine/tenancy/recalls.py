@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 def on_tick(turn: Turn) -> None:
     """Call off the notices that are not due yet of those whose end nobody gains by any more."""
     state, told = turn.state, dict[JobId, JobId]()
-    for task_id in state.live:
+    for task_id in state.restless.in_order(state.restless.tasks):
         task = state.tasks[task_id]
         job, taker = state.current(task), task.preempted_for
         if task.notice is not None and task.notice.stands and taker is not None and job is not None:

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
-from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.policy.capacity.altered import Altered
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, beside_all, fit, room_for, share_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -41,8 +42,8 @@ class NodeIndex:
         self._without_gpus = np.array([not self._known[agent_id].installed for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
         self._width = max([max(len(node.installed), len(node.gpus)) for node in ordered] + [1])
-        amounts = [self._known[agent_id].free.unindexed for agent_id, _ in self._rows]
-        self._unindexed = np.array(amounts, dtype=np.int64).reshape(len(self._rows), len(NOTHING.unindexed))
+        amounts = [_usable(self._known[agent_id]).milli for agent_id, _ in self._rows]
+        self._usable = np.array(amounts, dtype=np.int64).reshape(len(self._rows), len(NOTHING.milli))
         self._suited: dict[
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
@@ -73,6 +74,12 @@ class NodeIndex:
             self._views[placement, shares] = view
         return view
 
+    def most(self) -> Resources:
+        """What no node exceeds, nor 0, by amount."""
+        if not len(self._usable):
+            return NOTHING
+        return Resources.of_milli(np.maximum(self._usable.max(axis=0), 0).tolist())
+
     def knows(self, node: NodeCapacity) -> bool:
         """Whether `update` can take it: an agent of other hardware, or a new one, needs another index."""
         old = self._known.get(node.agent_id)
@@ -99,8 +106,9 @@ class NodeIndex:
         if self._shares is not None and self._shares.is_beyond(node):
             self._shares = None
             self._views = {key: view for key, view in self._views.items() if not key[1]}
+        usable = _usable(node).milli
         for row in self._of[node.agent_id]:
-            self._unindexed[row] = node.free.unindexed
+            self._usable[row] = usable
             for (_, shares), view in self._views.items():
                 view.set_row(row, self._state(row, shares=shares))
             for needs, counts in self._suited.items():
@@ -193,18 +201,26 @@ class NodeIndex:
         if request.gpu.share is not None:
             masks.append(self._of_shares().granting(request))
         if any(request.resources.unindexed):
-            masks.append(np.asarray((self._unindexed >= request.resources.unindexed).all(axis=1)))
+            unindexed = self._usable[:, -len(NOTHING.unindexed) :]
+            masks.append(np.asarray((unindexed >= request.resources.unindexed).all(axis=1)))
         mask = None
         for each in masks:
             mask = each if mask is None else mask & each
         closed = [
             row
-            for agent_id, known in self.nodes.items()
-            if open_to.get(agent_id) is not known
+            for agent_id in self._others(open_to)
             for row in self._of[agent_id]
             if not self._still_fits(row, request, open_to.get(agent_id))
         ]
         return self._but(mask, closed) if closed else mask
+
+    def _others(self, open_to: Mapping[AgentId, NodeCapacity]) -> Iterable[AgentId]:
+        """The nodes that a job may not use, or not as they are."""
+        if isinstance(open_to, Altered) and open_to.base is self.nodes:
+            return open_to.changes
+        if open_to is self.nodes:
+            return ()
+        return [agent_id for agent_id, known in self.nodes.items() if open_to.get(agent_id) is not known]
 
     def _but(self, mask: Mask | None, rows: list[int]) -> Mask:
         """A mask without some rows."""
@@ -240,6 +256,12 @@ class NodeIndex:
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
         return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
+
+
+def _usable(node: NodeCapacity) -> Resources:
+    """What is free there, with no more GPUs than may be given out."""
+    free, gpus = node.free, len(node.gpus)
+    return free if free.gpus <= gpus else free.with_gpus(gpus)
 
 
 def _models(node: NodeCapacity) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.complete import see_complete
+from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
@@ -466,7 +467,7 @@ class Witness(Account):
         Raises:
             Violation: It is not.
         """
-        for problem in state.problems():
+        for problem in problems(state):
             raise Violation("the state is sound", problem)
         shares.counted(self)
         books.paid(self, self.books)

@@ -5,6 +5,7 @@ Only the standard library's json: the executor imports it.
 
 import json
 from dataclasses import asdict
+from enum import Enum
 from typing import Any, TypeVar
 
 from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
@@ -26,14 +27,16 @@ class OtherWire(ValueError):
 
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
-    fields = asdict(value)
-    if fields.get("wire") == SILENT:
-        del fields["wire"]
-    if fields.get("share") is not None:
-        fields["share"]["method"] = fields["share"]["method"].value
-    return json.dumps(
-        {"version": VERSION, "kind": type(value).__name__, **fields}, separators=(",", ":")
-    ).encode()
+    said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
+    if said.get("wire") == SILENT:
+        del said["wire"]
+    said = {"version": VERSION, "kind": type(value).__name__, **said}
+    return json.dumps(said, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: nouns and their kinds, of which few tasks have any."""
+    return value.value if isinstance(value, Enum) else asdict(value)
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:

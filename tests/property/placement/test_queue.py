@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
@@ -96,7 +97,7 @@ class Cluster:
         state = self.world.state
         held = [t for t in state.tasks.values() if t.agent_id == agent and not t.ended]
         for old in [o for o in state.offers.values() if o.agent_id == agent]:
-            del state.offers[old.id]
+            state.drop_offer(old.id)
         self.serial += 1
         covers = [t for t in held if t.covers is not None]
         free = CARDS - len(covers) - sum(len(t.gpus) for t in held if t.share is None)
@@ -127,7 +128,7 @@ class Cluster:
             assert sum(share.compute_milli for share in sharers.values()) <= 1000, gpu_id
             assert sum(share.memory_mib for share in sharers.values()) <= SHARING.memory_mib, gpu_id
             assert gpu_id not in state.holders
-        assert not state.problems()
+        assert not problems(state)
         view = StateView(state, self.world.settings, self.world.now)
         for waiting in view.waiting(1):
             if waiting.kept and waiting.kept.at is not None and waiting.kept.hostname:

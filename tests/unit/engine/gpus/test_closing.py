@@ -226,7 +226,7 @@ def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_openi
     rest(world, "left", 0)
     submit(world, "large", gpus=2, tasks=2)  # so that what a1 has is seen
     world.feed(ev.KillRequested(JobId("large")))
-    world.state.offers.clear()  # what is left of a1 is on its way
+    world.state.drop_offers()  # what is left of a1 is on its way
     old = {"gpus": 1, "gpu_milli": 250}
     submit(world, "old", **old)
     world.now += 5

@@ -245,7 +245,7 @@ def test_a_keeper_that_does_not_start_is_tried_less_and_less_and_opens_nothing()
 
 def test_gpu_memory_that_an_agent_offers_is_taken_as_far_as_it_goes() -> None:
     world = world_of(shared("g1"))
-    world.state.offers.clear()
+    world.state.drop_offers()
     world.offers(offer("o2", gpus=1, gpu_mem=30000))
     world.submit("j1", **QUARTER)
     world.offers(offer("o3", gpu_mem=9520))

@@ -27,7 +27,7 @@ from tests.unit.engine.gpus.test_covers import (
 
 def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
     world = world_of(shared("g1"), role="gpu", principal="me")
-    world.state.offers.clear()
+    world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     launch = only(submit(world, "j1", **QUARTER), fx.Launch)
     cover, fraction = launch.tasks
@@ -41,7 +41,7 @@ def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
 
 def test_what_comes_back_reserved_is_given_back_or_covers_a_card_again() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     world.submit("j1", **QUARTER)
     cover = cover_task(world)
@@ -71,7 +71,7 @@ KEPT: dict[str, float] = {"cpus": 0.011, "mem": 33, "gpus": 1}
 
 def test_what_another_framework_of_the_role_has_reserved_is_left_alone() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     assert every(world.offers(_reserved_offer("o2", "fw-2", **KEPT)), fx.Launch) == []
     assert every(submit(world, "whole", gpus=1), fx.Launch) == []
     assert every(submit(world, "j1", **QUARTER), fx.Launch) == []
@@ -80,30 +80,30 @@ def test_what_another_framework_of_the_role_has_reserved_is_left_alone() -> None
 
 def test_a_reservation_from_before_they_named_their_framework_is_given_back() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     launch = only(world.offers(_reserved_offer("o2", "shared GPU", **KEPT)), fx.Launch)
     assert amounts(launch.unreserve) == KEPT
 
 
 def test_what_the_master_does_not_take_back_is_given_back_less_and_less() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     tried = []
     for n in range(600):
         effects = [*world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT)), *world.tick(1)]
         tried += [world.now for launch in every(effects, fx.Launch) if launch.unreserve]
-        world.state.offers.clear()
+        world.state.drop_offers()
     waits = [round(later - now) for now, later in pairwise(tried)]
     assert waits[:4] == [1, 2, 4, 8]
     assert len(tried) < 12
     world.offers(replace(offer("plain"), resources=(Scalar("gpus", 1, PLAIN),)))  # an operator did it
-    world.state.offers.clear()
+    world.state.drop_offers()
     assert only(world.offers(_reserved_offer("again", "fw-1", **KEPT)), fx.Launch).unreserve
 
 
 def test_a_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     for n in range(3):
         world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT))
     assert list(world.state.offers) == ["o1", "o2"], "it is tried again in a moment"
@@ -115,7 +115,7 @@ def test_a_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still(
 
 def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     for name, given in (
         ("o2", {"gpus": 1.0, "cpus": 0.001, "mem": 1.0}),
         ("o3", {"cpus": 0.01, "mem": 32.0}),
@@ -123,12 +123,12 @@ def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left(
         assert (
             amounts(only(world.offers(_reserved_offer(name, "fw-1", **given)), fx.Launch).unreserve) == given
         )
-        world.state.offers.clear()
+        world.state.drop_offers()
 
 
 def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     rest(world, "o2", 1, kind=PLAIN)
     world.submit("j1", **QUARTER)
     world.status(cover_task(world).id, "TASK_ERROR", reason="REASON_TASK_INVALID")
@@ -141,6 +141,6 @@ def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
 
 def test_what_is_reserved_already_for_our_role_need_not_be() -> None:
     world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
+    world.state.drop_offers()
     rest(world, "o2", 1, kind='{"role":"gpu"}')
     assert only(submit(world, "j1", **QUARTER), fx.Launch).reserve == ()

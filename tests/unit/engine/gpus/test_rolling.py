@@ -200,7 +200,7 @@ def test_a_node_that_is_lost_meanwhile_does_not_hold_the_others_up() -> None:
     world = cluster("a1", "a2")
     with_settings(world)
     node_now = node(world, "a1")
-    world.state.nodes[node_now.id] = replace(node_now, lost_at=world.now)
+    world.state.set_node(replace(node_now, lost_at=world.now))
     assert killed(world.tick(3.0)) == [monitor(world, "a2")]
 
 

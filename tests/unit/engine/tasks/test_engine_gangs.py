@@ -7,6 +7,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -289,7 +290,7 @@ def test_what_is_saved_tells_all(world: World) -> None:
     items = gang(world)
     restored = State.restored(world.now, saved_of(world.state))
     assert [task.id for task in restored.round_of(restored.jobs[JobId("j1")])] == [i.task.id for i in items]
-    assert restored.problems() == []
+    assert problems(restored) == []
 
 
 def test_a_gang_in_front_keeps_its_nodes(world: World) -> None:

@@ -87,9 +87,7 @@ def test_an_agent_that_is_lost_itself_frees_nothing(world: World) -> None:
 
 def test_an_agent_whose_loss_nobody_told_is_taken_for_lost(world: World) -> None:
     """The scheduler was away when Mesos told it."""
-    world.state.nodes[AgentId("a1")] = replace(
-        world.state.nodes[AgentId("a1")], lost_at=None, reported_at=0.0
-    )
+    world.state.set_node(replace(world.state.nodes[AgentId("a1")], lost_at=None, reported_at=0.0))
     come(world, "a9", gpu("g0"))
     give_up(world)
     assert world.state.nodes[AgentId("a1")].lost_at is not None

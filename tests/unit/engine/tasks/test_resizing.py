@@ -7,6 +7,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.problems import problems
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -483,7 +484,7 @@ def test_what_a_gang_gave_back_is_another_s_and_not_taken_back(world: World) -> 
         world.feed(ev.ResizeWithdrawn(JobId("j1")))
     answer(world, "j1.1.1", refused="it uses all of it")
     assert counted(world, "j1.1.0")[0] == 1000
-    assert not world.state.problems()
+    assert not problems(world.state)
 
 
 def test_a_gang_of_which_one_could_not_follow_is_not_said_to_be_resized(world: World) -> None:

@@ -312,7 +312,7 @@ def give(made: World, agent: str, cards: int = 4) -> None:
     made.serial += 1
     held = [t for t in made.state.tasks.values() if t.agent_id == agent and not t.ended]
     for old in [o for o in made.state.offers.values() if o.agent_id == agent]:
-        del made.state.offers[old.id]
+        made.state.drop_offer(old.id)
     free = cards - sum(len(t.gpus) for t in held)
     made.offers(offer(f"x{made.serial}", agent, cpus=60 - 2 * len(held), gpus=free))
 
@@ -575,7 +575,7 @@ def test_a_drained_or_lost_node_is_not_kept() -> None:
     run(made, "x", gpus=4, timeout_s=10)
     run(made, "y", gpus=4, timeout_s=50)
     made.submit("big", gpus=4)
-    made.state.nodes[AgentId("a0")] = replace(made.state.nodes[AgentId("a0")], lost_at=made.now)
+    made.state.set_node(replace(made.state.nodes[AgentId("a0")], lost_at=made.now))
     kept = view(made).waiting(1)[0].kept
     assert kept is not None
     assert (kept.hostname, kept.gpus) == ("a1.example", tuple(GpuId(f"g1{i}") for i in range(4)))

@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import AgentId, JobId, OfferId, TaskId
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.nodes.drain import Drain, Target
@@ -41,9 +41,8 @@ class Cluster:
 
     def node(self, name: str, model: str = "A100", gpus: int = 4) -> None:
         cards = tuple(gpu(f"{name}-{i}", model) for i in range(gpus))
-        self.state.nodes[AgentId(name)] = Node(
-            AgentId(name), name, inventory=Inventory(cards, "simulated", "535"), reported_at=NOW
-        )
+        said = Inventory(cards, "simulated", "535")
+        self.state.set_node(Node(AgentId(name), name, inventory=said, reported_at=NOW))
 
     def run(self, name: str, node: str, gpus: int = 1, *, age_s: float = 100.0, **fields: Any) -> Job:
         agent, number = AgentId(node), len(self.state.jobs) + 1
@@ -74,7 +73,7 @@ class Cluster:
 
     def plan(self, settings: Settings = SETTINGS, **fields: Any) -> Plan:
         """For a request; what is not held is on offer."""
-        self.state.offers.clear()
+        self.state.drop_offers()
         for node in self.state.nodes.values():
             tasks = [t for t in map(self.state.tasks.__getitem__, self.state.live) if t.agent_id == node.id]
             jobs = [self.state.jobs[task.job_id].spec for task in tasks if task.job_id]
@@ -85,7 +84,7 @@ class Cluster:
                 mem=16384 - sum(job.mem_mib for job in jobs),
                 gpus=len(node.gpus) - sum(job.gpus for job in jobs),
             )
-            self.state.offers[OfferId(node.id)] = left
+            self.state.hold_offer(left)
         return plan(StateView(self.state, settings, NOW).defrag(spec(**fields)))
 
 
@@ -184,7 +183,7 @@ def test_no_job_goes_to_a_node_that_is_drained_or_away() -> None:
     assert not cluster.plan(gpus=4).feasible
     cluster.state.drains.clear()
     lost = cluster.state.nodes[AgentId("n3")]
-    cluster.state.nodes[lost.id] = replace(lost, lost_at=NOW)
+    cluster.state.set_node(replace(lost, lost_at=NOW))
     assert not cluster.plan(gpus=4).feasible
 
 
@@ -201,7 +200,7 @@ def test_a_sick_card_makes_no_room() -> None:
         cards = tuple(
             replace(card, health=Health.SICK) if card.minor % 10 == 0 else card for card in node.gpus
         )
-        cluster.state.nodes[node.id] = replace(node, inventory=Inventory(cards, "simulated", "535"))
+        cluster.state.set_node(replace(node, inventory=Inventory(cards, "simulated", "535")))
     assert (
         cluster.plan(gpus=4).reason
         == "no plan: no node is large enough, even when all that runs there has ended"
@@ -292,7 +291,7 @@ def test_a_sick_gpu_that_mesos_offers_is_not_free() -> None:
     node = cluster.state.nodes[AgentId("n1")]
     *well, last = node.gpus
     sick = Inventory((*well, replace(last, health=Health.SICK)), "simulated", "535")
-    cluster.state.nodes[node.id] = replace(node, inventory=sick)
+    cluster.state.set_node(replace(node, inventory=sick))
     little = "no plan: only 1 GPUs are free in all, and it needs 4: moves make none free"
     assert cluster.plan(gpus=4).reason == little
 

@@ -222,7 +222,7 @@ def test_cards_of_an_agent_that_is_lost_or_silent_may_turn_up_elsewhere(world: W
 def test_a_task_that_is_not_the_monitor_of_its_agent_reports_nothing(world: World) -> None:
     old = monitor(world)
     node = world.state.nodes[AgentId("a1")]
-    world.state.nodes[node.id] = replace(node, monitor=TaskId("gpu-monitor.new"))
+    world.state.set_node(replace(node, monitor=TaskId("gpu-monitor.new")))
     effects = say_inventory(world, old, 2, "a1", "g0", health=Health.SICK)
     assert "gpu-monitor.new" in only(effects, fx.Disbelieve).why
     assert world.state.nodes[AgentId("a1")].gpus[0].health is Health.OK

@@ -1,0 +1,147 @@
+"""What follows from nodes and offers, and would cost a look at all agents.
+
+Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from mesos_gpu.model.ids import AgentId, GpuId, OfferId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.wire.mesos.reservations import owner_of
+
+
+class Held(NamedTuple):
+    """An offer that is held."""
+
+    number: int  # grows with each that arrives
+    offer: Offer
+
+
+class Report(NamedTuple):
+    """A report as its bytes were, and what they were read as."""
+
+    digest: bytes
+    inventory: Inventory
+
+
+@dataclass(slots=True)
+class Agents:
+    """Agents by what a step looks for.
+
+    Attributes:
+        offers: Of each agent that offers something, oldest first.
+        reserved: Those of whose offers something is reserved for shared cards.
+        unwatched: Those without a monitor.
+        lost: Those that are lost.
+        naming: By GPU, those whose latest report names it.
+        reports: The latest of each agent, as long as its node has what it was read as.
+        arrivals: How many offers have been held so far.
+    """
+
+    offers: dict[AgentId, dict[OfferId, Held]] = field(default_factory=dict)
+    reserved: dict[AgentId, None] = field(default_factory=dict)
+    unwatched: dict[AgentId, None] = field(default_factory=dict)
+    lost: dict[AgentId, None] = field(default_factory=dict)
+    naming: dict[GpuId, tuple[AgentId, ...]] = field(default_factory=dict)
+    reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
+    arrivals: int = field(default=0, compare=False)
+
+    def hold(self, offer: Offer) -> None:
+        """An offer has come, or one that is held has become another; it keeps its place."""
+        own = self.offers.setdefault(offer.agent_id, {})
+        known = own.get(offer.id)
+        self.arrivals += known is None
+        own[offer.id] = Held(self.arrivals if known is None else known.number, offer)
+        _mark(self.reserved, offer.agent_id, _is_reserved(own))
+
+    def drop(self, offer: Offer) -> None:
+        """An offer is not held any more."""
+        own = self.offers[offer.agent_id]
+        del own[offer.id]
+        if not own:
+            del self.offers[offer.agent_id]
+        _mark(self.reserved, offer.agent_id, _is_reserved(own))
+
+    def drop_all(self) -> None:
+        """No offer is held any more."""
+        self.offers.clear()
+        self.reserved.clear()
+
+    def in_order(self, agents: Iterable[AgentId]) -> list[AgentId]:
+        """Select the agents that offer something, in the order of their oldest offers."""
+        offering = [agent_id for agent_id in agents if agent_id in self.offers]
+        return sorted(offering, key=self._rank)
+
+    def _rank(self, agent_id: AgentId) -> int:
+        return next(iter(self.offers[agent_id].values())).number
+
+    def enter(self, old: Node | None, new: Node | None) -> None:
+        """A node has become another; None: it was not there, or is not any more."""
+        node = new or old
+        assert node is not None, "a node that never was cannot go"
+        if new is None:
+            for known in (self.unwatched, self.lost, self.reports):
+                known.pop(node.id, None)
+        else:
+            _mark(self.unwatched, new.id, new.monitor is None)
+            _mark(self.lost, new.id, new.lost_at is not None)
+        named, names = _named(old), _named(new)
+        if named is names or named == names:
+            return
+        for gpu_id in named:
+            self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
+        for gpu_id in names:
+            self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
+
+    def _name(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
+        self.naming[gpu_id] = tuple(dict.fromkeys(agents))
+        if not self.naming[gpu_id]:
+            del self.naming[gpu_id]
+
+    def others_naming(self, node: Node, gpus: Iterable[GpuId]) -> bool:
+        """Whether another agent than a node's names one of some GPUs."""
+        return any(each != node.id for gpu_id in gpus for each in self.naming.get(gpu_id, ()))
+
+    def read_as(self, node: Node, data: bytes) -> Inventory | None:
+        """What a node's report says if its latest one was the same, byte for byte; None: that was another."""
+        known = self.reports.get(node.id)
+        same = known is not None and known.inventory is node.inventory and known.digest == _digest(data)
+        return node.inventory if same else None
+
+    def note_report(self, agent_id: AgentId, data: bytes, inventory: Inventory) -> None:
+        """Remember how a report was read."""
+        self.reports[agent_id] = Report(_digest(data), inventory)
+
+
+def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
+    """The agents of a state."""
+    agents = Agents()
+    for node in nodes:
+        agents.enter(None, node)
+    for offer in offers:
+        agents.hold(offer)
+    return agents
+
+
+def _mark(known: dict[AgentId, None], agent_id: AgentId, is_so: bool) -> None:
+    if is_so:
+        known.setdefault(agent_id)
+    else:
+        known.pop(agent_id, None)
+
+
+def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
+    return any(owner_of(scalar) is not None for held in offers.values() for scalar in held.offer.resources)
+
+
+def _named(node: Node | None) -> tuple[GpuId, ...]:
+    return () if node is None else tuple([gpu.id for gpu in node.gpus])
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()

@@ -1,0 +1,66 @@
+"""Live tasks that time alone may concern: of fifty thousand that run, upkeep looks at few.
+
+Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task, TaskState
+
+_AT_REST: Final = (TaskState.STARTING, TaskState.RUNNING)
+
+
+@dataclass(slots=True)
+class Restless:
+    """Live tasks by what is looked for among them.
+
+    Attributes:
+        numbers: Of all live tasks, in the order of their launches.
+        tasks: Those that are to be asked about, told something again, ended or given up, now or later.
+        preemptible: Those whose jobs a job of higher priority may end.
+        limited: Those whose jobs have a time limit.
+    """
+
+    numbers: dict[TaskId, int] = field(default_factory=dict)
+    tasks: set[TaskId] = field(default_factory=set)
+    preemptible: set[TaskId] = field(default_factory=set)
+    limited: set[TaskId] = field(default_factory=set)
+    _next: "count[int]" = field(default_factory=count, compare=False)
+
+    def enter(self, task: Task, job: Job | None) -> None:
+        """A task, or its job, has become another; it is live."""
+        if task.id not in self.numbers:
+            self.numbers[task.id] = next(self._next)
+        _mark(self.tasks, task.id, _is_restless(task, job))
+        _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
+        _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
+
+    def leave(self, task_id: TaskId) -> None:
+        """A task is live no longer."""
+        self.numbers.pop(task_id, None)
+        self.tasks.discard(task_id)
+        self.preemptible.discard(task_id)
+        self.limited.discard(task_id)
+
+    def in_order(self, tasks: Iterable[TaskId]) -> list[TaskId]:
+        """Some live tasks in the order of their launches."""
+        return sorted(tasks, key=self.numbers.__getitem__)
+
+
+def _is_restless(task: Task, job: Job | None) -> bool:
+    if task.state not in _AT_REST or (task.launch > 0 and task.state is TaskState.STARTING):
+        return True
+    ends = task.kill_sent_at is not None or bool(task.evicted) or bool(task.excess)
+    return ends or task.notice is not None or (job is not None and job.kill_requested)
+
+
+def _mark(known: set[TaskId], task_id: TaskId, is_so: bool) -> None:
+    if is_so:
+        known.add(task_id)
+    else:
+        known.discard(task_id)

@@ -1,0 +1,105 @@
+"""What must hold of the state after each step; tests and `simulate chaos` assert it."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.policy.sharing.overdrawn import overdrawn
+
+
+def problems(state: State) -> list[str]:
+    """Broken invariants, in words; tests assert that there are none."""
+    said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
+    held: dict[GpuId, TaskId] = {}
+    for task in state.tasks.values():
+        if task.ended:
+            continue
+        for gpu in task.gpus if task.share is None else ():
+            if gpu in held:
+                said.append(f"{gpu} is held by {held[gpu]} and {task.id}")
+            held[gpu] = task.id
+    if held != state.holders:
+        said.append(f"holders {state.holders} are not what the tasks hold: {held}")
+    pending = sorted((j.sequence, j.id) for j in state.jobs.values() if j.state is JobState.PENDING)
+    if pending != state.queue:
+        said.append(f"the queue is {state.queue}, pending are {pending}")
+    if set(state.resets) != {card.id for card in state.cards.values() if card.reset is not None}:
+        said.append(f"resets {list(state.resets)} are not those of the cards")
+    for job in state.jobs.values():
+        # An abandoned launch may outlive its job: it is killed when its agent is back.
+        alive = (t for t in state.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
+        running = [t.id for t in alive if state.current(t) is job]
+        if job.state is not JobState.PENDING and not job.state.ended and not running:
+            said.append(f"job {job.id} is {job.state.value} without a live task")
+        if job.state.ended and running:
+            said.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+    return said
+
+
+def _problems_of_shares(state: State) -> list[str]:
+    """What is wrong with cards that are shared. How much compute may be promised is an operator's word, which may
+    change while shares run: it is not looked at here."""
+    said: list[str] = []
+    sharers: dict[GpuId, dict[TaskId, Share]] = {}
+    covers: dict[GpuId, TaskId] = {}
+    for task in state.tasks.values():
+        if task.ended:
+            continue
+        if (share := task.counted_share) is not None:
+            for gpu in task.gpus:
+                sharers.setdefault(gpu, {})[task.id] = share
+        if task.covers is not None:
+            if task.covers in covers:
+                said.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
+            covers[task.covers] = task.id
+    if sharers != state.sharers:
+        said.append(f"sharers {state.sharers} are not what the tasks share: {sharers}")
+    if covers != state.covers:
+        said.append(f"covers {state.covers} are not what the tasks cover: {covers}")
+    for gpu in {**sharers, **covers}:
+        if gpu in state.holders:
+            said.append(f"{gpu} is held by {state.holders[gpu]} wholly, and shared")
+    known = {gpu.id: gpu for node in state.nodes.values() for gpu in node.gpus} if sharers else {}
+    for gpu, shares in sharers.items():
+        card = known.get(gpu)
+        said += overdrawn(gpu, card.sharing if card else None, list(shares.values()))
+    return said
+
+
+def _problems_of_agents(state: State) -> list[str]:
+    """Where what is known of agents is not what a look at all of them gives."""
+    made, known = agents_of(state.nodes.values(), state.offers.values()), state.agents
+    said: list[str] = []
+    for name in ("reserved", "unwatched", "lost"):
+        if (now := set(getattr(known, name))) != (truth := set(getattr(made, name))):
+            said.append(f"agents {name} are {sorted(now)}, and should be {sorted(truth)}")
+    if _offers(known) != _offers(made):
+        said.append(f"offers by agent are {_offers(known)}, and should be {_offers(made)}")
+    if _names(known) != _names(made):
+        said.append(f"agents that name a GPU are {known.naming}, and should be {made.naming}")
+    return said
+
+
+def _offers(agents: Agents) -> list[list[Offer]]:
+    return [[held.offer for held in agents.offers[a].values()] for a in agents.in_order(agents.offers)]
+
+
+def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:
+    return {gpu_id: set(named) for gpu_id, named in agents.naming.items()}
+
+
+def _problems_of_tasks(state: State) -> list[str]:
+    """Where what is known of live tasks is not what a look at all of them gives."""
+    made, known = replace(state, made_restless=None).restless, state.restless
+    said: list[str] = []
+    if (order := known.in_order(known.numbers)) != list(state.live):
+        said.append(f"live tasks in order are {order}, and should be {list(state.live)}")
+    for name in ("tasks", "preemptible", "limited"):
+        if (now := getattr(known, name)) != (truth := getattr(made, name)):
+            said.append(f"restless {name} are {sorted(now)}, and should be {sorted(truth)}")
+    return said
