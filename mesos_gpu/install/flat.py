@@ -13,6 +13,7 @@ import marshal
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType
@@ -24,6 +25,7 @@ from mesos_gpu.wire.digest import blake2b
 #: What each executor imports at its start.
 EXECUTOR: Final = ("isolator.__main__", "isolator.executor.main")
 NAME: Final = "programs.flat"
+KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")
 _BEGIN: Final = """\
 import marshal, sys, _frozen_importlib_external
@@ -92,7 +94,8 @@ def kept(root: Path, first: Iterable[str], cache: Path) -> bytes:
     with contextlib.suppress(OSError):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in cache.glob("*.flat"):
-            old.unlink()
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                old.unlink()
         with tempfile.NamedTemporaryFile(dir=cache, prefix=".new-", delete=False) as file:
             file.write(data)
         os.rename(file.name, path)
