@@ -57,7 +57,9 @@ def on_tick(turn: Turn) -> None:
     most = max(1, len(state.nodes) // _PART) if state.rolls.done else 1
     if len(state.rolls.under_way) >= most:
         return
-    due = [node for node in state.nodes.values() if _may_begin(state, node, turn.now, turn.settings)]
+    made_by, stale_s = turn.settings.monitor_made_by, turn.settings.report_stale_s
+    old = [node for node in state.nodes.values() if outdated(state, node, made_by)]
+    due = [node for node in old if _may_begin(state, node, turn.now, stale_s)]
     for node in sorted(due, key=lambda node: (node.hostname, node.id))[: most - len(state.rolls.under_way)]:
         _begin(turn, node)
 
@@ -65,20 +67,27 @@ def on_tick(turn: Turn) -> None:
 def rolling(state: State, settings: Settings, now: float) -> Rolling:
     """How far it is, for who asks."""
     nodes = sorted(state.nodes.values(), key=lambda node: (node.hostname, node.id))
+    made_by = settings.monitor_made_by
     return Rolling(
-        outdated=tuple((node.id, why) for node in nodes if (why := outdated(state, node, settings))),
+        outdated=tuple((node.id, why) for node in nodes if (why := outdated(state, node, made_by))),
         under_way=tuple(node.id for node in nodes if node.id in state.rolls.under_way),
         done=state.rolls.done,
         problems=problems_of(state, settings.roll_timeout_s, now),
     )
 
 
-def outdated(state: State, node: Node, settings: Settings) -> str:
-    """Why the monitor of a node is to be replaced; "": it is what would be started now, or there is none."""
+def outdated(state: State, node: Node, made_by: str) -> str:
+    """Why the monitor of a node is to be replaced; "": it is what would be started now, or there is none.
+
+    Args:
+        state: The engine's.
+        node: Whose.
+        made_by: `Settings.monitor_made_by`: of thousands of nodes it is made once.
+    """
     task = state.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None:
         return ""
-    if task.made_by != settings.monitor_made_by:
+    if task.made_by != made_by:
         return "it was started by an earlier scheduler, or with other settings"
     program = node.inventory.program if node.inventory is not None else None
     return (
@@ -86,14 +95,14 @@ def outdated(state: State, node: Node, settings: Settings) -> str:
     )
 
 
-def _may_begin(state: State, node: Node, now: float, settings: Settings) -> bool:
-    """Whether its monitor is outdated, and runs well: what fails is started anew without this."""
+def _may_begin(state: State, node: Node, now: float, stale_s: float) -> bool:
+    """Whether its monitor runs well: what fails is started anew without this."""
     task = state.tasks.get(node.monitor) if node.monitor is not None else None
     if task is None or node.lost_at is not None or node.id in state.rolls.under_way:
         return False
     runs = task.state is TaskState.RUNNING and now - task.launched_at >= STEADY_S
-    reports = node.reported_at is not None and now - node.reported_at <= settings.report_stale_s
-    return runs and reports and bool(outdated(state, node, settings))
+    reports = node.reported_at is not None and now - node.reported_at <= stale_s
+    return runs and reports
 
 
 def _begin(turn: Turn, node: Node) -> None:
@@ -115,7 +124,9 @@ def _follow(turn: Turn, agent_id: AgentId, roll: Roll) -> None:
     elif not _lacking(state, node, roll):
         del state.rolls.under_way[agent_id]
         state.rolls.done += 1
-    elif node.monitor is not None and outdated(state, node, turn.settings):  # a remedy lies there by now
+    elif node.monitor is not None and outdated(
+        state, node, turn.settings.monitor_made_by
+    ):  # a remedy lies there by now
         launched_at = state.tasks[node.monitor].launched_at
         if turn.now - launched_at >= STEADY_S:
             again = replace(roll, old=node.monitor, since=turn.now, asked_at=turn.now, failed="")

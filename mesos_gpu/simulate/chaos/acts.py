@@ -371,8 +371,11 @@ def _restart(world: World, a: int, b: int) -> None:
     if full_s:
         world.say(f"the disk is full: for {full_s:g} s nothing is saved")
     if crash:
-        world.say(f"the scheduler is killed {crash} a save, and starts again")
+        release = ", as another release" if b % 3 == 0 else ""
+        world.say(f"the scheduler is killed {crash} a save, and starts again{release}")
     world.flush(crash, full_s)
+    if crash and b % 3 == 0:
+        world.be_release(b)
 
 
 # --- agents, their executors and GPUs

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.gpus.rolling import rolling
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
@@ -42,6 +43,16 @@ def settle(world: World) -> None:
         raise Violation("at a quiet time, engine and world agree", _difference(world))
     _roll_out(world)
     _run_out(world)
+    _replace_monitors(world)
+
+
+def _replace_monitors(world: World) -> None:
+    """Those of other releases, one after the other."""
+    for _ in range(_QUIET):
+        if not (left := rolling(world.state, world.settings, world.now)).outdated and not left.under_way:
+            return
+        go_on(world)
+    raise Violation("at a quiet time, each monitor is of the latest release", str(left))
 
 
 def could_run(world: World, job: Job) -> bool:

@@ -210,6 +210,11 @@ class World:
         self.witness.healthy.clear()  # checks begin anew
         self.connect()
 
+    def be_release(self, number: int) -> None:
+        """Be a release from now on whose monitors are others: those that run are to be replaced."""
+        self.settings = replace(self.settings, monitor_command=f"monitor of release {number}")
+        self.witness.settings = self.settings
+
     def _tell(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
             if (words := _words(effect)) is not None:

@@ -1,15 +1,16 @@
 """A scheduler of an earlier commit, its executors and monitors, and this one: under running work, both ways."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from mesos_gpu.adapters.simulated_gpus import change_gpu
+from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local import stack as stacks
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -145,6 +146,8 @@ def test_what_this_one_began_is_seen_to_its_end_by_the_earlier_one(site: Site, c
     assert (executors["wire"], executors["tasks"]) == (WIRE, 1)
     site.scheduler_is(site.earlier)
     wait_until("all cards are reported", lambda: len(client.gpus()) == 4)
+    plan = CliRunner().invoke(main, ["--url", site.stack.url, "upgrade", "plan"])
+    assert (plan.exit_code, "replace all node monitors" in plan.output) == (0, True), plan.output
     assert client.job(job["id"])["state"] == "running"
     see_the_end(client, site, "back", job)
     # Executors and monitors of this program do what the earlier scheduler asks for.
@@ -153,9 +156,6 @@ def test_what_this_one_began_is_seen_to_its_end_by_the_earlier_one(site: Site, c
     site.scheduler_is(ROOT)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="as root: a second program of hosts is unpacked beside the first"
-)
 def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
     site: Site, client: Client
 ) -> None:

@@ -218,7 +218,7 @@ def test_another_program_at_the_same_place_is_started_too() -> None:
     say(world, "a1", OURS, gpu("ga1"))
     assert killed(world.tick(3.0)) == []
     say(world, "a1", replace(OURS, replaced="cd" * 32), gpu("ga1"))
-    assert "another program lies" in outdated(world.state, node(world, "a1"), world.settings)
+    assert "another program lies" in outdated(world.state, node(world, "a1"), world.settings.monitor_made_by)
     assert killed(world.tick(3.0)) == [monitor(world, "a1")]
 
 
