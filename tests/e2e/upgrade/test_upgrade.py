@@ -113,6 +113,10 @@ def see_the_end(client: Client, site: Site, name: str, job: dict[str, Any]) -> N
     assert output_of(client, ended).split() == ["begins", "ends"]
 
 
+def words_of_roll(site: Site) -> list[str]:
+    return [line for line in site.scheduler.log.read_text().splitlines() if "node monitor of" in line]
+
+
 def all_new(site: Site, digest: str) -> None:
     wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], LONGEST_S)
 
@@ -130,8 +134,8 @@ def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(site: Site, c
     site.scheduler_is(ROOT)
     all_new(site, digest)
     assert monitors.isdisjoint(tasks_of(site))
-    words = [line for line in site.scheduler.log.read_text().splitlines() if "node monitor of" in line]
-    assert ["it is replaced" in line for line in words] == [True, False, True, False], words
+    wait_until("both are told", lambda: len(words_of_roll(site)) == 4)
+    assert ["it is replaced" in line for line in words_of_roll(site)] == [True, False, True, False]
     assert client.job(job["id"])["state"] == "running"
     history = site.scheduler.get(f"/v1/gpus/{sick}")["history"]
     assert any(change["new"] == "sick" for change in history), "what the first monitor knew is not forgotten"
