@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from mesos_gpu.adapters.simulated_gpus import change_gpu
-from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local import stack as stacks
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -144,20 +142,22 @@ def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(site: Site, c
     see_the_end(client, site, "across", job)
 
 
-def test_what_this_one_began_is_seen_to_its_end_by_the_earlier_one(site: Site, client: Client) -> None:
+def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_runs_on(
+    site: Site, client: Client
+) -> None:
     job = begun(client, site, "back")
     (executors,) = site.scheduler.get("/v1/upgrade")["executors"]
     assert (executors["wire"], executors["tasks"]) == (WIRE, 1)
-    site.scheduler_is(site.earlier)
-    wait_until("all cards are reported", lambda: len(client.gpus()) == 4)
-    plan = CliRunner().invoke(main, ["--url", site.stack.url, "upgrade", "plan"])
-    assert (plan.exit_code, "replace all node monitors" in plan.output) == (0, True), plan.output
+    running = tasks_of(site)
+    site.scheduler.kill()
+    site.scheduler.tree = site.earlier
+    site.scheduler.start()
+    wait_until("it ends", lambda: not site.scheduler.running, LONGEST_S)
+    assert site.scheduler.exit_code
+    assert tasks_of(site) == running
+    site.scheduler_is(ROOT)
     assert client.job(job["id"])["state"] == "running"
     see_the_end(client, site, "back", job)
-    # Executors and monitors of this program do what the earlier scheduler asks for.
-    done = end_of(client, submit(client, "echo $NVIDIA_VISIBLE_DEVICES; exit 3", gpus=1))
-    assert (done["exit_code"], output_of(client, done).split()) == (3, done["gpu_ids"])
-    site.scheduler_is(ROOT)
 
 
 def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
