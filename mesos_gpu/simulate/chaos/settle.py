@@ -47,7 +47,7 @@ def settle(world: World) -> None:
 
 
 def _replace_monitors(world: World) -> None:
-    """Those of other releases, one after the other."""
+    """Wait until the monitors of other releases are replaced."""
     for _ in range(_QUIET):
         if not (left := rolling(world.state, world.settings, world.now)).outdated and not left.under_way:
             return
