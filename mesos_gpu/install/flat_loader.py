@@ -35,8 +35,8 @@ class Flat:
 
     def exec_module(self, module: ModuleType) -> None:
         """Run its code, which came in one file with this."""
-        code = marshal.loads(self._modules[module.__name__][2])  # nosec B302
-        exec(code, module.__dict__)  # nosec B102
+        code = marshal.loads(self._modules[module.__name__][2])  # nosec B302 # its owner is this code's, too
+        exec(code, module.__dict__)  # nosec B102 # as above
 
 
 finder: Any = Flat(MODULES, ROOT)  # type: ignore[name-defined]  # noqa: F821

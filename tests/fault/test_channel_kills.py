@@ -75,7 +75,7 @@ def test_nothing_is_left_of_a_command_and_its_client_is_told(
         job = client.submit(asked)["id"]
         wait_until("it runs", lambda: client.job(job)["state"] == "running")
     deaf, deaf_too = "trap '' HUP TERM; echo $$", 'trap "" HUP TERM; echo $$'
-    script = f"{deaf}; (exec setsid sh -c '{deaf_too}; exec sleep 3600') & wait"
+    script = f"{deaf}; (exec setsid sh -c '{deaf_too}; exec sleep 3600') & wait; kill -9 $$"
     words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", stack.url, job, "--", "sh", "-c", script]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
         try:

@@ -6,7 +6,7 @@ Only the standard library's json: the executor imports it.
 import json
 from dataclasses import asdict
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.nodes.control import ControlPort
@@ -17,8 +17,12 @@ from mesos_gpu.wire.body import parsed
 
 __all__ = ["Assignment", "OtherWire", "Outcome", "decode_assignment", "decode_outcome", "encode"]
 
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 VERSION = 1
-T = TypeVar("T")
 
 
 class OtherWire(ValueError):
@@ -70,7 +74,7 @@ def decode_assignment(data: bytes) -> Assignment:
         raise ValueError(f"not an assignment: {error}") from error
 
 
-def _made(kind: type[T], fields: dict[str, Any]) -> T:
+def _made(kind: "type[T]", fields: dict[str, Any]) -> "T":
     """A noun of its fields, without those that are not known here."""
     known: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
     if known.keys() >= fields.keys():

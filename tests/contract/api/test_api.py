@@ -398,7 +398,7 @@ def test_a_defect_is_said_in_the_same_shape(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_health_follows_the_master(rig: Rig) -> None:
-    assert rig.call("GET", "/v1/health").json() == {"ok": True, "connected": True}
+    assert rig.call("GET", "/v1/health").json() == {"ok": True, "connected": True, "saves": True}
     rig.daemon.put(ev.Disconnected())
     assert rig.call("GET", "/v1/health").status_code == 503
 
