@@ -79,6 +79,7 @@ def test_it_is_saved_and_read_back_and_is_at_its_default_in_what_was_saved_befor
     with_the_field(
         """
 import json, sqlite3
+from mesos_gpu.adapters.sqlite.seal import opened, sealed
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.state import State
@@ -95,9 +96,10 @@ state = State.restored(0.0, saved)
 assert STATES.decode(STATES.encode(state)).jobs == {job.id: job}
 store.close()
 db = sqlite3.connect(path)
-body = json.loads(db.execute("SELECT body FROM jobs").fetchone()[0])
+*columns, row = db.execute("SELECT * FROM jobs").fetchone()
+body = json.loads(opened("jobs", columns, row))
 del body["spec"]["shm_mib"]
-db.execute("UPDATE jobs SET body = ?", (json.dumps(body).encode(),))
+db.execute("UPDATE jobs SET body = ?", (sealed("jobs", columns, json.dumps(body).encode()),))
 db.commit()
 db.close()
 store = SqliteStore(path)

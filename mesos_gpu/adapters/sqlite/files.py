@@ -4,6 +4,7 @@
 
 import errno
 import fcntl
+import glob
 import logging
 import os
 import sqlite3
@@ -15,6 +16,8 @@ from mesos_gpu.errors import Conflict, NoRoom
 
 OWN: Final = stat.S_IRUSR | stat.S_IWUSR
 ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
+#: Copies that stay beside a state, of before a newer schema and of before a restore: `PATH.before-v12`.
+_COPIES: Final = ("before-v", "replaced-")
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 
@@ -76,7 +79,8 @@ def sync(path: Path) -> None:
 def make_private(path: Path) -> None:
     """Make the file and its directory, and take from others what an earlier version let them read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+    copies = [each for kind in _COPIES for each in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")]
+    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE), *copies):
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if each == path else 0)
         try:
             handle = os.open(each, flags, OWN)
