@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,7 +26,10 @@ from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
+from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 
+_T = TypeVar("_T")
+_HOOKS, _SENT = "webhooks", "webhooks_sent"  # facts
 _ANOTHER: Final = "name another backup; nothing was changed"
 logger = logging.getLogger(__name__)
 
@@ -183,8 +186,17 @@ class SqliteStore:
         with self._refusing_damage():
             nouns: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
             nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
-            doubtful = seal.fact_of(self._db, "doubtful") is not None
-            return Saved(seal.text_of(self._db, "framework_id") or None, doubtful=doubtful, **nouns)
+            return Saved(
+                seal.text_of(self._db, "framework_id") or None,
+                hooks=self._kept_in(_HOOKS, KeptHooks),
+                sent=self._kept_in(_SENT, Sent),
+                doubtful=seal.fact_of(self._db, "doubtful") is not None,
+                **nouns,
+            )
+
+    def _kept_in(self, name: str, kind: type[_T]) -> _T | None:
+        value = seal.fact_of(self._db, name)
+        return None if value is None else msgspec.json.decode(value, type=kind)
 
     def events(self) -> list[LogEvent]:
         """The events that are kept, by number."""
@@ -378,6 +390,10 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
         yield from statements.folded(item)
     elif isinstance(item, saves.KeepJob | saves.KeepEvent | saves.ForgetEvents):
         yield from statements.remembered(item)
+    elif isinstance(item, saves.KeepHooks):
+        yield _FACT, (_HOOKS, seal.sealed_fact(_HOOKS, msgspec.json.encode(item.hooks)))
+    elif isinstance(item, saves.KeepSent):
+        yield _FACT, (_SENT, seal.sealed_fact(_SENT, msgspec.json.encode(item.sent)))
     elif (noun := SAVED_BY.get(type(item))) is not None:
         columns, body = (*map(_plain, saves.columns_of(item)),), msgspec.json.encode(saves.value_of(item))
         if noun.key:

@@ -4,7 +4,7 @@
 effects and what a turn of the engine saves follow from it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from operator import attrgetter
@@ -21,6 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.event import LogEvent
+from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Closed, Span
@@ -285,6 +286,20 @@ class ForgetEvents(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepHooks(Save):
+    """Replace what is kept of webhooks. No part of the engine's state: who sends to them reads it at the start."""
+
+    hooks: KeptHooks
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSent(Save):
+    """Replace what is kept of how far events were sent to webhooks."""
+
+    sent: Sent
+
+
+@dataclass(frozen=True, slots=True)
 class SaveToken(Save):
     """Insert or replace."""
 
@@ -319,6 +334,8 @@ class Saved:
     spans: tuple[Span, ...] = ()  # that are open, by task
     budget_uses: tuple[BudgetUse, ...] = ()  # by queue, user and period
     tokens: tuple[Token, ...] = ()  # by id
+    hooks: KeptHooks | None = None
+    sent: Sent | None = None
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -479,6 +496,8 @@ SAVES: Final[tuple[type[Save], ...]] = (
     KeepJob,
     KeepEvent,
     ForgetEvents,
+    KeepHooks,
+    KeepSent,
 )  # all that there are
 
 
@@ -538,3 +557,13 @@ def subject(save: Save) -> tuple[str, str]:
     noun = SAVED_BY.get(type(save)) or FORGOTTEN_BY.get(type(save))
     words = [str(part.value) if isinstance(part, Enum) else str(part) for part in about(save)]
     return noun.name if noun else type(save).__name__, " ".join(words)
+
+
+def latest_of(effects: Iterable[object]) -> Collection[Save]:
+    """The saves among effects, of several of one subject the latest, which is as late as that."""
+    latest: dict[tuple[str, str], Save] = {}
+    for effect in effects:
+        if isinstance(effect, Save):
+            latest.pop(key := subject(effect), None)
+            latest[key] = effect
+    return latest.values()

@@ -47,6 +47,7 @@ from mesos_gpu.scheduler.delivery import archive
 from mesos_gpu.scheduler.ha import run as ha
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
 from mesos_gpu.scheduler.happenings.deliver import Deliveries
+from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.cluster.flags import flags_of
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
@@ -194,9 +195,11 @@ def _run(
     daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
     sink.daemon = daemon
     hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
+    handed_over = HandedOver(hooks, saved, part.url if part else ALONE)
     if saved.doubtful:
         without_removed(hooks, trail)
-    deliveries = Deliveries(hooks, sender, daemon.happened)
+    deliveries = Deliveries(hooks, sender, daemon.happened, handed_over=handed_over)
+    handed_over.begin(daemon.keep)
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),

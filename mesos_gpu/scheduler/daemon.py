@@ -46,7 +46,7 @@ from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.messages import MESSAGES, begin_to_list_tasks, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.scheduler.requests import PassedOver, Request, half_done, refuse_all
+from mesos_gpu.scheduler.requests import PassedOver, Request, asked, half_done, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
@@ -290,18 +290,18 @@ class Daemon:
 
         return untell
 
-    def _ask(self, event: ev.Event | Callable[[], ev.Event] | None, fn: Callable[[], T]) -> Future[T]:
-        future: Future[T] = Future()
+    def keep(self, *kept: saves.Save) -> Future[None]:
+        """Save what the engine decides nothing by, with its next batch."""
+        return self._ask(None, lambda: None, kept)
 
-        def answer() -> None:
-            if not future.set_running_or_notify_cancel():
-                return  # the asker has gone
-            try:
-                future.set_result(fn())
-            except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
-                future.set_exception(error)
-
-        self._inbox.put(Request(event, answer, future, request_id()))
+    def _ask(
+        self,
+        event: ev.Event | Callable[[], ev.Event] | None,
+        fn: Callable[[], T],
+        kept: tuple[saves.Save, ...] = (),
+    ) -> Future[T]:
+        request, future = asked(event, fn, request_id(), kept)
+        self._inbox.put(request)
         if self._ended.is_set():
             self._refuse_rest()
         return future
@@ -431,7 +431,7 @@ class Daemon:
         event = None
         try:
             event = request.event() if callable(request.event) else request.event
-            return self._step(event, now) if event else []
+            return [*request.kept, *(self._step(event, now) if event else ())]
         except MesosGpuError as error:
             if event:
                 self._narrator.refused(event, error)
@@ -454,7 +454,7 @@ class Daemon:
             logger.error(
                 "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
             )
-        for request in [each for each in self._waiting if each.event is not None]:
+        for request in [each for each in self._waiting if each.changes]:
             request.refuse(half_done(self.unsaved))
             self._waiting.remove(request)
         while self.unsaved is not None:
@@ -476,7 +476,7 @@ class Daemon:
                 return
             if item is None or isinstance(item, MesosGpuError):
                 raise item or why  # nothing of the batch was done yet: the next start takes it up anew
-            if isinstance(item, Request) and item.event is None:
+            if isinstance(item, Request) and not item.changes:
                 item.answer()
             elif isinstance(item, Request):
                 item.refuse(why)
@@ -504,13 +504,8 @@ class Daemon:
         return batch, True
 
     def _save(self, effects: list[fx.Effect]) -> None:
-        latest: dict[tuple[str, str], saves.Save] = {}
-        for effect in effects:
-            if isinstance(effect, saves.Save):
-                latest.pop(key := saves.subject(effect), None)
-                latest[key] = effect
-        if latest:
-            self.meter.save(self._store, latest.values())
+        if latest := saves.latest_of(effects):
+            self.meter.save(self._store, latest)
 
     def _do(self, effect: fx.Effect) -> None:
         try:

@@ -6,29 +6,55 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import MesosGpuError, NoRoom
+from mesos_gpu.model.saves import Save
 
+T = TypeVar("T")
 MOST_PASSED_OVER: Final = 1000  # updates that are remembered
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody waits for an answer: `event`, if any, is stepped first; `answer` runs after the save."""
+    """Somebody waits for an answer: `event`, if any, is stepped first, and `kept` is saved with what follows from it;
+    `answer` runs after the save."""
 
     event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
     answer: Callable[[], None]
     future: Future[Any]
     id: str = ""  # of the request to the REST interface, for lines of the log
+    kept: tuple[Save, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it wants more than to look."""
+        return self.event is not None or bool(self.kept)
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error, unless the asker has gone."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
+
+
+def asked(
+    event: ev.Event | Callable[[], ev.Event] | None, fn: Callable[[], T], id: str, kept: tuple[Save, ...]
+) -> tuple[Request, Future[T]]:
+    """A request whose future has what `fn` returns or raises, on the engine's thread; the rest as of `Request`."""
+    future: Future[T] = Future()
+
+    def answer() -> None:
+        if not future.set_running_or_notify_cancel():
+            return  # the asker has gone
+        try:
+            future.set_result(fn())
+        except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
+            future.set_exception(error)
+
+    return Request(event, answer, future, id, kept), future
 
 
 def half_done(error: NoRoom) -> NoRoom:

@@ -20,8 +20,10 @@ from mesos_gpu.model.saves import (
     FoldRecords,
     ForgetEvents,
     KeepEvent,
+    KeepHooks,
     KeepJob,
     KeepRecord,
+    KeepSent,
     Noun,
     Save,
     Saved,
@@ -63,6 +65,7 @@ class MemoryStore:
         ] = {}  # of use, by task and when it began; none is summed up
         self.past: dict[JobId, PastJob] = {}
         self.happened: dict[int, LogEvent] = {}  # by number
+        self.hooks, self.sent = given.hooks, given.sent
         for noun in NOUNS:
             values = getattr(given, noun.plural)
             if noun.key:
@@ -84,6 +87,10 @@ class MemoryStore:
                 self.happened[item.event.number] = item.event
             elif isinstance(item, ForgetEvents):
                 self.happened = {n: event for n, event in self.happened.items() if n > item.up_to}
+            elif isinstance(item, KeepHooks):
+                self.hooks = item.hooks
+            elif isinstance(item, KeepSent):
+                self.sent = item.sent
             elif isinstance(item, FoldRecords):
                 continue
             elif (noun := SAVED_BY.get(type(item))) is not None:
@@ -149,7 +156,7 @@ class MemoryStore:
     def load(self) -> Saved:
         """Everything, each noun in its order."""
         nouns = {noun.plural: self._in_order(noun) for noun in NOUNS}
-        return Saved(self.framework_id, doubtful=self.doubtful, **nouns)
+        return Saved(self.framework_id, hooks=self.hooks, sent=self.sent, doubtful=self.doubtful, **nouns)
 
     def _in_order(self, noun: Noun) -> Any:
         values = getattr(self, noun.plural)

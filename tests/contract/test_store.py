@@ -36,6 +36,7 @@ from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
+from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, Closed, Part, Span, SpanEnd
@@ -251,6 +252,15 @@ SINGLE: Final[dict[str, list[Save]]] = {
         )
         for version in (1.0, 2.0)
     ],
+    "hooks": [
+        saves.KeepHooks(
+            KeptHooks(
+                by, HookVersion(2, 1.0, "ann", "h made", (Hook("h", "https://h/x", tuple(EventKind)),)), key
+            )
+        )
+        for by, key in (("", {}), ("http://a:1", {"h": b"\0\xff"}))
+    ],
+    "sent": [saves.KeepSent(Sent("", 7)), saves.KeepSent(Sent("http://a:1", 9, {"h": 3, "": 8}))],
 }
 
 
@@ -341,7 +351,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopened]
 
 
 def noun_of(save: Save) -> Any:
-    return save.framework_id if isinstance(save, saves.SaveFramework) else saves.value_of(save)
+    of_one = {saves.SaveFramework: "framework_id", saves.KeepHooks: "hooks", saves.KeepSent: "sent"}
+    return getattr(save, of_one[type(save)]) if type(save) in of_one else saves.value_of(save)
 
 
 def latest(batch: list[Save]) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import Conflict, Damaged, NoRoom, NotFound, TooMuch
-from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, is_url
+from mesos_gpu.model.tasks.hook import Delivery, Hook, HookVersion, KeptHooks, Sent, is_url
 
 MOST_HOOKS: Final = 100
 MOST_VERSIONS: Final = 50
@@ -51,6 +51,13 @@ _TRIM: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE target = ? AND dead_at IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)"""
 _DROP: Final = """DELETE FROM deliveries WHERE id IN (
 SELECT id FROM deliveries WHERE instr(target, '://') ORDER BY id DESC LIMIT -1 OFFSET ?)"""
+#: A target's latest event that was taken or given up: what waits beyond it was never sent, what waits before it is
+#: sent once more by hand.
+_SETTLE: Final = """INSERT INTO facts SELECT 'settled:' || target, event FROM deliveries
+WHERE id = ? AND NOT instr(target, '://') ON CONFLICT DO UPDATE SET value = MAX(value, excluded.value)"""
+_FIRST_WAITING: Final = """SELECT CASE WHEN instr(target, '://') THEN '' ELSE target END AS of, MIN(event)
+FROM deliveries LEFT JOIN facts ON name = 'settled:' || target
+WHERE dead_at IS NULL AND event > COALESCE(value, -1) GROUP BY of"""
 _COUNTS: Final = "SELECT target, COUNT(*), COUNT(dead_at) FROM deliveries GROUP BY target"
 
 
@@ -72,6 +79,9 @@ class HookStore:
         self._path, self._clock, self._lock = path, clock, threading.RLock()
         self.news = threading.Event()  # something is to be sent that was not
         self._given_up = Counter[str]()
+        #: Called when webhooks are made, changed or removed, on the thread that does it; if it raises, they are not.
+        self.changing: Callable[[], object] = lambda: None
+        self.writes = 0  # grows with each change of what is kept
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
             _make_private(each, new=each == path)
@@ -150,12 +160,16 @@ class HookStore:
         with self._change(expected):
             hook = self.hook(name)
             self._db.execute("DELETE FROM secrets WHERE hook = ?", (name,))
-            self._db.execute("DELETE FROM deliveries WHERE target = ?", (name,))
+            self._forget(name)
             self._write(
                 f"{name} removed", by, tuple(each for each in self._latest.hooks if each.name != name)
             )
         self._given_up.pop(name, None)
         return hook
+
+    def _forget(self, target: str) -> None:
+        self._db.execute("DELETE FROM deliveries WHERE target = ?", (target,))
+        self._db.execute("DELETE FROM facts WHERE name = ?", (f"settled:{target}",))
 
     def hook(self, name: str) -> Hook:
         """A hook by its name.
@@ -172,6 +186,52 @@ class HookStore:
         """What a hook's requests are signed with; None: there is no such hook."""
         rows = self._rows("SELECT secret FROM secrets WHERE hook = ?", name)
         return bytes(rows[0][0]) if rows else None
+
+    # --- what another scheduler takes up
+
+    def kept(self, by: str) -> KeptHooks:
+        """The webhooks as the state of the scheduler `by` has them; while they are changed, as they will be."""
+        with self._lock:
+            rows = self._rows("SELECT hook, secret FROM secrets ORDER BY hook")
+            return KeptHooks(
+                by, next(iter(self.versions()), NONE), {name: bytes(secret) for name, secret in rows}
+            )
+
+    def adopt(self, kept: KeptHooks) -> None:
+        """Let the webhooks be those that another scheduler had; what waits for one that is gone is forgotten.
+
+        Raises:
+            NoRoom: The disk is full.
+        """
+        with self._change(None):
+            self._db.execute("DELETE FROM versions WHERE version >= ?", (kept.version.version,))
+            body = msgspec.json.encode(kept.version)
+            self._db.execute("INSERT INTO versions VALUES (?, ?)", (kept.version.version, body))
+            self._db.execute("DELETE FROM secrets")
+            self._db.executemany("INSERT INTO secrets VALUES (?, ?)", kept.secrets.items())
+            for target in {target for target in self.counts() if not is_url(target)}:
+                if kept.version.hook(target) is None:
+                    self._forget(target)
+
+    def sent(self, by: str, seen: int) -> Sent:
+        """How far events were sent, as the state of the scheduler `by` has it. `seen`: the latest that it knows."""
+        return Sent(by, seen, dict(self._rows(_FIRST_WAITING)))
+
+    def resume(self, sent: Sent) -> set[tuple[str, int]]:
+        """Go on where another scheduler was: what waits here and was taken there is forgotten.
+
+        Returns:
+            What waits here still, as targets and events.
+
+        Raises:
+            NoRoom: The disk is full.
+        """
+        with self._transaction():
+            rows = self._rows("SELECT id, target, event FROM deliveries WHERE dead_at IS NULL")
+            old = [(id,) for id, target, event in rows if event < sent.first_of(target)]
+            self._db.executemany("DELETE FROM deliveries WHERE id = ?", old)
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('seen', ?)", (sent.seen,))
+        return {(target, event) for _, target, event in rows if event >= sent.first_of(target)}
 
     @contextmanager
     def _change(self, expected: int | None) -> Iterator[None]:
@@ -190,6 +250,7 @@ class HookStore:
         made = HookVersion(self._latest.version + 1, self._clock(), by, what, hooks)
         self._db.execute("INSERT INTO versions VALUES (?, ?)", (made.version, msgspec.json.encode(made)))
         self._db.execute("DELETE FROM versions WHERE version <= ?", (made.version - MOST_VERSIONS,))
+        self.changing()
 
     # --- what is to be sent
 
@@ -236,6 +297,7 @@ class HookStore:
             NoRoom: The disk is full: it is sent again.
         """
         with self._transaction():
+            self._db.execute(_SETTLE, (id,))
             self._db.execute("DELETE FROM deliveries WHERE id = ?", (id,))
 
     def failed(self, each: Delivery, error: str, next_at: float | None) -> None:
@@ -250,6 +312,8 @@ class HookStore:
                 "UPDATE deliveries SET tries = ?, next_at = ?, error = ?, dead_at = ? WHERE id = ?",
                 (each.tries + 1, next_at or 0.0, error, dead_at, each.id),
             )
+            if next_at is None:
+                self._db.execute(_SETTLE, (each.id,))
             self._db.execute(_TRIM, (each.target, _most_dead(each.target)))
         if next_at is None:
             self._count({each.target: 1})
@@ -314,6 +378,7 @@ class HookStore:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield
                 self._db.execute("COMMIT")
+                self.writes += 1
             except sqlite3.OperationalError as error:
                 self._undo()
                 raise NoRoom(

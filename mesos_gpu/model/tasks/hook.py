@@ -1,7 +1,7 @@
 """Webhooks: addresses that are told what happens."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
@@ -53,6 +53,46 @@ class HookVersion:
     def hook(self, name: str) -> Hook | None:
         """The one of that name."""
         return next((hook for hook in self.hooks if hook.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHooks:
+    """The webhooks as the state has them, so that whoever leads next has them, too.
+
+    Attributes:
+        by: The scheduler that wrote it; "": one that is alone.
+        version: The version that holds.
+        secrets: What the requests of each are signed with, by name.
+    """
+
+    by: str
+    version: HookVersion
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How far events were sent to webhooks, as the state has it.
+
+    Attributes:
+        by: The scheduler that sent; "": one that is alone.
+        seen: The number of the latest event that was looked at.
+        waiting: By webhook, the first event that it has not taken yet, of those that have one; "": of all URLs that
+            jobs have named.
+    """
+
+    by: str
+    seen: int
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    def first_of(self, target: str) -> int:
+        """The first event that a target may lack."""
+        return self.waiting.get("" if is_url(target) else target, self.seen + 1)
+
+    @property
+    def first(self) -> int:
+        """The first event that any target may lack."""
+        return min(self.waiting.values(), default=self.seen + 1)
 
 
 @dataclass(frozen=True, slots=True)

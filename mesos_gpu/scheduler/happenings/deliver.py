@@ -1,5 +1,6 @@
 """Events on their way to webhooks: kept until they are taken, in their order, never in the way of the engine."""
 
+import hashlib
 import logging
 import threading
 import time
@@ -12,7 +13,9 @@ from mesos_gpu.access.patterns import any_fits
 from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.tasks.hook import Delivery, is_url, targets_of
+from mesos_gpu.model.tasks.event import LogEvent
+from mesos_gpu.model.tasks.hook import Delivery, Sent, is_url, targets_of
+from mesos_gpu.scheduler.happenings.handing_over import HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.wire.export.webhook import hook_body
 
@@ -35,8 +38,19 @@ class Deliveries:
         log: EventLog,
         clock: Callable[[], float] = time.time,
         wait_s: Callable[[int], float] | None = None,
+        handed_over: HandedOver | None = None,
     ) -> None:
-        """Nothing runs yet. `clock`: seconds since the epoch. `wait_s`: until the next try, by how many there were."""
+        """Nothing runs yet.
+
+        Args:
+            store: Of webhooks.
+            sender: To them.
+            log: What has happened.
+            clock: Seconds since the epoch.
+            wait_s: Until the next try, by how many there were.
+            handed_over: What the state has of it; None: no other scheduler will go on with it.
+        """
+        self._handed_over = handed_over
         self._store, self._sender, self._log, self._clock = store, sender, log, clock
         self._wait_s = wait_s or pause_s
         self._stopped, self._wake = threading.Event(), store.news
@@ -46,11 +60,50 @@ class Deliveries:
         self._of_jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook of a job")
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
         self._listener = threading.Thread(target=self._listen, name="webhook events", daemon=True)
-        seen = store.seen()
+        self._seen, self._noted_at = self._begun(handed_over.sent if handed_over else None), time.monotonic()
+
+    @property
+    def seen(self) -> int:
+        """The number of the latest event that was looked at."""
+        return self._seen
+
+    def _begun(self, sent: Sent | None) -> int:
+        """Where to go on. `sent`: where another scheduler was; None: where the file says."""
+        if sent is not None:
+            self._resume(sent)
+            return sent.seen
+        seen = self._store.seen()
         if seen is None:
-            seen = log.last
-            store.take([], seen)  # what comes from now on is sent, though this process be killed before
-        self._seen, self._noted_at = seen, time.monotonic()
+            seen = self._log.last
+            self._store.take([], seen)  # what comes from now on is sent, though this process be killed before
+        return seen
+
+    def _resume(self, sent: Sent) -> None:
+        """Take up what another scheduler had not sent, from the events that it follows from."""
+        here, at = self._store.resume(sent), sent.first - 1
+        self._warn_of_gap(at)
+        while events := [each for each in self._log.after(at, _PAGE) if each.number <= sent.seen]:
+            owed = [
+                each
+                for each in self._owed(events)
+                if each[1] >= sent.first_of(each[0]) and each[:2] not in here
+            ]
+            at = events[-1].number
+            self._store.take(owed, sent.seen)
+
+    def _owed(self, events: Sequence[LogEvent]) -> list[tuple[str, int, str, bytes]]:
+        """What is to be sent of events, as `HookStore.take` has it."""
+        hooks = self._store.latest.hooks
+        return [
+            (target, event.number, event.kind.value, hook_body(event, of_job=is_url(target)))
+            for event in events
+            for target in targets_of(event, hooks, _is_of)
+        ]
+
+    def _warn_of_gap(self, seen: int) -> None:
+        first = self._log.first
+        if seen and first > seen + 1 and self._store.latest.hooks:
+            logger.warning("webhooks may have missed events before number %d", first)
 
     def start(self) -> None:
         """Begin where the last scheduler has ended."""
@@ -75,21 +128,15 @@ class Deliveries:
         """Take events over as they come."""
         while not self._stopped.is_set():
             with self._logged("events were not looked at for webhooks"):
+                if self._handed_over is not None:
+                    self._handed_over.tell(self._seen)
                 if self._log.wait(self._seen, 1.0):
                     self._take_over()
 
     def _take_over(self) -> None:
-        first = self._log.first
-        if self._seen and first > self._seen + 1 and self._store.latest.hooks:
-            logger.warning("webhooks may have missed events before number %d", first)
+        self._warn_of_gap(self._seen)
         events = self._log.after(self._seen, _PAGE)
-        hooks = self._store.latest.hooks
-        deliveries = [
-            (target, event.number, event.kind.value, hook_body(event, of_job=is_url(target)))
-            for event in events
-            for target in targets_of(event, hooks, _is_of)
-        ]
-        if deliveries:
+        if deliveries := self._owed(events):
             self._store.take(deliveries, events[-1].number)
         if events:
             self._seen = events[-1].number
@@ -175,8 +222,8 @@ class Deliveries:
 
 
 def message_id(each: Delivery) -> str:
-    """The id of a request, the same at each try: by it receivers know what they have taken already."""
-    return f"msg_{each.event}_{each.id}"
+    """The id of a request, the same at each try and of each scheduler: by it receivers know what they have taken."""
+    return f"msg_{each.event}_{hashlib.sha256(each.target.encode()).hexdigest()[:16]}"
 
 
 def pause_s(tries: int) -> float:

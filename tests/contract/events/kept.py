@@ -17,15 +17,16 @@ from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
 
 class Kept:
     def __init__(self, state: Path, **settings: Any) -> None:
-        self._state, self._settings, self.port = state, settings, 0
+        self.state, self._settings, self.port = state, settings, 0
         self.clock, self.session = FakeClock(), requests.Session()
         self.session.trust_env = False
         self.start()
 
     def start(self) -> None:
-        self.store = store = SqliteStore(self._state)
+        self.store = store = SqliteStore(self.state)
         self.driver = FakeDriver()
-        self.daemon = Daemon(store, store.load(), self.driver, self.clock, Settings("e", "m"))
+        self.saved = store.load()
+        self.daemon = Daemon(store, self.saved, self.driver, self.clock, Settings("e", "m"))
         self.server = serve(
             create_app(self.daemon, ApiSettings("http://w", "0.1.0", **self._settings)),
             "127.0.0.1",

@@ -26,6 +26,7 @@ from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion
 from mesos_gpu.scheduler.happenings import deliver
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
+from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
@@ -37,16 +38,21 @@ NAMES = ("waiting", "dead", "given_up_total")
 
 
 class Hooked(Kept):
-    """A scheduler with webhooks, which may be sent to one receiver."""
+    """A scheduler with webhooks, which may be sent to one receiver. `by`: where the others reach it, if there are."""
 
-    def __init__(self, directory: Path, receiver: Receiver) -> None:
+    def __init__(self, directory: Path, receiver: Receiver, by: str = ALONE) -> None:
+        self._by = by
         self.hooks = HookStore(directory / "state.sqlite.hooks")
         self.sender = Sender(receivers([f"127.0.0.1:{receiver.port}"]), timeout_s=30.0)
         super().__init__(directory / "state.sqlite", hooks=self.hooks, sender=self.sender)
 
     def start(self) -> None:
         super().start()
-        self.deliveries = Deliveries(self.hooks, self.sender, self.daemon.happened, wait_s=lambda _: 0.02)
+        over = HandedOver(self.hooks, self.saved, self._by)
+        self.deliveries = Deliveries(
+            self.hooks, self.sender, self.daemon.happened, wait_s=lambda _: 0.02, handed_over=over
+        )
+        over.begin(self.daemon.keep)
         self.deliveries.start()
 
     def stop(self) -> None:

@@ -1,11 +1,13 @@
 """Two schedulers of one cluster: the leader is killed, paused or asked to go, and the other goes on with its work."""
 
+import base64
 import contextlib
 import http.client
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from mesos_gpu.local.zookeeper import JAR
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
+from tests.contract.events.receiver import Receiver, told
 from tests.e2e.test_jobs import end_of, output_of, submit
 
 SWITCH_S = 10.0  # that a switch may take where nothing else runs
@@ -29,7 +32,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def running(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4)], schedulers=2) as stack:
+    hooks = ["--webhook-to", "127.0.0.1:*"]
+    with Stack(open_directory / "stack", [NodeSpec(4)], schedulers=2, scheduler_arguments=hooks) as stack:
         yield stack
 
 
@@ -101,6 +105,29 @@ def test_code_that_came_along_runs_though_the_leader_that_got_it_is_killed(
         client.kill(blocks["id"])
         assert end_of(client, waits)["state"] == "finished"
         assert output_of(client, waits) == "it came along\n"
+
+
+def test_a_webhook_is_told_by_the_next_leader_what_the_killed_one_had_not_told(stack: Stack) -> None:
+    first = stack.await_leader()
+    with Receiver() as receiver, Client(first.url) as client:
+        hook = {"url": f"{receiver.url}/ops", "kinds": ["finished"]}
+        made = client.call("PUT", "/v1/webhooks/ops", dict[str, Any], body=hook)
+        secret = base64.b64decode(made["secret"].removeprefix("whsec_"))
+        taken = submit(client, "true", gpus=1)
+        wait_until("it is told", lambda: ("finished", taken["id"]) in told(receiver, "/ops"), 60)
+        receiver.status = 503
+        waits = submit(client, "true", gpus=1)
+        wait_until("it was tried", lambda: ("finished", waits["id"]) in told(receiver, "/ops"), 60)
+        first.kill()
+        second = other_than(stack, first)
+        before, receiver.status = len(receiver.of("/ops")), 204
+        wait_until("the next leader tells it", lambda: len(receiver.of("/ops")) > before, 60)
+        with Client(second.url) as other:
+            last = submit(other, "true", gpus=1)
+            wait_until("it goes on", lambda: ("finished", last["id"]) in told(receiver, "/ops"), 60)
+            assert told(receiver, "/ops") == [("finished", job["id"]) for job in (taken, waits, last)]
+            assert all(each.is_signed(secret) for each in receiver.of("/ops"))
+            other.call("DELETE", "/v1/webhooks/ops", dict[str, object])
 
 
 def test_a_leader_that_is_asked_to_goes_and_stands_by_when_it_is_started_anew(stack: Stack) -> None:
