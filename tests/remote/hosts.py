@@ -151,8 +151,7 @@ def remote_host(
     proxies = [f"SetEnv {name}={value}\n" for name, value in os.environ.items() if name.lower() in PROXIES]
     text = "".join([_CONFIGURATION, *proxies]).replace("ADDRESS", host.ip).replace("DIRECTORY", str(own))
     (own / "sshd_config").write_text(text)
-    apart = [path for path in (ROOT, Path(sys.base_prefix))
-             if path.exists() and path.stat().st_dev != os.stat("/").st_dev]  # fmt: skip
+    apart = [path for path in (ROOT, Path(sys.base_prefix)) if _is_hidden(path)]
     apart = [own, *(apart if lower == Path("/") else [])]
     lines = "\n".join(map(str, dict.fromkeys([*apart, *bound])))
     first = ["python3", "-IS", str(own / "init.py"), SSHD, "-D", "-e", "-f", str(own / "sshd_config")]
@@ -173,6 +172,12 @@ def remote_host(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a path of this machine is not in the overlay of its root, or is below what a host has of its own."""
+    own = any(path.is_relative_to(each) for each in ("/tmp", "/run"))
+    return path.exists() and (own or path.stat().st_dev != os.stat("/").st_dev)
 
 
 def _answers(made: RemoteHost) -> bool:

@@ -118,18 +118,22 @@ def applied(file: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["cluster", "apply", str(file), "--yes", *words])
 
 
+OURS = "find /etc /usr/lib /var/lib -path '*mesos-gpu*' -type f"
+
+
 def ours(host: RemoteHost) -> str:
     """Files of ours there, and what a script could have left."""
-    return host.run("find /etc /usr/lib /var/lib -path '*mesos-gpu*' -type f | sort; ls /var/tmp").output
+    return host.run(f"{OURS} | sort; ls /var/tmp").output
 
 
 def test_a_failing_host_keeps_what_it_had_and_those_after_it_are_left(
     hosts: dict[str, RemoteHost], tmp_path: Path
 ) -> None:
     file = described(hosts, tmp_path)
-    hosts["s"].run(
-        "mkdir -p /etc/logrotate.d/mesos-gpu-scheduler"
-    )  # in the way of the last but some of its files
+    for host in hosts.values():
+        assert host.run(f"{OURS} -delete").code == 0  # whatever another test has put there
+    # In the way of the last but some of its files.
+    assert hosts["s"].run("mkdir -p /etc/logrotate.d/mesos-gpu-scheduler").code == 0
     before = ours(hosts["s"])
     try:
         done = applied(file, "--only", "files", "--json")
