@@ -3,9 +3,9 @@
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from isolator.node.findings import Finding, Level
 from mesos_gpu.errors import MesosGpuError
@@ -161,7 +161,7 @@ def _zookeeper(service: Service, flags: Mapping[str, str]) -> Iterator[Finding]:
     servers = list(_servers(where))
     yield from servers
     if not any(finding.level is Level.FAIL for finding in servers):
-        yield from _candidates(where, flags if service.kind == "master" else {})
+        yield from _candidates(where, flags if service.kind == "master" else {}, reached=service.reached)
 
 
 def _single(master: str) -> Iterator[Finding]:
@@ -196,18 +196,21 @@ def _servers(where: ZooKeeper) -> Iterator[Finding]:
         yield Finding("zookeeper", Level.OK, text)
 
 
-def _candidates(where: ZooKeeper, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """The masters that are there already."""
+def _candidates(where: ZooKeeper, flags: Mapping[str, str], *, reached: bool) -> Iterator[Finding]:
+    """The masters that are there already, and who else could say that he is one."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException, NoNodeError
     from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.security import Permissions
 
     proof = [("digest", where.credentials)] if where.credentials else []
+    acls: Sequence[Any] = ()
     client = KazooClient(where.servers, timeout=ANSWER_S, auth_data=proof)
     try:
         client.start(timeout=ANSWER_S)
         names = sorted(name for name in client.get_children(where.path) if name.startswith(_MASTERS))
         masters = [json.loads(client.get(f"{where.path}/{name}")[0]) for name in names]
+        acls = client.get_acls(where.path)[0]
     except NoNodeError:
         masters = []
     except (KazooException, KazooTimeoutError, OSError, ValueError) as error:
@@ -224,6 +227,9 @@ def _candidates(where: ZooKeeper, flags: Mapping[str, str]) -> Iterator[Finding]
         Level.OK,
         f"{len(told)} are there" + (f": {', '.join(told)}; the first leads" if told else ""),
     )
+    if reached and any(each.id.scheme == "world" and each.perms & ~Permissions.READ for each in acls):
+        text = f"whoever reaches ZooKeeper may write {where.path}, and so name a master"
+        yield Finding("masters", Level.WARN, text, "give masters --zk=file://FILE with zk://USER:PASSWORD@…")
     yield from _quorum(flags, len(told))
 
 

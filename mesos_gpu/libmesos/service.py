@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.libmesos import agent, fetch, helpers, master, program
 from mesos_gpu.libmesos.cxx import CallFailed
 
@@ -155,6 +155,26 @@ class Service:
         helpers.write(work / "libexec", library)
         return [f"--launcher_dir={work / 'libexec'}"]
 
+    def meet(self, note: Callable[[str], None]) -> None:
+        """See, beside a master with credentials of ZooKeeper, that nobody else may write where masters meet.
+
+        That is done by a process of its own: ZooKeeper may answer only long after this master listens.
+
+        Args:
+            note: Is told there what was changed, or what is waited for.
+
+        Raises:
+            BadConfiguration: The flag is no address of ZooKeeper.
+        """
+        try:
+            where = program.zookeeper(self.flags().get("zk", "")) if self.kind == "master" else None
+        except CallFailed as error:
+            raise BadConfiguration(str(error), remedy="zk://HOST:2181,HOST:2181/mesos") from None
+        if where is not None and where.credentials:
+            from mesos_gpu.libmesos import meeting  # kazoo is wanted here alone
+
+            aside(lambda: meeting.own(where, note), note)
+
     def become(self, execute: Callable[[str, list[str]], object] = os.execv) -> None:
         """Become it: this process is replaced.
 
@@ -164,3 +184,24 @@ class Service:
         """
         argv = self.command()
         execute(argv[0], argv)
+
+
+def aside(do: Callable[[], None], note: Callable[[str], None]) -> None:
+    """Do something in a process that nobody waits for, as the one that comes after `execv` would not.
+
+    Args:
+        do: Ends that process when it returns.
+        note: Is told there why it failed.
+    """
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    status = 1
+    try:
+        if not os.fork():
+            do()
+        status = 0
+    except MesosGpuError as error:
+        note(f"{error.what}: {error.remedy}")
+    finally:
+        os._exit(status)

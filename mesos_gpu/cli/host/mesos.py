@@ -120,4 +120,5 @@ def _run(service: "Service", is_open: bool) -> None:
         service.check_names()
     for line in service.firewall():
         output.note(line)
+    service.meet(output.note)
     service.become()

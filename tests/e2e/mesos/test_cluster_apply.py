@@ -166,11 +166,12 @@ def test_what_masters_write_in_zookeeper_nobody_else_may_and_no_flag_tells_it(de
     assert password not in asked.output
     code = (
         f"from kazoo.client import KazooClient; c = KazooClient('{host.host.ip}:2181'); c.start(30); "
-        "print([str(a.id.scheme) + str(a.perms) for a in c.get_acls('/mesos')[0]]); c.stop()"
+        "print(sorted(str(a.id.scheme) + str(a.perms) for a in c.get_acls('/mesos')[0])); c.stop()"
     )
-    acls = host.run('exec "$@"', sys.executable, "-c", code).output
-    assert "'world1'" in acls, "everybody reads"
-    assert "'digest31'" in acls, "masters alone write"
+    wait_until(
+        "everybody reads, and masters alone write",
+        lambda: "['digest31', 'world1']" in host.run('exec "$@"', sys.executable, "-c", code).output,
+    )
 
 
 def test_only_the_host_that_the_file_changes_is_changed(described: Described) -> None:
