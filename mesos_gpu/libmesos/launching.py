@@ -19,8 +19,12 @@ from typing import Any, Final, NoReturn
 PREFIX: Final = "MESOS_CONTAINERIZER_"
 #: Flags of `launch` that are known here; they come in the environment.
 FLAGS: Final = frozenset({"LAUNCH_INFO", "PIPE_READ", "PIPE_WRITE", "RUNTIME_DIRECTORY"})
+#: Flags that agents may give beside them, and that must be false here.
+OFF: Final = frozenset({"HELP", "UNSHARE_NAMESPACE_MNT"})
 #: Fields of ContainerLaunchInfo (containerizer.proto) that are known here. clone_namespaces: the agent made them.
 FIELDS: Final = frozenset({"clone_namespaces", "command", "environment", "user", "working_directory"})
+#: Fields that agents may give beside them, and that must be empty here.
+EMPTY: Final = frozenset({"task_environment"})
 CLONE_NEWNS: Final = 0x20000  # linux/sched.h
 EXECUTOR: Final = "mesos-gpu-executor"  # beside the helper
 STATUS: Final = "status"  # below the runtime directory (containerizer/mesos/paths.hpp)
@@ -64,17 +68,16 @@ def plain(flags: Mapping[str, str]) -> dict[str, Any] | None:
     Args:
         flags: Of `launch`, as the environment has them, without their prefix.
     """
-    if (
-        flags.keys() - {"UNSHARE_NAMESPACE_MNT"} != FLAGS
-        or flags.get("UNSHARE_NAMESPACE_MNT", "false") != "false"
-    ):
+    if flags.keys() - OFF != FLAGS or any(flags.get(name, "false") != "false" for name in OFF):
         return None
     if not (flags["PIPE_READ"].isdecimal() and flags["PIPE_WRITE"].isdecimal()):
         return None
     if not flags["RUNTIME_DIRECTORY"].startswith("/"):
         return None
     info = decoded(flags["LAUNCH_INFO"])
-    if not isinstance(info, dict) or info.keys() - FIELDS or CLONE_NEWNS in info.get("clone_namespaces", ()):
+    if not isinstance(info, dict) or any(info.get(name) for name in EMPTY) or info.keys() - EMPTY - FIELDS:
+        return None
+    if CLONE_NEWNS in info.get("clone_namespaces", ()):
         return None
     command = info.get("command", {})
     if not (command.get("shell", True) and command.get("value")) or "PATH" not in environment(info):

@@ -83,7 +83,7 @@ def get_json(
     call: Mapping[str, Any] | None = None,
 ) -> Any:
     """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none. `tls`: over HTTPS.
-    `call`: what is posted; None: nothing, it is a GET.
+    `call`: what is posted; None: nothing, it is a GET. A call may be answered without a document: None.
 
     Raises:
         OSError, http.client.HTTPException: No answer, or one with another status than 200.
@@ -104,7 +104,7 @@ def get_json(
         body = response.read()
         if response.status != 200:
             raise http.client.HTTPException(f"{path}: {response.status} {body[:200]!r}")
-        return json.loads(body)
+        return None if call is not None and not body else json.loads(body)
 
 
 def get_json_by_socket(path: Path, query: str, timeout_s: float = 10) -> Any:

@@ -1,5 +1,6 @@
 """`mesos-gpu bench`: measure, on the embedded cluster, and print a table."""
 
+import contextlib
 import os
 import statistics
 import tempfile
@@ -15,6 +16,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
+from mesos_gpu.cli.bench.exits import listener
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
@@ -22,7 +24,14 @@ from mesos_gpu.cli.bench.queues import queues
 from mesos_gpu.cli.bench.reports import reports
 from mesos_gpu.cli.bench.scale import scale
 from mesos_gpu.cli.bench.shim import shim
-from mesos_gpu.cli.bench.starts import Used, await_containers, containers, empty_start_ms
+from mesos_gpu.cli.bench.starts import (
+    Used,
+    await_containers,
+    by_name,
+    containers,
+    empty_start_ms,
+    of_mesos_alone,
+)
 from mesos_gpu.cli.bench.store import store
 from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
@@ -33,6 +42,7 @@ from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 IDLE_JOBS = 20
+MOST_ALONE = 20  # containers of each agent that Mesos runs without an executor
 MOST_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
 LONGEST_LAUNCH_S = 30.0
 
@@ -63,6 +73,8 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
             executor = _executor(client, stack)
             output.note(f"{tasks} jobs at once")
             burst = _burst(client, stack, tasks)
+            output.note("containers of Mesos alone")
+            alone = of_mesos_alone(stack, min(MOST_ALONE, tasks))
     result = {
         "tasks": tasks,
         "agents": agents,
@@ -70,6 +82,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
         "idle": _latency(idle),
         "shares": shares,
         **burst,
+        "mesos_alone": alone,
         **executor,
     }
     if as_json:
@@ -155,10 +168,36 @@ def _latency(jobs: Sequence[Job]) -> dict[str, float]:
 
 
 def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
+    resident = containers(stack)
+    exits, why = listener()
+    if exits is None:
+        output.note(f"no figures of helpers, executors and tasks apart: {why}")
+    empty_ms, before = empty_start_ms(), Used.of(stack)
+    with exits or contextlib.nullcontext():
+        jobs, peak_rss = _run_all(client, stack, tasks)
+        await_containers(stack, resident)
+        after = Used.of(stack)
+    empty_ms = (empty_ms + empty_start_ms()) / 2
+    used = after.since(before, tasks, empty_ms)
+    parts = exits.parts([agent.pid for agent in stack.cluster.agents]) if exits is not None else None
+    took_s = max(job["ended_at"] or 0.0 for job in jobs) - min(job["submitted_at"] for job in jobs)
+    return {
+        "burst": _latency(jobs),
+        "burst_s": round(took_s, 1),
+        "tasks_per_s": round(tasks / took_s, 1),
+        "launches_lost_to_infrastructure": sum(job["infrastructure_failures"] for job in jobs),
+        "scheduler_rss_mib": round(peak_rss / 2**20, 1),
+        **used,
+        **by_name(used["cpu_ms_per_task"]),
+        **(parts.each(tasks, empty_ms) if parts is not None else {}),
+    }
+
+
+def _run_all(client: Client, stack: Stack, tasks: int) -> tuple[list[Job], int]:
+    """So many jobs, from submission to their end, and the most memory that the scheduler had meanwhile, bytes."""
     import psutil
 
-    scheduler, resident = psutil.Process(stack.scheduler.pid), containers(stack)
-    empty_ms, before = empty_start_ms(), Used.of(stack)
+    scheduler = psutil.Process(stack.scheduler.pid)
     ids = {_submit(client)["id"] for _ in range(tasks)}
     peak_rss = 0
     deadline = time.monotonic() + max(300.0, tasks)
@@ -172,17 +211,7 @@ def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
     jobs = [job for job in client.jobs(limit=tasks + 100) if job["id"] in ids]
     if not all(ended(job) and job["state"] == "finished" for job in jobs) or len(jobs) != tasks:
         raise MesosGpuError("not every task of the burst finished", remedy=stack.scheduler.tail())
-    await_containers(stack, resident)
-    used = Used.of(stack).since(before, tasks, (empty_ms + empty_start_ms()) / 2)
-    took_s = max(job["ended_at"] or 0.0 for job in jobs) - min(job["submitted_at"] for job in jobs)
-    return {
-        "burst": _latency(jobs),
-        "burst_s": round(took_s, 1),
-        "tasks_per_s": round(tasks / took_s, 1),
-        "launches_lost_to_infrastructure": sum(job["infrastructure_failures"] for job in jobs),
-        "scheduler_rss_mib": round(peak_rss / 2**20, 1),
-        **used,
-    }
+    return jobs, peak_rss
 
 
 def _executor(client: Client, stack: Stack) -> dict[str, float]:

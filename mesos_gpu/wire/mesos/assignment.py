@@ -76,9 +76,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 def _made(kind: "type[T]", fields: dict[str, Any]) -> "T":
     """A noun of its fields, without those that are not known here."""
-    known: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    if known.keys() >= fields.keys():
-        return kind(**fields)
+    known: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
     return kind(**{name: value for name, value in fields.items() if name in known})
 
 

@@ -36,7 +36,9 @@ def flags(info: Mapping[str, Any], **more: str) -> dict[str, str]:
 )
 def test_it_launches_what_asks_for_nothing_more(info: Mapping[str, Any]) -> None:
     assert launching.plain(flags(info)) == info
-    assert launching.plain(flags(info, UNSHARE_NAMESPACE_MNT="false")) == info
+    assert launching.plain(flags(info, UNSHARE_NAMESPACE_MNT="false", HELP="false")) == info
+    as_agents_say_it = {**info, "task_environment": {}}
+    assert launching.plain(flags(as_agents_say_it)) == as_agents_say_it
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,8 @@ def test_it_launches_what_asks_for_nothing_more(info: Mapping[str, Any]) -> None
         {"no_new_privileges": True},
         {"effective_capabilities": {}}, {"bounding_capabilities": {}}, {"seccomp_profile": {}}, {"file_operations": []},
         {"pre_exec_commands": []}, {"tty_slave_path": "/dev/pts/1"}, {"supplementary_groups": [1]},
-        {"task_environment": {}}, {"enter_namespaces": [1]}, {"clone_namespaces": [0x20000]}, {"of_later_versions": 1},
+        {"task_environment": {"variables": [{"name": "A"}]}}, {"enter_namespaces": [1]},
+        {"clone_namespaces": [0x20000]}, {"of_later_versions": 1},
         {"command": {"shell": False, "value": "/bin/true", "arguments": []}}, {"command": {"shell": True}},
         {"environment": {"variables": []}},
     ],

@@ -1,0 +1,106 @@
+"""What a launch takes on a real agent: no more processes, libraries and modules than a task needs."""
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mesos_gpu.cli.bench.exits import listener
+from mesos_gpu.cli.bench.starts import await_containers, containers
+from mesos_gpu.cli.client import Client
+from mesos_gpu.libmesos import fetch, helpers
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster]
+#: What an executor may import at its start, beside the modules of an empty interpreter.
+START = frozenset(Path(__file__, "../../data/executor_imports.txt").resolve().read_text().split())
+#: And until its end, for a plain task: its user's groups are looked up.
+LATER = {"isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp"}
+
+
+@pytest.fixture
+def counting(open_directory: Path) -> Iterator[tuple[Stack, Client, Path]]:
+    """A node whose executors write down, at their ends, which modules they have; and where."""
+    launcher, told = open_directory / "stack/mesos/libexec/mesos-gpu-executor", open_directory / "imported"
+    program = open_directory / "executor.py"
+    program.write_text(
+        f"text = open({str(launcher)!r}).read()\n"
+        "exec(text.replace('sys.exit(main())', 'code = main()'))\n"
+        f"open({str(told)!r}, 'w').write(' '.join(sys.modules))\n"
+        "sys.exit(code)\n"
+    )
+    command = f"exec {shlex.join([helpers.python(), '-IS', str(program)])}"
+    with (
+        Stack(
+            open_directory / "stack", [NodeSpec(1)], scheduler_arguments=["--executor-command", command]
+        ) as stack,
+        Client(stack.url) as client,
+    ):
+        wait_until("the node reports", lambda: len(client.gpus()) == 1)
+        yield stack, client, told
+
+
+def submit(client: Client, command: str) -> str:
+    request = {"command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32, "kill_grace_s": 0.1}
+    return str(client.submit(request)["id"])
+
+
+def test_what_an_executor_imports_in_its_whole_life_is_bounded(
+    counting: tuple[Stack, Client, Path],
+) -> None:
+    _, client, told = counting
+    job = submit(client, "true")
+    wait_until("it ends", lambda: client.job(job)["state"] == "finished")
+    wait_until("its executor ends", lambda: told.exists() and told.read_text())
+    empty = subprocess.run(
+        [helpers.python(), "-IS", "-c", "import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert set(told.read_text().split()) - set(empty.split()) - START - LATER - {"marshal"} == set()
+
+
+def first_mapping(process: psutil.Process) -> str:
+    """Where its program begins in its memory: of the children of a fork, where it does in their parent's."""
+    return Path(f"/proc/{process.pid}/maps").read_text().partition(" ")[0]
+
+
+def test_a_task_starts_in_one_interpreter_and_without_the_library_of_mesos(open_directory: Path) -> None:
+    with Stack(open_directory / "stack", [NodeSpec(1)]) as stack, Client(stack.url) as client:
+        wait_until("the node reports", lambda: len(client.gpus()) == 1)
+        agent = psutil.Process(stack.cluster.agents[0].pid)
+        before = {each.pid for each in agent.children()}
+        job = submit(client, "sleep 600")
+        wait_until("it runs", lambda: client.job(job)["state"] == "running")
+        (helper,) = (each for each in agent.children() if each.pid not in before)
+        (executor,) = helper.children()
+        library = fetch.library_path().name
+        assert library in Path(f"/proc/{agent.pid}/maps").read_text(), "agents do have it"
+        for process in (helper, executor):
+            assert library not in Path(f"/proc/{process.pid}/maps").read_text()
+        assert first_mapping(executor) == first_mapping(helper), "the executor was forked, not executed"
+        assert executor.cmdline()[2].endswith("/mesos-gpu-executor")
+        client.kill(job)
+        wait_until("it is killed", lambda: client.job(job)["state"] == "killed")
+
+
+def test_a_launch_takes_three_processes(open_directory: Path) -> None:
+    exits, why = listener()
+    assert exits is not None, why
+    with Stack(open_directory / "stack", [NodeSpec(2)]) as stack, Client(stack.url) as client:
+        wait_until("the node reports", lambda: len(client.gpus()) == 2)
+        resident = containers(stack)
+        with exits:
+            jobs = [submit(client, "true") for _ in range(4)]
+            wait_until("they end", lambda: all(client.job(job)["state"] == "finished" for job in jobs))
+            await_containers(stack, resident)
+        parts = exits.parts([agent.pid for agent in stack.cluster.agents])
+    assert parts is not None
+    assert parts.processes == 3 * len(jobs), "its helper, its executor, and the task"
+    assert 0 < parts.tasks < parts.executors
+    assert 0 < parts.helpers < parts.executors
