@@ -31,8 +31,8 @@ def empty_start_ms(rounds: int = ROUNDS, python: str = "") -> float:
 
 
 def by_name(ms_per_task: float) -> dict[str, float]:
-    """What a task costs in starts of what `python3` is on PATH: a version manager's script takes several times as long as the
-    interpreter that it stands for."""
+    """What a task costs in starts of what `python3` is on PATH: a version manager's script takes several times as long
+    as the interpreter that it stands for."""
     path = shutil.which("python3")
     if path is None:
         return {}
