@@ -21,6 +21,7 @@ import msgspec
 from mesos_gpu.adapters.high_water import HighWater, Mark
 from mesos_gpu.adapters.sqlite import files, schema, seal
 from mesos_gpu.adapters.sqlite.placing import Placed, put_in_place
+from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.usage import statements
 from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.model import saves
@@ -111,6 +112,9 @@ class SqliteStore:
         try:
             db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
             try:
+                schema.see_known(
+                    self._path, version_of(db)
+                )  # before anything that a later one may have changed
                 return _mark_of(db)
             finally:
                 db.close()

@@ -39,6 +39,10 @@ class Peers(Protocol):
     def leader_url(self) -> str | None:
         """The leader's, as it was heard last; None: nobody leads."""
 
+    @property
+    def standbys(self) -> int | None:
+        """How many stand by, as they were counted last; None: ZooKeeper does not answer."""
+
     def told(self) -> Leadership:
         """All of it; it may wait for ZooKeeper for some seconds, and raises nothing."""
 

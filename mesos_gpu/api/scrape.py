@@ -15,6 +15,7 @@ from mesos_gpu.api.http.answers import json_answer, pieces_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.api.metrics.hooks import HookFigures
+from mesos_gpu.api.metrics.peers import PeerFigures
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
@@ -37,6 +38,8 @@ class Scrape:
             self._registry.register(collector)
         if settings.hooks is not None:
             self._registry.register(HookFigures(settings.hooks))
+        if settings.peers is not None:
+            self._registry.register(PeerFigures(settings.peers))
         ProcessCollector(registry=self._registry)
 
     async def metrics(self, request: Request) -> Response:

@@ -9,6 +9,7 @@ from mesos_gpu import __version__
 from mesos_gpu.api.metrics.cards import Gpus, gpus_of
 from mesos_gpu.api.metrics.family import Family, Values
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.engine.gpus.rolling import Rolling
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health
@@ -36,6 +37,10 @@ def _nodes(view: View) -> Mapping[str, int]:
         for node in view.nodes.values()
     )
     return {state: counts[state] for state in ("up", "drained", "lost")}
+
+
+def _rolling(view: View) -> Rolling:
+    return view.rolling()
 
 
 # --- what waits
@@ -211,6 +216,20 @@ CLUSTER: Final = (
         _nodes,
         lambda nodes: [((state,), number) for state, number in nodes.items()],
         ("state",),
+    ),
+    Family(
+        "mesos_gpu_monitors_outdated",
+        "gauge",
+        "Nodes whose monitor is of an earlier program, and is to be replaced.",
+        _rolling,
+        lambda roll: _one(len(roll.outdated)),
+    ),
+    Family(
+        "mesos_gpu_monitors_stuck",
+        "gauge",
+        "Nodes whose new monitor brings no good report: no further one is replaced.",
+        _rolling,
+        lambda roll: _one(len(roll.problems)),
     ),
     Family(
         "mesos_gpu_waiting_jobs",

@@ -62,7 +62,7 @@ class Member:
         self._wake, self._over = threading.Event(), threading.Event()
         self._noted_at = self._cut_at = -1e9
         self._away = ""  # why ZooKeeper does not answer; "": it does
-        self._term = 0
+        self._term = self._candidates = 0
 
     # --- while it stands by
 
@@ -136,6 +136,7 @@ class Member:
                     self._follower.begin(self._term)
                 while self._follower.take_over():
                     pass
+                self._candidates = self.election.candidates()
                 self.leads, self.leader = True, Leader(self.url, self.election.run)
                 self._note()
                 return ReplicatedStore(self.local, self.log, self._term)
@@ -155,6 +156,7 @@ class Member:
                 elif not self._is_leader():
                     self._end("another was elected")
                 else:
+                    self._candidates = self.election.candidates()
                     self._note()
                     self._cut()
                 self._answered()
@@ -210,6 +212,11 @@ class Member:
     def leader_url(self) -> str | None:
         """Where the leader is, as `Peers` says."""
         return self.leader.url if self.leader else None
+
+    @property
+    def standbys(self) -> int | None:
+        """How many stand by, as `Peers` says; asked while this one leads."""
+        return None if self._away else max(0, self._candidates - 1)
 
     def abdicate(self) -> None:
         """Let another lead, as `Peers` says."""

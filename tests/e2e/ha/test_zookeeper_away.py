@@ -1,13 +1,14 @@
 """ZooKeeper stops and comes back: what runs runs on, nothing is launched meanwhile, and it all goes on by itself."""
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mesos_gpu.cli.client import Client, Refused, Unreachable
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 from tests.e2e.test_jobs import end_of, submit
@@ -21,6 +22,23 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         yield stack
 
 
+def sample(scheduler: SchedulerProcess, name: str) -> float | None:
+    """A number of the scheduler's page of metrics; None: it is not there."""
+    with urllib.request.urlopen(f"{scheduler.url}/metrics/prometheus", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), None)
+
+
+def test_a_leader_without_a_standby_says_so_on_its_page_of_metrics(stack: Stack) -> None:
+    leader = stack.await_leader()
+    wait_until("one stands by", lambda: sample(leader, "mesos_gpu_standbys") == 1)
+    [standby] = stack.standbys()
+    standby.kill()
+    wait_until("none does", lambda: sample(leader, "mesos_gpu_standbys") == 0)
+    standby.start().wait()
+    wait_until("one stands by again", lambda: sample(leader, "mesos_gpu_standbys") == 1)
+
+
 @pytest.mark.parametrize("away", ["two sessions", pytest.param("a minute", marks=pytest.mark.long)])
 def test_zookeeper_is_killed_and_comes_back_and_no_task_is_lost_or_doubled(stack: Stack, away: str) -> None:
     leader = stack.await_leader()
@@ -29,10 +47,14 @@ def test_zookeeper_is_killed_and_comes_back_and_no_task_is_lost_or_doubled(stack
         wait_until("all nodes report", lambda: len(client.gpus()) == 2)
         runs = submit(client, f"sleep {AWAY_S[away] + 7}", gpus=1)
         wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
+        assert sample(leader, "mesos_gpu_zookeeper_answers") == 1
+        wait_until("a standby is counted", lambda: sample(leader, "mesos_gpu_standbys") == 1)
         zookeeper.kill()
         with pytest.raises((Refused, Unreachable)) as refused:
             submit(client, "true", gpus=1)
         assert "ZooKeeper" in str(refused.value)
+        wait_until("it is on the page of metrics", lambda: sample(leader, "mesos_gpu_zookeeper_answers") == 0)
+        assert sample(leader, "mesos_gpu_standbys") is None, "nobody knows it now"
         until = time.monotonic() + AWAY_S[away]
         while time.monotonic() < until:
             assert client.job(runs["id"])["state"] == "running"

@@ -15,14 +15,16 @@ from mesos_gpu.local.stack import SchedulerProcess
 ROOT: Final = Path(__file__).parents[3]
 #: The last that speaks wire 1 alone. A later release of ours takes its place once hosts of this one need not be met.
 EARLIER: Final = "d8d7696de82d1dbe9ef15ec986b9e9659bbc079d"
+#: The last whose schedulers, several of one cluster, know nothing of webhooks in their log.
+HA_EARLIER: Final = "0e15dce36d8a5c0313c39e33c254fb5d64e976f6"
 OURS: Final = ("mesos_gpu", "isolator", "volumes")
 
 
-def unpacked(into: Path) -> Path:
-    """The sources of the earlier program, in a new directory."""
-    told = subprocess.run(["git", "archive", EARLIER, *OURS], cwd=ROOT, capture_output=True)
+def unpacked(into: Path, commit: str = EARLIER) -> Path:
+    """The sources of an earlier program, in a new directory."""
+    told = subprocess.run(["git", "archive", commit, *OURS], cwd=ROOT, capture_output=True)
     if told.returncode:
-        pytest.skip(f"the history of git, with {EARLIER[:12]}, is not in this clone")
+        pytest.skip(f"the history of git, with {commit[:12]}, is not in this clone")
     into.mkdir()
     subprocess.run(["tar", "-x", "-C", str(into)], input=told.stdout, check=True)
     return into

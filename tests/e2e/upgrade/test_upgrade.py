@@ -15,6 +15,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE
 from tests.conftest import wait_until
+from tests.e2e.ha.test_zookeeper_away import sample
 from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.e2e.upgrade.earlier import ROOT, AnyScheduler, archive_of, unpacked, with_wires
 
@@ -174,6 +175,7 @@ def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
     )
     wait_until("the roll ends there", lambda: told(site)[host]["problem"], LONGEST_S)
     assert sorted(filter(None, digests(site))) == sorted([ours, later]), "the other one is left alone"
+    assert sample(site.scheduler, "mesos_gpu_monitors_stuck") == 1.0
     job = client.submit({"name": "all", "command": "true", "gpus": 1, "tasks": 4})["id"]
     wait_until("why says it", lambda: "start a newer scheduler" in str(client.why(job)))
     client.kill(job)

@@ -2,6 +2,8 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,6 +13,8 @@ from mesos_gpu.api.metrics.families import FAMILIES
 from mesos_gpu.api.metrics.family import Family
 from mesos_gpu.api.metrics.hooks import HookFigures
 from mesos_gpu.api.metrics.http import HttpFigures
+from mesos_gpu.api.metrics.peers import PeerFigures
+from mesos_gpu.api.peers import Peers
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.scheduler.figures.meter import Meter
@@ -32,13 +36,32 @@ def on_the_page() -> dict[str, tuple[str, tuple[str, ...]]]:
     }
 
 
+def figures_of(standbys: int | None) -> PeerFigures:
+    return PeerFigures(cast(Peers, SimpleNamespace(standbys=standbys)))
+
+
+@pytest.mark.parametrize(
+    ("standbys", "samples"),
+    [
+        (2, {"mesos_gpu_zookeeper_answers": 1, "mesos_gpu_standbys": 2}),
+        (0, {"mesos_gpu_zookeeper_answers": 1, "mesos_gpu_standbys": 0}),
+        (None, {"mesos_gpu_zookeeper_answers": 0}),
+    ],
+)
+def test_who_stands_by_is_not_told_while_it_is_not_known(
+    standbys: int | None, samples: dict[str, float]
+) -> None:
+    metrics = figures_of(standbys).collect()
+    assert {each.name: each.value for metric in metrics for each in metric.samples} == samples
+
+
 def counted(directory: Path) -> dict[str, str]:
     """Kind of each metric that Prometheus' client makes, by its name on the page of samples."""
     hooks = HookStore(directory / "state.hooks")
     try:
         return {
             metric.name + ("_total" if metric.type == "counter" else ""): metric.type
-            for collector in (Meter(), HttpFigures(), HookFigures(hooks))
+            for collector in (Meter(), HttpFigures(), HookFigures(hooks), figures_of(1))
             for metric in collector.collect()
         }
     finally:

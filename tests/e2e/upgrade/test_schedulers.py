@@ -1,0 +1,137 @@
+"""Two schedulers of an earlier release become two of this one, in the documented order, under running work."""
+
+import contextlib
+import http.client
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local import stack as stacks
+from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.zookeeper import JAR
+from mesos_gpu.scheduler.ha.part import DEPOSED
+from tests.conftest import wait_until
+from tests.e2e.ha.test_switch import framework_of, other_than
+from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.e2e.upgrade.earlier import HA_EARLIER, ROOT, AnyScheduler, archive_of, unpacked
+
+DAMAGED = 65
+LONGEST_S = 120
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(
+        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster of two schedulers, whose programs can be replaced."""
+
+    stack: Stack
+    earlier: Path  # its sources
+    archive: Path  # where hosts start their program from
+    ours: Path  # the same of this program
+    flags: Path  # a directory
+
+    def begun(self, client: Client, name: str) -> str:
+        """A job that runs until it is told to end, with status 7."""
+        flag = self.flags / name
+        command = f"echo begins; while [ ! -e {flag} ]; do sleep 0.1; done; echo ends; exit 7"
+        job = str(submit(client, command, gpus=1)["id"])
+        wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", LONGEST_S)
+        return job
+
+    def see_the_end(self, client: Client, name: str, job: str) -> None:
+        (self.flags / name).touch()
+        ended = end_of(client, client.job(job))
+        assert (ended["state"], ended["exit_code"], ended["attempts"]) == ("failed", 7, 1), ended
+        assert output_of(client, ended).split() == ["begins", "ends"], "it was started once"
+
+
+@pytest.fixture
+def site(open_directory: Path) -> Iterator[Site]:
+    earlier = unpacked(open_directory / "earlier", HA_EARLIER)
+    ours = archive_of(ROOT, open_directory / "ours.pyz")
+    archive = archive_of(earlier, open_directory / "mesos-gpu-executor.pyz")
+    flags = open_directory / "flags"
+    flags.mkdir()
+    flags.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stacks, "SchedulerProcess", AnyScheduler)
+        stack = Stack(
+            open_directory / "stack",
+            [NodeSpec(2), NodeSpec(2)],
+            schedulers=2,
+            scheduler_arguments=["--executor-archive", str(archive), "--report-interval", "1"],
+        )
+    for each in stack.schedulers:
+        assert isinstance(each, AnyScheduler)
+        each.tree = earlier
+    with stack:
+        yield Site(stack, earlier, archive, ours, flags)
+
+
+def abdicated(stack: Stack, leader: AnyScheduler) -> None:
+    """The leader leaves its place, and its process ends."""
+    connection = http.client.HTTPConnection("127.0.0.1", leader.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request("DELETE", "/v2/leader")
+        assert connection.getresponse().status == 200
+    wait_until("it has ended", lambda: not leader.running, LONGEST_S)
+    assert leader.exit_code == DEPOSED
+
+
+def anew(scheduler: AnyScheduler, tree: Path) -> None:
+    scheduler.kill()
+    scheduler.tree = tree
+    scheduler.start().wait()
+
+
+def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_seen_to_its_end(
+    site: Site,
+) -> None:
+    stack = site.stack
+    first = stack.await_leader()
+    [second] = stack.standbys()
+    assert isinstance(first, AnyScheduler)
+    assert isinstance(second, AnyScheduler)
+    [framework] = framework_of(stack)
+    with Client(first.url) as client:
+        wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+        before = site.begun(client, "before")
+    site.archive.write_bytes(site.ours.read_bytes())
+
+    anew(second, ROOT)
+    with Client(second.url) as client:  # a standby of this release, a leader of the earlier one
+        wait_until("it follows", lambda: client.job(before)["state"] == "running", LONGEST_S)
+        between = site.begun(client, "between")
+    assert stack.leader() is first
+
+    abdicated(stack, first)
+    assert other_than(stack, first) is second
+    assert framework_of(stack) == [framework]
+
+    first.start()  # the earlier release once more, by its service: it cannot read what this one writes
+    wait_until("it refuses", lambda: not first.running, LONGEST_S)
+    assert first.exit_code == DAMAGED, first.tail()
+    assert "run the version of mesos_gpu that the leader has" in first.log.read_text()
+    anew(first, ROOT)
+    assert stack.leader() is second
+    with Client(first.url) as client:
+        nodes = lambda: second.get("/v1/upgrade")["nodes"]  # noqa: E731 - it is asked anew each time
+        wait_until("all monitors are ours", lambda: not any(n["outdated"] for n in nodes()), LONGEST_S)
+        for name, job in (("before", before), ("between", between)):
+            assert client.job(job)["state"] == "running"
+            site.see_the_end(client, name, job)
+        after = site.begun(client, "after")
+    abdicated(stack, second)
+    assert other_than(stack, second) is first
+    assert framework_of(stack) == [framework]
+    with Client(first.url) as client:
+        site.see_the_end(client, "after", after)
