@@ -10,7 +10,7 @@ from mesos_gpu.api.peers import Peers
 
 
 class PeerFigures(Collector):
-    """As it was seen last, a second ago or so: nobody waits for ZooKeeper."""
+    """What was seen last, a second ago or so: nobody waits for ZooKeeper."""
 
     def __init__(self, peers: Peers) -> None:
         """`peers`: of a scheduler that is one of several."""

@@ -17,6 +17,7 @@ CHANGED = {
     "facts in another place": "ALTER TABLE facts RENAME TO words",
     "tables of jobs in another form": "DROP TABLE jobs; CREATE TABLE jobs (number INTEGER PRIMARY KEY)",
 }
+MASTER = ("--master", "127.0.0.1:1", "--port", "0")  # nobody is there: it does not come so far
 
 
 def state_of_later(directory: Path, statements: str) -> Path:
@@ -42,8 +43,7 @@ def test_a_scheduler_refuses_it_with_the_remedy_and_changes_nothing(
     path = state_of_later(tmp_path, CHANGED[changed])
     before = path.read_bytes()
     done = subprocess.run(
-        [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1", "--port", "0"]
-        + ["--state", str(path), *more],
+        [sys.executable, "-m", "mesos_gpu.scheduler", *MASTER, "--state", str(path), *more],
         capture_output=True,
         text=True,
         timeout=60,

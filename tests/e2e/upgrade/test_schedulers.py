@@ -87,6 +87,11 @@ def abdicated(stack: Stack, leader: AnyScheduler) -> None:
     assert leader.exit_code == DEPOSED
 
 
+def outdated(leader: AnyScheduler) -> list[str]:
+    """Nodes whose monitors are to be replaced."""
+    return [node["hostname"] for node in leader.get("/v1/upgrade")["nodes"] if node["outdated"]]
+
+
 def anew(scheduler: AnyScheduler, tree: Path) -> None:
     scheduler.kill()
     scheduler.tree = tree
@@ -124,8 +129,7 @@ def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_see
     anew(first, ROOT)
     assert stack.leader() is second
     with Client(first.url) as client:
-        nodes = lambda: second.get("/v1/upgrade")["nodes"]  # noqa: E731 - it is asked anew each time
-        wait_until("all monitors are ours", lambda: not any(n["outdated"] for n in nodes()), LONGEST_S)
+        wait_until("all monitors are ours", lambda: not outdated(second), LONGEST_S)
         for name, job in (("before", before), ("between", between)):
             assert client.job(job)["state"] == "running"
             site.see_the_end(client, name, job)
