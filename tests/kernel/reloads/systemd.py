@@ -18,7 +18,7 @@ import pytest
 from isolator.devices.cgroups import Cgroup, mounted, mounted_with
 from tests.conftest import wait_until
 
-REPOSITORY: Final = Path(__file__).resolve().parents[2]
+REPOSITORY: Final = Path(__file__).resolve().parents[3]
 PROGRAM: Final = "/usr/lib/systemd/systemd"
 NAMED: Final = "name=systemd"  # the hierarchy of version 1 in which it keeps its units
 SPACES: Final = ("--pid", "--mount", "--cgroup", "--uts", "--ipc")

@@ -18,7 +18,7 @@ from mesos_gpu.install import agent as installed
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, host
-from tests.kernel.systemd import Systemd, systemd
+from tests.kernel.reloads.systemd import Systemd, systemd
 
 pytestmark = pytest.mark.kernel
 ENXIO, EPERM = errno.ENXIO, errno.EPERM
