@@ -74,7 +74,7 @@ exec env container=test setpriv --bounding-set=-sys_time,-sys_boot,-sys_module,-
 
 @dataclass(frozen=True, slots=True)
 class Systemd:
-    """One that runs.
+    """Process 1 of its namespaces, as a test commands it.
 
     Attributes:
         version: Of the cgroups by which it controls devices.
@@ -182,7 +182,7 @@ def _begun(version: str, directory: Path, roots: Sequence[Path], log: Path) -> "
 
 
 def _ready(outer: "subprocess.Popen[bytes]", log: Path) -> int:
-    """Its process id here, once it does what it is told."""
+    """The process id that it has outside, once it does what it is told."""
 
     def first() -> int:
         assert outer.poll() is None, log.read_text()
