@@ -380,6 +380,18 @@ def test_idle_offers_are_given_back_and_suppressed_then_revived(world: World) ->
     assert len(every(effects, fx.Revive)) == 1
 
 
+def test_offers_are_held_while_jobs_come_though_each_is_placed_at_once(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    world.offers(offer("spare", "plain"))
+    pause_s = 0.4 * world.settings.idle_linger_s
+    for number in range(6):
+        effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
+        world.offers(offer(f"again{number}", only(effects, fx.Launch).tasks[0].task.agent_id))
+        assert every(world.tick(pause_s), fx.Decline) == []
+    assert len(only(world.tick(world.settings.idle_linger_s), fx.Decline).offer_ids) == 2
+    assert world.state.suppressed
+
+
 def test_a_suppressed_framework_looks_for_new_agents(world: World) -> None:
     world.tick(3)
     assert world.state.suppressed
