@@ -7,5 +7,6 @@ all that imports make stays, and a task waits for its executor's.
 import atexit
 import gc
 
-gc.set_threshold(50_000, 10, 10)
+if gc.get_threshold()[0] < 50_000:  # else who imports this has said how rare
+    gc.set_threshold(50_000, 10, 10)
 atexit.register(gc.freeze)

@@ -75,7 +75,6 @@ def launch(
     for task in tasks:
         turn.put_task(task)
     turn.state.drawn += len(tasks)
-    turn.state.idle_since = None  # nobody waits at the end of a match that has placed all, and yet work comes
     turn.put_job(
         changed(
             job,

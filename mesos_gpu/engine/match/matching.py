@@ -43,7 +43,7 @@ def match(turn: Turn) -> None:
         for offer_id in effect.offer_ids:
             turn.state.unused.pop(turn.state.offers[offer_id].agent_id, None)
             turn.state.drop_offer(offer_id)
-    balance(turn)
+    balance(turn, placed=any(take.job is not None for take in ledger.takes))
 
 
 def _is_due(turn: Turn) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
 from mesos_gpu.engine.gpus.covers import is_uncovered
 from mesos_gpu.engine.gpus.unreserving import forget_unreserve
@@ -22,7 +23,7 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
         forget_unreserve(turn, offer)
         turn.state.hold_offer(offer)
         known = turn.state.nodes.get(offer.agent_id)
-        node = replace(
+        node = changed(
             known or Node(offer.agent_id, offer.hostname),
             hostname=offer.hostname,
             agent_url=offer.agent_url,
@@ -47,10 +48,14 @@ def _lacks_monitor(node: Node) -> bool:
     return known and node.monitor is None and node.lost_at is None
 
 
-def balance(turn: Turn) -> None:
-    """Hold, give back, ask for or suppress offers as it is needed."""
+def balance(turn: Turn, *, placed: bool) -> None:
+    """Hold, give back, ask for or suppress offers as it is needed.
+
+    `placed`: whether this match has placed a job. Then more may come: of a steady stream that is placed at once none
+    waits at the end of a match, and each would have all agents offer anew.
+    """
     state, settings = turn.state, turn.settings
-    if wants_offers(turn):
+    if placed or wants_offers(turn):
         state.idle_since = None
         if state.suppressed or turn.now - state.swept_at >= settings.sweep_interval_s:
             # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.

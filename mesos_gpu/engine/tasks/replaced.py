@@ -16,7 +16,8 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 
 def on_tick(turn: Turn) -> None:
     """End what was given up on such agents, and take them for lost."""
-    given_up = [task for task_id in turn.state.live if _is_given_up(turn, task := turn.state.tasks[task_id])]
+    restless = map(turn.state.tasks.__getitem__, turn.state.restless.tasks)
+    given_up = [task for task in restless if _is_given_up(turn, task)]
     if not given_up:
         return
     # A cover comes last: what has shares of its card goes before it.

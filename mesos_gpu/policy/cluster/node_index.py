@@ -38,6 +38,8 @@ class NodeIndex:
             self._of.setdefault(agent_id, []).append(row)
         self._mix = mix
         self.nodes = dict(self._known)  # those of which something is on the table
+        self._away: dict[AgentId, None] = {}  # the others
+        self._there = np.ones(len(self._rows), dtype=bool)  # the same by row
         self._views: dict[tuple[str, bool], View] = {}  # by policy, and whether they are of shares
         self._without_gpus = np.array([not self._known[agent_id].installed for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
@@ -69,6 +71,7 @@ class NodeIndex:
     def _view(self, placement: str, *, shares: bool) -> View:
         view = self._views.get((placement, shares))
         if view is None:
+            self._clear_away()  # policies look at all that is free when they begin
             states = [self._state(row, shares=shares) for row in range(len(self._rows))]
             view = View(states, POLICIES[placement].make(self._mix, 0))
             self._views[placement, shares] = view
@@ -76,9 +79,10 @@ class NodeIndex:
 
     def most(self) -> Resources:
         """What no node exceeds, nor 0, by amount."""
-        if not len(self._usable):
+        usable = self._usable[self._there] if self._away else self._usable
+        if not len(usable):
             return NOTHING
-        return Resources.of_milli(np.maximum(self._usable.max(axis=0), 0).tolist())
+        return Resources.of_milli(np.maximum(usable.max(axis=0), 0).tolist())
 
     def knows(self, node: NodeCapacity) -> bool:
         """Whether `update` can take it: an agent of other hardware, or a new one, needs another index."""
@@ -92,17 +96,33 @@ class NodeIndex:
         )
 
     def leave(self, agent_id: AgentId) -> None:
-        """Nothing of the agent is on the table any more; it may come back."""
-        self.update(replace(self._known[agent_id], free=NOTHING, gpus=()))
+        """Nothing of the agent is on the table any more; it may come back, most often as it was."""
         del self.nodes[agent_id]
+        self._away[agent_id] = None
+        self._there[self._of[agent_id]] = False
+
+    def _clear_away(self) -> None:
+        """Let the arrays, too, say that nothing is free on those that are away."""
+        for agent_id in self._away:
+            self._write(replace(self._known[agent_id], free=NOTHING, gpus=()))
 
     def ask_again(self) -> None:
         """What is asked for lately may be something else by now."""
         self._views = {key: view for key, view in self._views.items() if not POLICIES[key[0]].by_mix}
 
     def update(self, node: NodeCapacity) -> None:
-        """Something else is free there."""
-        self._known[node.agent_id] = self.nodes[node.agent_id] = node
+        """Something else is free there, or it has come back."""
+        self.nodes[node.agent_id] = node
+        if node.agent_id in self._away:
+            del self._away[node.agent_id]
+            self._there[self._of[node.agent_id]] = True
+            if node == self._known[node.agent_id]:
+                return  # the arrays say it still: all agents come and go together, which is a look at each
+        self._write(node)
+
+    def _write(self, node: NodeCapacity) -> None:
+        """Let the arrays say what is free there."""
+        self._known[node.agent_id] = node
         if self._shares is not None and self._shares.is_beyond(node):
             self._shares = None
             self._views = {key: view for key, view in self._views.items() if not key[1]}
@@ -195,7 +215,9 @@ class NodeIndex:
 
     def _allowed(self, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Mask | None:
         """Which rows may be chosen; None: all."""
-        masks = [] if request.min_driver is None else [self._drivers(request.min_driver)]
+        masks = [self._there] if self._away else []
+        if request.min_driver is not None:
+            masks.append(self._drivers(request.min_driver))
         if request.gpu.count and request.gpu.choosy:
             masks.append(self._counts(request.gpu) >= request.gpu.count)
         if request.gpu.share is not None:

@@ -388,8 +388,23 @@ def test_offers_are_held_while_jobs_come_though_each_is_placed_at_once(world: Wo
         effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
         world.offers(offer(f"again{number}", only(effects, fx.Launch).tasks[0].task.agent_id))
         assert every(world.tick(pause_s), fx.Decline) == []
-    assert len(only(world.tick(world.settings.idle_linger_s), fx.Decline).offer_ids) == 2
+    assert len(only(world.tick(2 * world.settings.idle_linger_s), fx.Decline).offer_ids) == 2
     assert world.state.suppressed
+
+
+def test_a_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    world.offers(offer("spare", "plain"))
+    declined = list[OfferId]()
+    for number in range(round(world.settings.offer_hold_s) + 5):
+        effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
+        for launch in every(effects, fx.Launch):
+            world.offers(offer(f"again{number}", launch.tasks[0].task.agent_id))
+        given_back = [each for each in every([*effects, *world.tick(0.9)], fx.Decline)]
+        assert all(each.refuse_s == world.settings.offer_refuse_s for each in given_back)
+        declined += [offer_id for each in given_back for offer_id in each.offer_ids]
+    assert declined
+    assert not world.state.suppressed
 
 
 def test_a_suppressed_framework_looks_for_new_agents(world: World) -> None:

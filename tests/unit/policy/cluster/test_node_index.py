@@ -1,5 +1,6 @@
 """Placement on offers, and the choice of GPUs inside a node."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
-from mesos_gpu.model.resources import AMOUNTS, Resources
+from mesos_gpu.model.resources import AMOUNTS, NOTHING, Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -17,6 +18,7 @@ from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.cluster.share_rows import ShareRows
+from mesos_gpu.policy.cluster.view import View
 from mesos_gpu.testing.builders import request
 
 ONE = request(1.0, 100, 1)
@@ -296,3 +298,47 @@ def test_sixteen_gpus_of_two_boards_are_chosen_at_once() -> None:
     rest = {(a, b): "SYS" for a in range(16) for b in range(a + 1, 16) if a % 2 != b % 2}
     chosen = minors(closest(linked({**board, **rest}, 16), 8))
     assert len({minor % 2 for minor in chosen}) == 1
+
+
+@pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation", "bestfit"])
+@pytest.mark.parametrize("seed", range(4))
+def test_who_is_away_is_as_one_of_which_nothing_is_free(placement: str, seed: int) -> None:
+    chance = random.Random(seed)
+    now = {name: agent(name, chance.randint(0, 4), cpus=4 + n % 7) for n, name in enumerate("abcdefgh")}
+    index, always = NodeIndex(now.values(), mix), NodeIndex(now.values(), mix)
+    for draw in range(150):
+        name = chance.choice("abcdefgh")
+        node = chance.choice([now[name], agent(name, chance.randint(0, 4), cpus=chance.randint(1, 16))])
+        if node.agent_id in index.nodes and chance.random() < 0.6:
+            index.leave(node.agent_id)
+            always.update(replace(now[name], free=NOTHING, gpus=()))
+        else:
+            now[name] = node
+            index.update(node)
+            always.update(node)
+        if chance.random() < 0.1:
+            index.ask_again()
+            always.ask_again()
+        wanted = request(chance.choice([0, 1, 6]), 100, chance.choice([0, 1, 1, 2, 4]))
+        there = dict(index.nodes)
+        assert index.most() == always.most()
+        assert index.place(wanted, there, placement, draw=draw) == always.place(
+            wanted, there, placement, draw=draw
+        )
+
+
+def test_who_comes_back_as_it_was_is_not_scored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = NodeIndex([A, B], mix)
+    assert index.place(ONE, index.nodes) is not None
+    scored: list[int] = []
+    monkeypatch.setattr(View, "set_row", lambda _, row, state: scored.append(row))
+    for node in (A, B):
+        index.leave(node.agent_id)
+    assert index.place(ONE, index.nodes) is None
+    for node in (A, B):
+        index.update(replace(node))
+    assert index.place(ONE, index.nodes) is not None
+    assert scored == []
+    index.leave(A.agent_id)
+    index.update(but(A, cpus=1))
+    assert len(scored) == 1
