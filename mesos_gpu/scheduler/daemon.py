@@ -46,7 +46,7 @@ from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.messages import MESSAGES, begin_to_list_tasks, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
-from mesos_gpu.scheduler.requests import PassedOver, Request, asked, half_done, refuse_all
+from mesos_gpu.scheduler.requests import PassedOver, Request, asked, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
@@ -100,7 +100,11 @@ class Daemon:
         self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
         self._passed_over = PassedOver()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
-        self._snapshots, self._uses, self._ports = Snapshots(self._state), Uses(), ClusterPorts(self._state)
+        self._snapshots, self._uses, self._ports = (
+            Snapshots(self._state, store.load),
+            Uses(),
+            ClusterPorts(self._state),
+        )
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -384,7 +388,10 @@ class Daemon:
         """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator, self._snapshots = Narrator(self._state, self.meter), Snapshots(self._state)
+        self._narrator, self._snapshots = (
+            Narrator(self._state, self.meter),
+            Snapshots(self._state, self._store.load),
+        )
         self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
         self._follower = None
         if self._journal:
@@ -437,14 +444,14 @@ class Daemon:
                 self._narrator.refused(event, error)
             if self._follower and event:
                 self._happened += self._follower.refused(event, error.what, now)
-            self._waiting.remove(request)
-            request.refuse(error)
+            self._waiting[self._waiting.index(request)] = request.refused(error)  # what it saw is saved first
             return []
 
     def _save_at_last(self, effects: list[fx.Effect]) -> None:
         """Save, however long it takes until that can be done: nothing that follows from it has left the house.
 
-        Meanwhile nothing is launched, no status is acknowledged, no change is taken; who only looks is answered.
+        Meanwhile nothing is launched, no status is acknowledged, no change is taken; who only looks is shown what is
+        saved.
         """
         try:
             self._save(effects)
@@ -454,9 +461,9 @@ class Daemon:
             logger.error(
                 "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
             )
-        for request in [each for each in self._waiting if each.changes]:
-            request.refuse(half_done(self.unsaved))
-            self._waiting.remove(request)
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            request.answer_unsaved(self.unsaved)
         while self.unsaved is not None:
             self._look_aside(self.unsaved)
             try:
@@ -467,7 +474,7 @@ class Daemon:
                 self.unsaved = error
 
     def _look_aside(self, why: NoRoom) -> None:
-        """For a second: answer who only looks, refuse who wants a change, keep Mesos' events for later."""
+        """For a second: show who looks what is saved, refuse who wants a change, keep Mesos' events for later."""
         until = time.monotonic() + NO_ROOM_S
         while (left_s := until - time.monotonic()) > 0:
             try:
@@ -578,7 +585,7 @@ class Daemon:
         begin_to_list_tasks(self._driver, self.put)
 
     def _refuse_rest(self) -> None:
-        refuse_all([*self._waiting, *self._late], self._inbox)
+        refuse_all(self._waiting, self._late, self._inbox)
 
 
 _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {

@@ -3,9 +3,9 @@
 import contextlib
 import logging
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine import effects as fx
@@ -28,6 +28,7 @@ class Request:
     future: Future[Any]
     id: str = ""  # of the request to the REST interface, for lines of the log
     kept: tuple[Save, ...] = ()
+    was_refused: bool = False  # by the engine; `answer` says it
 
     @property
     def changes(self) -> bool:
@@ -38,6 +39,17 @@ class Request:
         """Answer with an error, unless the asker has gone."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
+
+    def refused(self, error: MesosGpuError) -> "Request":
+        """What waits in its place: the refusal, which may follow from what is not saved yet."""
+        return replace(self, answer=lambda: self.refuse(error), was_refused=True)
+
+    def answer_unsaved(self, why: NoRoom) -> None:
+        """Answer while what was decided cannot be saved: who only looks is shown what is saved."""
+        if not self.changes:
+            self.answer()
+        else:
+            self.refuse(why if self.was_refused else half_done(why))
 
 
 def asked(
@@ -65,16 +77,21 @@ def half_done(error: NoRoom) -> NoRoom:
     )
 
 
-def refuse_all(items: Sequence[object], inbox: queue.SimpleQueue[Any]) -> None:
-    """Answer those who wait, and those in the inbox, that the scheduler ends."""
-    rest = [*items]
+def refuse_all(in_hand: Iterable[object], later: Iterable[object], inbox: queue.SimpleQueue[Any]) -> None:
+    """Answer those who wait that the scheduler ends; `in_hand`: what was being saved, and may have been."""
+    rest = [*later]
     with contextlib.suppress(queue.Empty):
         while True:
             rest.append(inbox.get_nowait())
-    for item in rest:
-        if isinstance(item, Request) and not item.future.done():
-            error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
-            item.future.set_exception(error)
+    stopping = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
+    unknown = MesosGpuError(
+        f"{stopping.what}; whether it did what was asked is not known",
+        remedy="look whether it was done before you ask again",
+    )
+    for error, items in ((unknown, in_hand), (stopping, rest)):
+        for item in items:
+            if isinstance(item, Request) and not item.future.done():
+                item.future.set_exception(error if item.changes else stopping)
 
 
 class PassedOver:

@@ -3,7 +3,7 @@ the engine's thread may read."""
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -15,29 +15,47 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.nodes.gpu_use import TaskUse
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.saves import Saved
 from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.scheduler.view import StateView
 
 USE_S: Final = 60.0  # so often at most a token's use is kept
+_SEEN: Final = (
+    "connected", "master_url", "registered_at", "disbelieved", "offers", "unused", "healths", "check_results",
+    "readiness",
+)  # fmt: skip
 
 
 class Snapshots:
     """The document and the tokens, the latest that were saved. Neither changes in the hands of who has it."""
 
-    def __init__(self, state: State) -> None:
-        """Begin with what was loaded."""
-        self._state = state
+    def __init__(self, state: State, load: Callable[[], Saved]) -> None:
+        """Begin with what was loaded. `load`: loads what is saved by now."""
+        self._state, self._load = state, load
+        self._on_disk: State | None = None  # while nothing can be saved, once somebody has looked
         self.access: AccessDocument = state.access
         self.tokens: Mapping[str, Token] = _tokens(state)
         self._history = UseHistory()
 
     def view(self, settings: Settings, now: float, unsaved: str) -> StateView:
-        """The state at this moment, on the engine's thread. `unsaved`: why nothing can be saved; "": it can."""
-        return StateView(self._state, settings, now, unsaved, self._history)
+        """The state at this moment, on the engine's thread. `unsaved`: why nothing can be saved; "": it can.
+
+        What cannot be saved is not shown: who leads next, or this scheduler when it is started again, would not know of
+        it.
+        """
+        return StateView(self._saved() if unsaved else self._state, settings, now, unsaved, self._history)
+
+    def _saved(self) -> State:
+        """The state without what is not on disk, and with what never is: it was seen, not decided."""
+        if self._on_disk is None:
+            self._on_disk = State.restored(self._state.started_at, self._load())
+        for name in _SEEN:
+            setattr(self._on_disk, name, getattr(self._state, name))
+        return self._on_disk
 
     def saved(self, effects: Iterable[fx.Effect]) -> None:
         """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it."""
-        effects = list(effects)
+        effects, self._on_disk = list(effects), None
         kinds = {type(effect) for effect in effects}
         if saves.SaveAccess in kinds:
             self.access = self._state.access
