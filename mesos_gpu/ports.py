@@ -41,6 +41,14 @@ class Store(Protocol):
             NoRoom: It cannot be written now; the same batch may be given again.
         """
 
+    def confirm(self) -> None:
+        """See that nobody else writes there by now: an answer that follows from what is saved is then true.
+
+        Raises:
+            NoRoom: It cannot be known now.
+            Conflict: Somebody else does.
+        """
+
     def close(self) -> None:
         """Let go of it."""
 

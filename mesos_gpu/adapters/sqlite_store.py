@@ -270,6 +270,9 @@ class SqliteStore:
                 raise
             raise files.no_room(self._path, error) from error
 
+    def confirm(self) -> None:
+        """See `Store`: the lock of the file is held for as long as it is open."""
+
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
         self._db.execute("BEGIN IMMEDIATE")

@@ -453,25 +453,22 @@ class Daemon:
         Meanwhile nothing is launched, no status is acknowledged, no change is taken; who only looks is shown what is
         saved.
         """
-        try:
-            self._save(effects)
-            return
-        except NoRoom as error:
-            self.unsaved = error
-            logger.error(
-                "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
-            )
-        waiting, self._waiting = self._waiting, []
-        for request in waiting:
-            request.answer_unsaved(self.unsaved)
-        while self.unsaved is not None:
-            self._look_aside(self.unsaved)
+        while True:
             try:
                 self._save(effects)
-                self.unsaved = None
-                logger.warning("the state can be written again: the scheduler goes on")
+                break
             except NoRoom as error:
+                if self.unsaved is None:
+                    text = "%s; until then nothing is launched and no change is taken: %s"
+                    logger.error(text, error.what, error.remedy)
                 self.unsaved = error
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                request.answer_unsaved(self.unsaved)
+            self._look_aside(self.unsaved)
+        if self.unsaved is not None:
+            self.unsaved = None
+            logger.warning("the state can be written again: the scheduler goes on")
 
     def _look_aside(self, why: NoRoom) -> None:
         """For a second: show who looks what is saved, refuse who wants a change, keep Mesos' events for later."""
@@ -513,6 +510,8 @@ class Daemon:
     def _save(self, effects: list[fx.Effect]) -> None:
         if latest := saves.latest_of(effects):
             self.meter.save(self._store, latest)
+        elif any(request.changes for request in self._waiting):
+            self._store.confirm()
 
     def _do(self, effect: fx.Effect) -> None:
         try:

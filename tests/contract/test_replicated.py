@@ -83,6 +83,9 @@ def test_who_was_deposed_can_write_neither_to_the_log_nor_to_its_own_state(make:
     new.save([job("c")])
     with pytest.raises(Deposed):
         old.save([job("b")])
+    new.confirm()
+    with pytest.raises(Deposed):
+        old.confirm()
     with pytest.raises(Deposed):
         first.log.cut(1, first.term)
     assert names(old) == ["a"]

@@ -71,7 +71,7 @@ class Soak:
         outcome = epoch.run()
         self._first = epoch.load.next_number
         tally_up(self.tally, outcome, epoch)
-        self.tally.switches = dict(rig.switches)
+        self.tally.switches, self.tally.deposed = dict(rig.switches), rig.deposed
         took_s = time.monotonic() - began_at
         self._tell(
             f"epoch {story.epoch}: {outcome.asked} pieces of work, {len(outcome.shots)} faults, "
@@ -125,7 +125,10 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=None, help="of all that is random; default: the time")
     parser.add_argument("--epochs", type=int, default=None, help="at most so many")
-    parser.add_argument("--epoch-s", type=float, default=60.0, help="how long an epoch's acts take")
+    parser.add_argument("--epoch-s", type=float, default=Plan().lasts_s, help="how long an epoch's acts take")
+    parser.add_argument(
+        "--fault-every-s", type=float, default=Plan().fault_every_s, help="from one to the next, on average"
+    )
     parser.add_argument("--faults", help="only these kinds, with commas between them")
     parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
     parser.add_argument("--go-on", action="store_true", help="also when something is wrong")
@@ -161,7 +164,7 @@ def main(words: Sequence[str] | None = None) -> int:
     story = Story.load(asked.replay) if asked.replay else None
     seed = story.seed if story else asked.seed if asked.seed is not None else int(time.time())
     small = story.small if story else asked.small
-    plan = Plan(asked.epoch_s, faults=faults_of(asked.faults, small))
+    plan = Plan(asked.epoch_s, fault_every_s=asked.fault_every_s, faults=faults_of(asked.faults, small))
     soak = Soak(seed, plan, small, tell)
     tell(f"seed {seed}")
     if story:

@@ -108,9 +108,9 @@ class Plan:
         down_s: For how long all servers of ZooKeeper are down.
     """
 
-    lasts_s: float = 60.0
-    load_every_s: float = 0.9
-    fault_every_s: float = 1.5
+    lasts_s: float = 100.0
+    load_every_s: float = 1.0
+    fault_every_s: float = 1.1
     faults: Mapping[str, int] = field(default_factory=lambda: FAULTS)
     down_s: float = 60.0
 

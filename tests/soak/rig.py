@@ -31,6 +31,16 @@ queues:
 """
 
 
+class Latest(Client):
+    """Wants what is true of all that was answered before: no copy of a standby, no leader that may have been
+    deposed."""
+
+    def __init__(self, reach: str, *, read_timeout_s: float) -> None:
+        """Connect to nobody yet."""
+        super().__init__(reach, read_timeout_s=read_timeout_s)
+        self._session.headers["Cache-Control"] = "no-cache"
+
+
 class Rig:
     """A context manager. Whatever of the cluster ends is started again at once, as systemd would."""
 
@@ -66,6 +76,11 @@ class Rig:
     def switches(self) -> dict[str, int]:
         """How often another master, and another scheduler, came to lead."""
         return self._watching.switches
+
+    @property
+    def deposed(self) -> int:
+        """How often a scheduler that led said that it leads no more: it was paused or cut off, or lost ZooKeeper."""
+        return sum(each.log.read_bytes().count(b"this scheduler leads no more") for each in self.schedulers)
 
     @property
     def schedulers(self) -> list[SchedulerProcess]:
@@ -108,7 +123,7 @@ class Rig:
 
         Args:
             do: Asks it.
-            leader: Whether it must be the one that leads: a standby's answer may be old.
+            leader: Whether it is the leader's to say: a standby's answer may be old.
 
         Raises:
             Unreachable: None answered for long.
@@ -127,10 +142,10 @@ class Rig:
     def ask_once(self, do: Callable[[Client], T], turn: int = 0, *, leader: bool = False) -> T:
         """Ask one scheduler, or that which leads; another in each turn. Raises what it raises."""
         one = self.leading_scheduler() if leader else self.schedulers[turn % len(self.schedulers)]
-        clients = self._own.__dict__.setdefault("clients", {})
-        if one.url not in clients:
-            clients[one.url] = Client(one.reach, read_timeout_s=10)
-        return do(clients[one.url])
+        kind, clients = Latest if leader else Client, self._own.__dict__.setdefault("clients", {})
+        if (kind, one.url) not in clients:
+            clients[kind, one.url] = kind(one.reach, read_timeout_s=10)
+        return do(clients[kind, one.url])
 
     def start(self) -> Self:
         """Start all, and wait until every card is known."""

@@ -44,6 +44,7 @@ class Tally:
     again: int = 0
     taken: int = 0  # of those that were refused for want of ZooKeeper or a leader
     switches: dict[str, int] = field(default_factory=dict)
+    deposed: int = 0  # leaders that were no more when they woke, or were heard again
 
     def row(self, kind: str) -> Row:
         """The row of a fault."""
@@ -76,7 +77,8 @@ class Tally:
         led = ", ".join(f"{count} of {kind}" for kind, count in self.switches.items())
         kept = f"{self.taken} kept though refused"
         ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
-        return "\n".join([*table, f"{ended}, {kept}; switches of leaders: {led}"])
+        fenced = f"{self.deposed} schedulers that lived were deposed"
+        return "\n".join([*table, f"{ended}, {kept}; switches of leaders: {led}; {fenced}"])
 
 
 def _cells(row: Row) -> tuple[str, ...]:

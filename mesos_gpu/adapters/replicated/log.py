@@ -95,6 +95,25 @@ class Log:
         except AWAY as error:
             raise _away(error) from error
 
+    def confirm(self, term: int) -> None:
+        """See that nobody was elected since, by a quorum, as a write is: a server that is cut off answers reads, though
+        another leads.
+
+        Raises:
+            Deposed: Another was elected since.
+            NoRoom: ZooKeeper does not answer.
+        """
+        asked = self._client.transaction()
+        asked.check(self._place.of(at.LEADER), term)
+        try:
+            [leader] = asked.commit_async().get(timeout=ANSWER_S)
+        except AWAY as error:
+            raise _away(error) from error
+        if isinstance(leader, BadVersionError | NoNodeError):
+            raise Deposed("another was elected")
+        if isinstance(leader, Exception):
+            raise _away(leader)
+
     def _in_parts(self, number: int, data: bytes, term: int) -> bytes:
         if len(data) < PART:
             return _WHOLE + data

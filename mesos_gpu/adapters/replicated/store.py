@@ -170,6 +170,15 @@ class ReplicatedStore:
         self._log.append(self._local.batch + 1, encoded(saves), self._term)
         self._local.save(saves)
 
+    def confirm(self) -> None:
+        """See that this one leads still.
+
+        Raises:
+            NoRoom: ZooKeeper does not answer.
+            Deposed: Another scheduler was elected.
+        """
+        self._log.confirm(self._term)
+
     def close(self) -> None:
         """Let go of the file; the connection is another's."""
         self._local.close()

@@ -32,8 +32,19 @@ _LISTS: Final = (
 _LOCAL: Final = re.compile(f"/({_LISTS}|{_PARTS}|v2/(apps|groups)/.+)")
 #: What tells of this scheduler, and not of the state.
 _OF_THIS: Final = re.compile("/(ping|v1/health|v1/leader|v2/leader|v1/openapi.json|static/.+)")
+_LATEST: Final = re.compile(r"(^|[\s,])no-cache($|[\s,])", re.IGNORECASE)  # RFC 9111, section 5.2.1.4
 _WAITS: Final = b"after"  # in a query: the answer is to wait for something new
 _MARATHON: Final = "X-Marathon-Leader"
+
+
+def of_this_scheduler(path: str) -> bool:
+    """Whether an answer tells of the scheduler that is asked, and not of the state."""
+    return _OF_THIS.fullmatch(path) is not None
+
+
+def wants_latest(headers: Headers) -> bool:
+    """Whether who asks wants no copy, but what the leader has: whatever was answered before is in it."""
+    return _LATEST.search(headers.get("cache-control", "")) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +96,13 @@ class Standby:
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") or not _LOCAL.fullmatch(path):
             return False
-        if _OF_THIS.fullmatch(path):
+        if of_this_scheduler(path):
             return True
-        if _WAITS in scope["query_string"] or (self._asks_names and "cookie" in headers):
+        if (
+            wants_latest(headers)
+            or _WAITS in scope["query_string"]
+            or (self._asks_names and "cookie" in headers)
+        ):
             return False
         if self._leader() is None:
             return True
@@ -105,7 +120,7 @@ class Standby:
         return age_s is not None and time.monotonic() - age_s > self._changed_at
 
     def _too_old(self, scope: Scope) -> Refusal | None:
-        if _OF_THIS.fullmatch(scope["path"]):
+        if of_this_scheduler(scope["path"]):
             return None
         note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
         age_s = self._copy.age_s()
@@ -149,7 +164,7 @@ class Standby:
                 headers = MutableHeaders(raw=list(message["headers"]))
                 leader, age_s = self._leader(), self._copy.age_s()
                 headers[LEADER.decode()] = self._leader_url()
-                if age_s is not None and not _OF_THIS.fullmatch(scope["path"]):
+                if age_s is not None and not of_this_scheduler(scope["path"]):
                     headers["Age"] = str(int(age_s))
                 if _MARATHON in headers:
                     headers[_MARATHON] = leader.url if leader else ""

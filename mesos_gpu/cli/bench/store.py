@@ -173,6 +173,10 @@ class _Counting:
         self.transitions += self._states.get(id) != state
         self._states[id] = state
 
+    def confirm(self) -> None:
+        """See `Store`."""
+        self._inner.confirm()
+
     def close(self) -> None:
         self._inner.close()
 

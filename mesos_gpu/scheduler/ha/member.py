@@ -22,6 +22,9 @@ logger = logging.getLogger("mesos_gpu.scheduler")
 LOOK_S: Final = 1.0  # between two looks at the log and the election, if nothing tells of a change
 NOTE_S: Final = 5.0  # between two words of how far this scheduler is
 CUT_S: Final = 30.0  # between two cuts of the log
+#: Since ZooKeeper was asked, and said that this one leads: nobody else can lead before. Shorter than a session, for
+#: clocks of hosts go differently.
+LEASE_S: Final = 0.75 * at.SESSION_S
 SPARED: Final = 500  # batches that stay in the log, though all have them
 _RIGHTS: Final = (saves.SaveAccess, saves.SaveToken, saves.ForgetToken)
 
@@ -63,6 +66,7 @@ class Member:
         self._noted_at = self._cut_at = -1e9
         self._away = ""  # why ZooKeeper does not answer; "": it does
         self._term = self._candidates = 0
+        self._led_at = -1e9  # when ZooKeeper was asked last of those times that it said that this one leads
 
     # --- while it stands by
 
@@ -138,6 +142,7 @@ class Member:
                     pass
                 self._candidates = self.election.candidates()
                 self.leads, self.leader = True, Leader(self.url, self.election.run)
+                self._confirm()
                 self._note()
                 return ReplicatedStore(self.local, self.log, self._term)
             except (NoRoom, Unavailable) as error:
@@ -157,6 +162,7 @@ class Member:
                     self._end("another was elected")
                 else:
                     self._candidates = self.election.candidates()
+                    self._confirm()
                     self._note()
                     self._cut()
                 self._answered()
@@ -165,6 +171,16 @@ class Member:
             except (NoRoom, Unavailable) as error:
                 self._unanswered(error)
             stop.wait(LOOK_S)
+
+    def _confirm(self) -> None:
+        asked_at = _now()
+        self.log.confirm(self._term)
+        self._led_at = asked_at
+
+    def unsure_s(self) -> float | None:
+        """For how long another may have led, since ZooKeeper was heard last; None: none can. From any thread."""
+        since_s = _now() - self._led_at
+        return None if since_s < LEASE_S and not self._over.is_set() else since_s
 
     def _is_leader(self) -> bool:
         word = self.election.leader()
@@ -255,3 +271,8 @@ class Member:
         """Stand no more, so that another is elected at once, and let go of all."""
         at.close(self._client)
         self.local.close()
+
+
+def _now() -> float:
+    """Seconds since the host was booted, those in which it slept, too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

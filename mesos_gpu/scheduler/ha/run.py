@@ -20,6 +20,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.standby import standby
 from mesos_gpu.api.standby.heard import Heard
+from mesos_gpu.api.standby.led import Led
 from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import Passing
 from mesos_gpu.api.standby.word import Signer, Verifier
@@ -79,7 +80,8 @@ def run(
             logger.warning("this scheduler leads: it was elected")
             key = store.key()
             heard = Middleware(Heard, verifier=Verifier(key, member.election.run))
-            part = Part(store, key, member, url, [heard], lambda: member.is_over)
+            led = Middleware(Led, unsure_s=member.unsure_s)
+            part = Part(store, key, member, url, [led, heard], lambda: member.is_over)
             with _tended(member):
                 code = lead(part)
             return DEPOSED if member.is_over else code

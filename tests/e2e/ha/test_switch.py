@@ -5,7 +5,8 @@ import contextlib
 import http.client
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,19 @@ def framework_of(stack: Stack) -> list[str]:
     """The ids of the frameworks that the master has connected."""
     frameworks = stack.cluster.await_leader().state()["frameworks"]
     return [each["id"] for each in frameworks if each["connected"]]
+
+
+def read_jobs(scheduler: SchedulerProcess, headers: Mapping[str, str]) -> tuple[str, bytes] | None:
+    """The age and the body of an answer; None: it refuses, or has gone."""
+    connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=20)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", "/v1/jobs", headers=dict(headers))
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException):
+            return None
+        return (response.headers.get("Age", "0"), body) if response.status == 200 else None
 
 
 def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -> None:
@@ -157,7 +171,15 @@ def test_a_leader_that_was_paused_ends_when_it_wakes_and_writes_nothing(stack: S
         job = submit(client, "true", gpus=1)
         assert end_of(client, job)["state"] == "finished"
         before = second.get("/v1/leader")["batch"]
-        first.send(signal.SIGCONT)
+        with ThreadPoolExecutor(2) as readers:  # what is asked while it sleeps is read when it wakes
+            asked = [
+                readers.submit(read_jobs, first, headers) for headers in ({}, {"Cache-Control": "no-cache"})
+            ]
+            time.sleep(1)  # the kernel has them; nothing says when
+            first.send(signal.SIGCONT)
+        old, latest = (each.result() for each in asked)
+        assert latest is None, "the job that it does not know of is not said to be none"
+        assert old is None or int(old[0]) > 0
         wait_until("the first has ended", lambda: not first.running, 20)
         assert first.exit_code in (DEPOSED, 1), first.tail()
         assert second.get("/v1/leader")["leads"], "what the first wrote would have deposed it"

@@ -10,6 +10,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import MesosGpuError, NoRoom
 from mesos_gpu.model.access.document import AccessDocument, Binding
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.saves import Save
 from mesos_gpu.scheduler import daemon as daemons
@@ -39,6 +40,10 @@ class Away(RecordingStore):
             raise NoRoom("ZooKeeper is away", remedy="bring it back")
         super().save(batch)
 
+    def confirm(self) -> None:
+        if self.deposed:
+            raise Deposed("another leads")
+
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Away:
@@ -56,6 +61,7 @@ def daemon(store: Away, driver: FakeDriver) -> Iterator[Daemon]:
     made = Daemon(store, store.load(), driver, FakeClock(), Settings("e", "m", default_user="nobody"))
     made.start()
     made.put(ev.Registered("fw", "http://m"))
+    wait_until("it is connected", lambda: made.read(lambda view: view.connected).result(60))
     yield made
     made.stop()
 
@@ -107,7 +113,6 @@ def test_a_launch_that_is_not_kept_is_neither_shown_nor_sent(
 
 
 def test_what_only_this_process_knows_is_shown_meanwhile(store: Away, daemon: Daemon) -> None:
-    wait_until("it is connected", lambda: daemon.read(lambda view: view.connected).result(60))
     refuse(store, daemon)
     seen = daemon.read(
         lambda view: (view.connected, view.master_url, view.framework_id, bool(view.unsaved))
@@ -137,3 +142,14 @@ def test_who_waits_when_another_takes_the_place_is_told_to_look(store: Away, dae
     assert "not known" in told.value.what
     assert "look" in told.value.remedy
     assert daemon.wait(60)
+
+
+def test_a_refusal_of_who_was_deposed_is_none_for_another_may_know_the_job(
+    store: Away, daemon: Daemon
+) -> None:
+    """What changes nothing is not written, and no write is refused."""
+    store.deposed = True
+    with pytest.raises(MesosGpuError, match="not known"):
+        daemon.kill(JobId("elsewhere")).result(60)
+    assert daemon.wait(60)
+    assert isinstance(daemon.failure, Deposed)
