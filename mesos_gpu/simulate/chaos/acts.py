@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.simulate.chaos import apps, queues, terms
+from mesos_gpu.simulate.chaos import apps, queues, switches, terms
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
 from mesos_gpu.simulate.chaos.settle import go_on, settle
@@ -529,6 +529,7 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     **queues.ACTS,
     **apps.ACTS,
     **terms.ACTS,
+    **switches.ACTS,
     "submit in class": (0.0, _submit_in_class),
 }
 

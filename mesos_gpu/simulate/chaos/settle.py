@@ -96,6 +96,9 @@ def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
 
 
 def _mend(world: World) -> None:
+    if world.pair is not None:
+        world.pair.trouble((), expires=False)
+    world.wake()
     world.flush()  # what people asked for last is mended as well
     world.lossy = 0
     if not world.mesos.connected:

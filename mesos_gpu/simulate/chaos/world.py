@@ -1,5 +1,6 @@
 """The engine in a world of its own: a virtual cluster, a clock that goes when it is told, a disk, and restarts."""
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu, Health
-from mesos_gpu.model.saves import Save
+from mesos_gpu.model.saves import Save, latest
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.simulate.chaos.schedulers import Pair, Sleeper, of, same
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import FRAMEWORK, Agent, Run, VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
@@ -108,6 +110,7 @@ class World:
         self.batches, self._inspect_every = 0, 1 if closely else _INSPECT_EVERY
         self.counts: Counter[str] = Counter()  # events of the engine, and its calls
         self.story: list[str] | None = [] if story else None
+        self.pair: Pair | None = None  # of two schedulers; None: this one is alone
         self.mesos.now = self.now
         self.connect()
 
@@ -126,18 +129,44 @@ class World:
         self.inbox.append(ev.Registered(FRAMEWORK, "http://master:5050"))
         self.flush()
 
-    def flush(self, crash: str = "", full_s: float = 0.0) -> None:
+    def flush(
+        self, crash: str = "", full_s: float = 0.0, *, pauses: bool = False, late: bool = False
+    ) -> None:
         """Run a batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
 
         Args:
             crash: "before" the save or "after" it; "" is none.
             full_s: For so long the batch cannot be saved, as the disk is full; what happens meanwhile waits.
+            pauses: Of two schedulers this one does not crash there, but is paused.
+            late: Its calls of this batch reach Mesos when the other leads, which has not subscribed yet.
 
         Raises:
             Violation: An invariant is broken.
         """
         events = [*self.inbox, ev.Tick(), ev.Match()]
         self.inbox.clear()
+        steps = self._stepped(events)
+        stepped_at = self.now
+        if full_s:
+            self._wait_for_room(full_s)
+        batch, made = latest(of(steps)), self.pair.leader.local.batch + 1 if self.pair else 0
+        if crash == "before":
+            self.restart(self.paused(batch) if pauses else None)
+            return
+        leads = self.pair is None or not batch or self.pair.save(batch, self._wait_a_moment)
+        if not leads and not (self.pair and self.pair.has(made)):
+            self.restart()
+            return
+        for event, _ in steps:
+            self.counts[type(event).__name__] += 1
+        self._commit(steps, stepped_at)
+        if crash or not leads:
+            self.restart(self.paused([]) if pauses and leads else None, of(steps) if late else ())
+            return
+        for effect in of(steps):
+            self._send(effect)
+
+    def _stepped(self, events: Sequence[ev.Event]) -> list[tuple[ev.Event, list[fx.Effect]]]:
         steps: list[tuple[ev.Event, list[fx.Effect]]] = []
         for event in events:
             before = saved_of(self.state) if type(event) in _REQUESTS else None
@@ -152,21 +181,15 @@ class World:
                 words = f"{type(error).__name__} at {type(event).__name__}: {error}"
                 raise Violation("the engine never fails", words, *_about(event)) from error
             steps.append((event, effects))
-        stepped_at = self.now
-        if full_s:
-            self._wait_for_room(full_s)
-        if crash == "before":
-            self.restart()
-            return
-        for event, _ in steps:
-            self.counts[type(event).__name__] += 1
-        self._commit(steps, stepped_at)
-        if crash:
-            self.restart()
-            return
-        for _, effects in steps:
-            for effect in effects:
-                self._send(effect)
+        return steps
+
+    def paused(self, batch: list[Save]) -> Sleeper:
+        """Who leads, as it is now, about to save a batch."""
+        assert self.pair is not None, "the act has looked"
+        return Sleeper(self.pair.leader, self.state, list(self.inbox), batch or None)
+
+    def _wait_a_moment(self) -> None:
+        self._wait_for_room(1.0)
 
     def _wait_for_room(self, seconds: float) -> None:
         """The store has refused the batch: nothing of it has left, Mesos goes on, and what it says comes later."""
@@ -198,17 +221,51 @@ class World:
         else:
             self.mesos.call(effect)
 
-    def restart(self) -> None:
-        """The scheduler starts anew from its disk, a moment later; what it had heard and not saved is lost."""
+    def restart(self, sleeper: Sleeper | None = None, late: Sequence[fx.Effect] = ()) -> None:
+        """The scheduler starts anew from its disk, a moment later, and what it had heard and not saved is lost; of two,
+        the other leads.
+
+        Args:
+            sleeper: Who led, if it is only paused.
+            late: Its calls that reach Mesos before who leads now has subscribed.
+        """
         self.now = self.mesos.now = round(self.now + 0.001, 3)
-        self.witness.inspect(restored := State.restored(self.now, self.witness.disk.load()))
+        disk = self.witness.disk.load()
+        if self.pair is not None:
+            leader = self.pair.pause(sleeper) if sleeper else self.pair.switch()
+            same(leader, self.witness.disk)
+            disk = leader.local.load()
+            self.counts["Switch"] += 1
+            self.say(f"{leader.name} leads")
+        self.witness.inspect(restored := State.restored(self.now, disk))
         self.state = restored
+        for effect in late:
+            self._send(effect)
         self.inbox.clear()
         self.mesos.disconnect()
         self.witness.unacknowledged.clear()
         self.witness.held.clear()
         self.witness.healthy.clear()  # checks begin anew
         self.connect()
+
+    def wake(self) -> None:
+        """Who slept goes on, and must see that it leads no more. Mesos takes no calls of it: another has subscribed.
+
+        Raises:
+            Violation: It wrote.
+        """
+        if self.pair is not None and self.pair.sleeper is not None:
+            self.say(f"{self.pair.sleeper.scheduler.name} wakes")
+            self.counts["Wake"] += 1
+            self.pair.wake(self._decided)
+
+    def _decided(self, sleeper: Sleeper) -> list[Save]:
+        """What it would save, of what it had heard."""
+        effects: list[fx.Effect] = []
+        for event in (*sleeper.inbox, ev.Tick(), ev.Match()):
+            with contextlib.suppress(MesosGpuError):  # its asker is refused
+                effects += step(sleeper.state, event, self.now, self.settings)
+        return latest(effects)
 
     def be_release(self, number: int) -> None:
         """Be a release from now on whose monitors are others: those that run are to be replaced."""

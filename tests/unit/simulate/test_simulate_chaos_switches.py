@@ -1,0 +1,104 @@
+"""Chaos has two schedulers, of which who leads dies, sleeps and wakes, and a ZooKeeper that loses what it is told: what
+goes wrong then is seen, and told shortly."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from mesos_gpu.adapters.replicated import place as at
+from mesos_gpu.adapters.replicated.log import Log
+from mesos_gpu.adapters.replicated.store import ReplicatedStore
+from mesos_gpu.engine import upkeep
+from mesos_gpu.errors import NoRoom
+from mesos_gpu.model.saves import Save
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos.acts import do
+from mesos_gpu.simulate.chaos.schedulers import FENCED, TAKEN_OVER
+from mesos_gpu.simulate.chaos.settle import settle
+from mesos_gpu.simulate.chaos.world import World
+from tests.unit.simulate.test_simulate_chaos import SOUND, assert_found
+
+
+def test_leaders_switch_at_any_point_and_nothing_is_lost() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(6):
+        world = World(seed)
+        for act in chaos._acts(random.Random(seed), 250, chaos.SWITCHES):
+            do(world, act)  # raises where an invariant is broken
+        settle(world)
+        counts += world.counts
+    assert counts["Switch"] > 20
+    assert counts["Wake"] > 5
+    assert counts["NoRoom"] > 10
+    assert counts["Launch"] > 50
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_two_schedulers_hold_for_a_hundred_thousand_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "MIXES", (chaos.SWITCHES,))
+    result = chaos.run(100_000, 1)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+
+
+def _terms_are_read_when_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """Who writes holds against whatever term there is then."""
+    append, confirm = Log.append, Log.confirm
+
+    def term_of(log: Log) -> int:
+        return int(log._client.get_async(log._place.of(at.LEADER)).get()[1].version)
+
+    patch.setattr(Log, "append", lambda log, number, data, _: append(log, number, data, term_of(log)))
+    patch.setattr(Log, "confirm", lambda log, _: confirm(log, term_of(log)))
+
+
+def _what_zookeeper_has_not_taken_is_answered(patch: pytest.MonkeyPatch) -> None:
+    save = ReplicatedStore.save
+
+    def hopeful(store: ReplicatedStore, batch: list[Save]) -> None:
+        try:
+            save(store, batch)
+        except NoRoom:
+            store._local.save(batch)
+
+    patch.setattr(ReplicatedStore, "save", hopeful)
+
+
+def _a_batch_that_is_there_already_is_anothers(patch: pytest.MonkeyPatch) -> None:
+    """The answer was lost, so it is written again."""
+
+    def append_to(log: Log, number: int, data: bytes, term: int) -> None:
+        if log.last() >= number:
+            number = log.last() + 1
+        append(log, number, data, term)
+
+    append = Log.append
+    patch.setattr(Log, "append", append_to)
+
+
+def _tasks_of_the_leader_before_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(upkeep, "_reconcile", lambda turn: None)
+    patch.setattr(upkeep, "_ask_about_doubtful", lambda turn: None)
+
+
+AGREE = "at a quiet time, engine and world agree"
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    "the fence is not checked": (_terms_are_read_when_it_is_written, {FENCED}),
+    "what is not saved is answered": (_what_zookeeper_has_not_taken_is_answered, {TAKEN_OVER}),
+    "a batch is written twice": (_a_batch_that_is_there_already_is_anothers, {TAKEN_OVER}),
+    "tasks of the leader before are not asked for": (
+        _tasks_of_the_leader_before_are_not_asked_for,
+        {AGREE, "nothing starves", SOUND},
+    ),
+}
+
+
+@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
+def test_a_bug_of_switches_is_seen_and_told_shortly(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    monkeypatch.setattr(chaos, "MIXES", (chaos.SWITCHES,))
+    assert_found(rules, monkeypatch)
