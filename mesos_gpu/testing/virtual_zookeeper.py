@@ -66,7 +66,7 @@ class Session:
     which the answer is lost."""
 
     def __init__(self, servers: VirtualZooKeeper) -> None:
-        """It lives."""
+        """Begin the session."""
         self._servers, self._nodes = servers, servers.nodes
         self.troubles: list[str] = []
         self.expired = False
@@ -203,7 +203,7 @@ class Session:
 
 
 class Transaction:
-    """As kazoo's."""
+    """What kazoo has for changes of which all are done, or none."""
 
     def __init__(self, session: Session) -> None:
         """Nothing is in it yet."""

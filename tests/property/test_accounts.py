@@ -1,5 +1,7 @@
 """Whatever happens: what is on record is the integral of what was held, added up by brute force."""
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -40,9 +42,9 @@ class Counted(World):
         super().pass_time(seconds)
         self.integral += held * (int(self.now * MS) - before)
 
-    def restart(self) -> None:
+    def restart(self, *how: Any) -> None:
         before, held = int(self.now * MS), held_milli(State.restored(self.now, self.witness.disk.load()))
-        super().restart()
+        super().restart(*how)
         self.integral += held * (int(self.now * MS) - before)
 
     def recorded(self) -> int:

@@ -58,15 +58,15 @@ class Replica(MemoryStore):
 
 
 class Scheduler:
-    """One of the two, without its engine."""
+    """A scheduler among two, without its engine."""
 
     def __init__(self, name: str, servers: VirtualZooKeeper, local: Replica) -> None:
-        """It stands for the election."""
+        """Stand for the election."""
         self.name, self.local, self._servers = name, local, servers
         self.begin()
 
     def begin(self) -> None:
-        """Its process starts: with a session of its own, as the last in the line."""
+        """Start its process: with a session of its own, as the last in the line."""
         self.session: Session = self._servers.session()
         client = cast(KazooClient, self.session)
         self.log, self.election = Log(client, PLACE), Election(client, PLACE, self.name)

@@ -16,7 +16,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu, Health
-from mesos_gpu.model.saves import Save, latest
+from mesos_gpu.model.saves import Save, latest_of
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.simulate.chaos.schedulers import Pair, Sleeper, of, same
@@ -149,7 +149,7 @@ class World:
         stepped_at = self.now
         if full_s:
             self._wait_for_room(full_s)
-        batch, made = latest(of(steps)), self.pair.leader.local.batch + 1 if self.pair else 0
+        batch, made = list(latest_of(of(steps))), self.pair.leader.local.batch + 1 if self.pair else 0
         if crash == "before":
             self.restart(self.paused(batch) if pauses else None)
             return
@@ -265,7 +265,7 @@ class World:
         for event in (*sleeper.inbox, ev.Tick(), ev.Match()):
             with contextlib.suppress(MesosGpuError):  # its asker is refused
                 effects += step(sleeper.state, event, self.now, self.settings)
-        return latest(effects)
+        return list(latest_of(effects))
 
     def be_release(self, number: int) -> None:
         """Be a release from now on whose monitors are others: those that run are to be replaced."""
