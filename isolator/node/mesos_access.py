@@ -6,7 +6,7 @@ authorization}.md of Mesos 1.11.
 
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -120,19 +120,24 @@ def secret_files(host: Host, flags: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def of_master(
-    endpoint: str, authorization: Mapping[str, str], tls: AgentTls | None = None
+    endpoint: str,
+    authorization: Mapping[str, str],
+    tls: AgentTls | None = None,
+    more: Callable[[Daemon, Mapping[str, str]], Iterator[Finding]] = lambda *_: iter(()),
 ) -> Iterator[Finding]:
     """Look at a master, and at its agents from here.
 
     Args:
         endpoint: HOST:PORT.
         authorization: The header of a name that may see its flags and agents.
+        more: What else is looked at where its flags are known.
     """
     master = Daemon(MASTER, endpoint, tls, authorization)
     try:
         flags = flags_of(endpoint, authorization=authorization, tls=tls)
         yield from looked_at(master, flags)
         yield from _agents(master)
+        yield from more(master, flags)
     except Unavailable as error:
         what = error.what.replace("the agent ", "the master ")
         remedy = "name the file of a principal that its lists let view flags: --mesos-credentials"

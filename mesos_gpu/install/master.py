@@ -48,6 +48,7 @@ def flags(host: MasterHost) -> dict[str, str]:
         "hostname": host.ip,
         "work_dir": "/var/lib/mesos-master",
         "registry": "replicated_log",
+        "fair_sharing_excluded_resource_names": "gpus",  # else who has many is offered processors last
         **({"zk": host.zk, "quorum": str(host.quorum)} if host.zk else {}),
         **(AUTHENTICATION if host.authentication else {}),
         **host.more,

@@ -95,12 +95,14 @@ def acls_of_master(user: str, role: str) -> dict[str, Any]:
 
 
 def _reservations(role: str) -> dict[str, Any]:
-    """A framework of the role * reserves nothing."""
+    """A framework of the role * reserves nothing; people and it give back what each has reserved."""
     if role == "*":
         return {}
     return {
-        "reserve_resources": _one(FRAMEWORK, roles=_names(role)),
-        "unreserve_resources": _one(FRAMEWORK, reserver_principals=_names(FRAMEWORK)),
+        "reserve_resources": [{"principals": _names(FRAMEWORK, OPERATOR), "roles": _names(role)}],
+        "unreserve_resources": [
+            rule for who in (FRAMEWORK, OPERATOR) for rule in _one(who, reserver_principals=_names(who))
+        ],
     }
 
 

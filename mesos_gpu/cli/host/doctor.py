@@ -10,6 +10,7 @@ import click
 from isolator.agent.tls import AgentTls
 from isolator.gpus.ledger import directory
 from isolator.node import doctor as checks
+from isolator.node import mesos_roles
 from isolator.node.findings import Finding, Level
 from isolator.node.mesos_access import of_master
 from isolator.node.monitor import probe_from
@@ -17,7 +18,7 @@ from isolator.node.private_files import CHECK, seen_by_others
 from mesos_gpu.adapters.credentials import read
 from mesos_gpu.cli.app import App, json_option
 from mesos_gpu.cli.host.findings import told
-from mesos_gpu.errors import Unavailable
+from mesos_gpu.errors import MesosGpuError, Unavailable
 
 _PATH: Final = click.Path(path_type=Path)
 
@@ -52,6 +53,7 @@ def doctor(
         *checks.diagnose(probe_from(os.environ), directory(), os.environ),
         *_of_scheduler(ctx.ensure_object(App)),
         *_of_master(master, mesos_credentials),
+        *_of_quotas(ctx.ensure_object(App), master, mesos_credentials),
         *_of_files(private),
     ]
     told(ctx, findings, as_json=as_json)
@@ -66,7 +68,23 @@ def _of_master(master: str | None, file: Path | None) -> Iterator[Finding]:
     if master:
         tls = AgentTls.from_environment(os.environ)
         proof = {"Authorization": read(file).header} if file else {}
-        yield from of_master(master.partition("://")[2] or master, proof, tls)
+        yield from of_master(master.partition("://")[2] or master, proof, tls, mesos_roles.looked_at)
+
+
+def _of_quotas(app: App, master: str | None, file: Path | None) -> Iterator[Finding]:
+    """Whether roles may have what the tree of queues promises; nothing where no scheduler, or no master, is named."""
+    if not master:
+        return
+    try:
+        app.reach()
+    except Unavailable:
+        return
+    from mesos_gpu.cli.mesos.quota import findings
+
+    try:
+        yield from findings(app, master, file)
+    except MesosGpuError as error:
+        yield Finding(mesos_roles.CHECK, Level.WARN, error.what, error.remedy)
 
 
 def _of_files(paths: Iterable[Path]) -> Iterator[Finding]:

@@ -38,6 +38,14 @@ class _Mesos(Table):
             "mesos_gpu.cli.host.mesos",
             "Look whether this host is fit for a master or an agent with these flags.",
         ),
+        "quota": (
+            "mesos_gpu.cli.mesos.quota",
+            "Limits and weights of Mesos' roles, derived from the tree of queues.",
+        ),
+        "reserve": (
+            "mesos_gpu.cli.mesos.reserve",
+            "Reservations of whole agents of a pool, so that other frameworks do not strand its GPUs.",
+        ),
     }
 
 

@@ -1,0 +1,85 @@
+"""Quotas and weights of roles, as the operator's API of a master has them. Pure.
+
+Sources: include/mesos/v1/{quota/quota,master/master}.proto (UPDATE_QUOTA, UPDATE_WEIGHTS), and the answer of /roles.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+GPUS: Final = "gpus"
+Amounts = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role as a master knows it. Amounts by the name of a resource.
+
+    Attributes:
+        name: Of it.
+        weight: Beside others; 1 if nobody has set it.
+        limits: What its frameworks may have at most; a resource that is not named has no limit.
+        guarantees: What the master holds back for it.
+        used: What is allocated to it and reserved for it.
+        frameworks: Ids of those that are subscribed with it.
+    """
+
+    name: str
+    weight: float = 1.0
+    limits: Amounts = field(default_factory=dict)
+    guarantees: Amounts = field(default_factory=dict)
+    used: Amounts = field(default_factory=dict)
+    frameworks: tuple[str, ...] = ()
+
+
+def roles_of(answered: Iterable[Mapping[str, Any]]) -> dict[str, Role]:
+    """What /roles answers under "roles", by name."""
+    made = {}
+    for each in answered:
+        quota = each.get("quota") or {}
+        used = quota.get("consumed") or each.get("resources") or {}
+        made[each["name"]] = Role(
+            each["name"],
+            float(each.get("weight", 1.0)),
+            _amounts(quota.get("limit") or {}),
+            _amounts(quota.get("guarantee") or {}),
+            _amounts(used),
+            tuple(each.get("frameworks") or ()),
+        )
+    return made
+
+
+def _amounts(given: Mapping[str, Any]) -> dict[str, float]:
+    """Scalars; ranges, as of ports, count for nothing here."""
+    return {name: float(value) for name, value in given.items() if isinstance(value, int | float)}
+
+
+def with_limit(role: Role, gpus: int | None) -> dict[str, Any]:
+    """A QuotaConfig that changes the limit of GPUs alone; None: there is none."""
+    limits = {name: amount for name, amount in role.limits.items() if name != GPUS}
+    if gpus is not None:
+        limits[GPUS] = float(gpus)
+    config: dict[str, Any] = {"role": role.name, "limits": _values(limits)}
+    if role.guarantees:
+        config["guarantees"] = _values(role.guarantees)
+    return config
+
+
+def _values(amounts: Amounts) -> dict[str, dict[str, float]]:
+    return {name: {"value": amount} for name, amount in sorted(amounts.items())}
+
+
+def update_quota(configs: Iterable[Mapping[str, Any]], *, force: bool) -> dict[str, Any]:
+    """The call that sets them all, or none.
+
+    Args:
+        configs: As of `with_limit`.
+        force: Also where a role has more than its limit.
+    """
+    return {"type": "UPDATE_QUOTA", "update_quota": {"force": force, "quota_configs": [*configs]}}
+
+
+def update_weights(weights: Mapping[str, float]) -> dict[str, Any]:
+    """The call that sets the weights of roles."""
+    infos = [{"role": role, "weight": weight} for role, weight in sorted(weights.items())]
+    return {"type": "UPDATE_WEIGHTS", "update_weights": {"weight_infos": infos}}

@@ -1,0 +1,188 @@
+"""Mesos' own quotas and reservations, derived from the tree of queues, beside a framework that takes every GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.mesos.master import Master
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of
+from tests.conftest import wait_until
+from tests.frameworks.greedy import Greedy, greedy_gpus
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(4)], scheduler_arguments=["--role", "gpu"]) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with client_of(stack, 4) as client:
+        queues = {"prod": {"guarantee_gpus": 3, "limit_gpus": 3, "weight": 5}, "default": {"limit_gpus": 1}}
+        client.call("PUT", "/v1/queues", dict, body={"version": 0, "queues": queues})
+        yield client
+
+
+def mesos(stack: Stack, *words: str) -> dict[str, Any]:
+    done = tried(stack, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def tried(stack: Stack, *words: str) -> "subprocess.CompletedProcess[str]":
+    where = ("--master", f"127.0.0.1:{stack.cluster.master.port}", "--url", stack.reach)
+    return subprocess.run(
+        [sys.executable, "-m", "mesos_gpu", "mesos", *words, *where],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+
+
+def by_role(document: dict[str, Any]) -> dict[str, tuple[float | None, float | None]]:
+    return {each["role"]: (each["limit_gpus"], each["weight"]) for each in document["roles"]}
+
+
+def job(client: Client, gpus: int) -> str:
+    spec = {"name": "job", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "gpus": gpus, "queue": "prod"}
+    return client.submit(spec)["id"]
+
+
+def test_a_quota_keeps_others_off_what_queues_are_guaranteed(stack: Stack, client: Client) -> None:
+    with Greedy(stack):
+        wait_until("it has all", lambda: greedy_gpus(stack) == 4)
+        planned = by_role(mesos(stack, "quota", "plan"))
+        assert planned == {"gpu": (4, 6.0), "*": (1, None)}
+        refused = tried(stack, "quota", "apply", "--yes")
+        assert refused.returncode == 73
+        assert "* has more GPUs than its limit would be" in refused.stderr
+    wait_until("it is gone", lambda: greedy_gpus(stack) == 0)
+    assert tried(stack, "quota", "apply").returncode == 1, "nobody can be asked"
+    changed = mesos(stack, "quota", "apply", "--yes", "--other", "*")
+    assert [each["role"] for each in changed["roles"] if each["changes"]] == ["gpu", "*"]
+    assert not any(each["changes"] for each in mesos(stack, "quota", "plan", "--other", "*")["roles"])
+    with Greedy(stack):
+        wait_until("it has what is left", lambda: greedy_gpus(stack) == 1)
+        wanted = job(client, 3)
+        wait_until("what is guaranteed is there", lambda: client.job(wanted)["state"] == "running")
+        assert greedy_gpus(stack) == 1
+    shown = {each["name"]: each for each in mesos_of_master(stack, "quota", "show")["roles"]}
+    assert shown["*"]["limits"] == {"gpus": 1.0}
+    assert shown["gpu"]["weight"] == 6.0
+
+
+def mesos_of_master(stack: Stack, *words: str) -> dict[str, Any]:
+    where = ("--master", f"127.0.0.1:{stack.cluster.master.port}", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "mesos_gpu", "mesos", *words, *where],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout))
+
+
+def test_agents_of_a_pool_are_reserved_whole_and_given_back(stack: Stack, client: Client) -> None:
+    running = job(client, 1)
+    wait_until("it runs", lambda: client.job(running)["state"] == "running")
+    (before,) = mesos(stack, "reserve", "plan", "default")["agents"]
+    assert (before["gpus"], before["to_reserve_gpus"], before["in_use_gpus"]) == (4, 3, 1)
+    (made,) = mesos(stack, "reserve", "apply", "default", "--yes")["agents"]
+    assert (made["reserved_gpus"], made["in_use_gpus"]) == (3, 1)
+    client.kill(running)
+    wait_until("it has ended", lambda: client.job(running)["state"] == "killed")
+
+    def all_reserved() -> bool:
+        (agent,) = mesos(stack, "reserve", "apply", "default", "--yes")["agents"]
+        return bool(agent["reserved_gpus"] == 4)
+
+    wait_until("all is reserved", all_reserved)
+    with Greedy(stack):
+        all_four = job(client, 3)
+        wait_until("reserved GPUs are of use", lambda: client.job(all_four)["state"] == "running")
+        assert greedy_gpus(stack) == 0
+        client.kill(all_four)
+        wait_until("it has ended", lambda: client.job(all_four)["state"] == "killed")
+
+        def released() -> bool:
+            (agent,) = mesos(stack, "reserve", "release", "default", "--yes")["agents"]
+            return bool(agent["reserved_gpus"] == 0)
+
+        wait_until("all is given back", released)
+        wait_until("others have them", lambda: greedy_gpus(stack) > 0)
+
+
+def test_the_doctor_compares_roles_with_the_tree(stack: Stack, client: Client) -> None:
+    with Greedy(stack):
+        wait_until("it has all", lambda: greedy_gpus(stack) == 4)
+        said = doctor(stack)
+    assert "role * of others may have all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
+    assert "--fair_sharing_excluded_resource_names=gpus" in said
+    limits = {"update_quota": {"quota_configs": [{"role": "gpu", "limits": {"gpus": {"value": 2}}}]}}
+    address = f"127.0.0.1:{stack.cluster.master.port}"
+    Master(address, None).call({"type": "UPDATE_QUOTA", **limits})
+    assert "role gpu is limited to 2 GPUs, less than queues may have" in doctor(stack)
+    mesos(stack, "quota", "apply", "--yes")
+    assert "role gpu" not in doctor(stack)
+
+
+def doctor(stack: Stack) -> str:
+    where = ("--master", f"127.0.0.1:{stack.cluster.master.port}")
+    done = subprocess.run(
+        [sys.executable, "-m", "mesos_gpu", "doctor", *where, "--json"],
+        env={**os.environ, "MESOS_GPU_URL": stack.reach},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    findings = [each for each in json.loads(done.stdout) if each["check"] == "roles"]
+    return "\n".join(f"{each['text']}: {each['remedy']}" for each in findings)
+
+
+def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
+    with (
+        Stack(
+            open_directory / "s", [NodeSpec(2)], secure=True, scheduler_arguments=["--role", "gpu"]
+        ) as stack,
+        client_of(stack, 2) as client,
+    ):
+        assert stack.secure is not None
+        queues = {"prod": {"limit_gpus": 1}, "default": {"limit_gpus": 0}}
+        client.call("PUT", "/v1/queues", dict, body={"version": 0, "queues": queues})
+        proof = ("--mesos-credentials", str(stack.secure.operator))
+        nameless = tried(stack, "quota", "apply", "--yes")
+        assert (nameless.returncode, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
+        framework = tried(
+            stack, "quota", "apply", "--yes", "--mesos-credentials", str(stack.secure.framework)
+        )
+        assert (framework.returncode, "refuses: 403" in framework.stderr) == (78, True), framework.stderr
+        assert by_role(mesos(stack, "quota", "apply", "--yes", *proof)) == {"gpu": (1, 2.0)}
+        (agent,) = mesos(stack, "reserve", "apply", "default", "--yes", *proof)["agents"]
+        assert agent["reserved_gpus"] == 2
+        one = job(client, 1)
+        wait_until("it runs", lambda: client.job(one)["state"] == "running")
+        other = job(client, 1)
+        assert client.job(other)["state"] == "pending"
+        client.kill(one)
+        wait_until("it has ended", lambda: client.job(one)["state"] == "killed")
+
+        def released() -> bool:
+            (agent,) = mesos(stack, "reserve", "release", "default", "--yes", *proof)["agents"]
+            return bool(agent["reserved_gpus"] == 0)
+
+        client.kill(other)
+        wait_until("all is given back", released)
+
+
+def test_what_cannot_be_is_refused(stack: Stack, client: Client) -> None:
+    unknown = tried(stack, "reserve", "plan", "a100")
+    assert (unknown.returncode, "there are: default" in unknown.stderr) == (66, True), unknown.stderr
+    other = tried(stack, "reserve", "plan", "default", "--role", "spark")
+    assert (other.returncode, "has not the role spark" in other.stderr) == (78, True), other.stderr
+    queue = tried(stack, "quota", "plan", "--role-of", "research=r")
+    assert (queue.returncode, "no top queue" in queue.stderr) == (78, True), queue.stderr

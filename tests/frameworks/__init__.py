@@ -1,0 +1,1 @@
+"""Frameworks beside ours, on the same master."""

@@ -1,0 +1,63 @@
+"""Limits and weights of roles that follow from a tree: Mesos never refuses what the tree allows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.model.tenancy import Guarantee, Pool, QueueDocument, QueueSpec
+from mesos_gpu.policy.mesos.quota import Wanted, promised, wanted
+
+NODES = {"default": {"T4": 8}, "big": {"A100": 16}}
+
+
+def tree(**queues: QueueSpec) -> QueueDocument:
+    return QueueDocument(1, queues=queues, pools=(Pool("big", models=("A100",)),), gpu_cost={"A100": 4})
+
+
+def owed(pool: str, cost: int, **more: object) -> QueueSpec:
+    return QueueSpec(guarantee_gpus={pool: Guarantee(cost * 1000)}, **more)  # type: ignore[arg-type]
+
+
+def by_role(made: list[Wanted]) -> dict[str, tuple[int | None, float | None]]:
+    return {each.role: (each.limit_gpus, each.weight) for each in made}
+
+
+def test_a_queue_without_a_limit_leaves_its_role_without_one() -> None:
+    document = tree(prod=owed("big", 32, weight=3), dev=QueueSpec(limit_gpus={"default": 4000}))
+    made = wanted(document, NODES, "gpu", {"prod": "prod"}, ["spark"])
+    assert by_role(made) == {"gpu": (None, 2.0), "prod": (None, 3.0), "spark": (16, None)}
+    assert made[0].why == "nothing limits default", "the queue of jobs that name none"
+
+
+def test_limits_count_gpus_and_what_is_in_no_limit_is_all_there_is() -> None:
+    document = tree(
+        prod=QueueSpec(limit_gpus={"big": 34_000}), default=QueueSpec(limit_gpus={"default": 0, "big": 0})
+    )
+    assert by_role(wanted(document, NODES, "gpu", {"prod": "prod"}, [])) == {
+        "gpu": (0, 1.0),
+        "prod": (8 + 8, 1.0),  # 34 of cost are 8 GPUs of cost 4
+    }
+
+
+def test_borrowing_limits_too() -> None:
+    spec = owed("big", 8, borrow_limit_gpus={"big": 8000, "default": 0})
+    assert by_role(wanted(tree(prod=spec), NODES, "gpu", {"prod": "p"}, []))["p"] == (4, 1.0)
+
+
+def test_a_role_of_ours_is_no_other_one() -> None:
+    assert [each.role for each in wanted(tree(), NODES, "gpu", {}, ["gpu", "*"])] == ["gpu", "*"]
+
+
+def test_a_queue_that_is_not_there_is_no_queue() -> None:
+    with pytest.raises(KeyError):
+        wanted(tree(), NODES, "gpu", {"prod": "p"}, [])
+
+
+@given(st.integers(0, 200), st.integers(0, 30), st.integers(1, 9))
+def test_others_never_get_what_is_guaranteed(cost: int, there: int, price: int) -> None:
+    document = QueueDocument(1, queues={"a": owed("default", cost)}, gpu_cost={"X": price})
+    kept = promised(document, {"default": {"X": there}}, document.queues["a"])
+    assert kept <= there
+    assert kept == there or kept * price >= cost
+    (_, others) = wanted(document, {"default": {"X": there}}, "gpu", {}, ["*"])
+    assert others.limit_gpus == there - kept
