@@ -1,7 +1,9 @@
 """A scheduler of an earlier commit, its executors and monitors, and this one: under running work, both ways."""
 
 import hashlib
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,33 +51,81 @@ class Site:
         return hashlib.sha256(data).hexdigest()
 
 
+@dataclass(frozen=True)
+class Programs:
+    """Sources of the earlier commit, and what hosts run of it, of this checkout, and of a release to come."""
+
+    earlier: Path
+    archives: dict[str, Path]
+
+
 @pytest.fixture(scope="module")
-def site(open_directory: Path) -> Iterator[Site]:
+def programs(open_directory: Path) -> Programs:
     earlier = unpacked(open_directory / "earlier")
     later = with_wires(open_directory / "later", WIRE + 5, WIRE + 1)
     trees = {"earlier": earlier, "ours": ROOT, "later": later}
-    archives = {name: archive_of(tree, open_directory / f"{name}.pyz") for name, tree in trees.items()}
-    archive = open_directory / "mesos-gpu-executor.pyz"
-    archive.write_bytes(archives["earlier"].read_bytes())
+    return Programs(
+        earlier, {name: archive_of(tree, open_directory / f"{name}.pyz") for name, tree in trees.items()}
+    )
+
+
+@contextmanager
+def a_site(programs: Programs, directory: Path, first: str) -> Iterator[Site]:
+    """A cluster that begins with a program and a scheduler of it."""
+    archive = directory / "mesos-gpu-executor.pyz"
+    archive.write_bytes(programs.archives[first].read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacks, "SchedulerProcess", AnyScheduler)
         stack = Stack(
-            open_directory / "stack",
+            directory / "stack",
             [NodeSpec(2), NodeSpec(2)],
             scheduler_arguments=["--executor-archive", str(archive), "--report-interval", "1"],
             executor_environment={"PATH": DEBIAN},
         )
     scheduler = stack.scheduler
     assert isinstance(scheduler, AnyScheduler)
-    scheduler.tree = earlier
+    scheduler.tree = programs.earlier if first == "earlier" else ROOT
     with stack:
-        yield Site(stack, scheduler, archive, earlier, archives)
+        yield Site(stack, scheduler, archive, programs.earlier, programs.archives)
 
 
-@pytest.fixture(scope="module")
-def client(site: Site) -> Iterator[Client]:
+@pytest.fixture
+def old_site(programs: Programs, open_directory: Path) -> Iterator[Site]:
+    """All of it is of the earlier commit."""
+    with a_site(programs, fresh(open_directory), "earlier") as site:
+        yield site
+
+
+@pytest.fixture
+def site(programs: Programs, open_directory: Path) -> Iterator[Site]:
+    """All of it is of this checkout."""
+    with a_site(programs, fresh(open_directory), "ours") as site:
+        yield site
+
+
+def fresh(directory: Path) -> Path:
+    """A directory of its own below one that every user may pass."""
+    made = directory / f"site-{time.monotonic_ns()}"
+    made.mkdir(mode=0o755)
+    return made
+
+
+@contextmanager
+def client_of_site(site: Site) -> Iterator[Client]:
     with Client(site.stack.url) as client:
         wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+        yield client
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[Client]:
+    with client_of_site(site) as client:
+        yield client
+
+
+@pytest.fixture
+def old_client(old_site: Site) -> Iterator[Client]:
+    with client_of_site(old_site) as client:
         yield client
 
 
@@ -120,7 +170,10 @@ def all_new(site: Site, digest: str) -> None:
     wait_until("both monitors are replaced", lambda: digests(site) == [digest, digest], LONGEST_S)
 
 
-def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(site: Site, client: Client) -> None:
+def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(
+    old_site: Site, old_client: Client
+) -> None:
+    site, client = old_site, old_client
     sick = GpuId(min(gpu["uuid"] for gpu in client.gpus()))
     number = next(n for n in (1, 2) if sick in site.stack.inventory(n).read_text())
     job = begun(client, site, "across")
