@@ -47,7 +47,7 @@ class Agent:
 
     @property
     def document(self) -> dict[str, object]:
-        """As JSON."""
+        """What --json prints of it."""
         return {
             "agent_id": self.id,
             "hostname": self.hostname,

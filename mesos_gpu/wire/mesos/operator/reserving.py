@@ -91,7 +91,7 @@ def _kind(resource: Resource) -> str:
 
 
 def _bare(resource: Resource) -> dict[str, Any]:
-    """It without its amount, and without to whom it is allocated."""
+    """The kind of a resource: all but the amount and to whom it is allocated."""
     without = ("scalar", "ranges", "allocation_info", "role", "reservation")
     return {name: value for name, value in resource.items() if name not in without}
 
