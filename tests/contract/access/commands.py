@@ -10,6 +10,7 @@ import yaml
 from tests.contract.access.scene import APP, BINDINGS, CALLERS, HOOKED, Scene
 
 Words = Sequence[str]
+_NO_MASTER: Final = ("--master", "127.0.0.1:1")  # the scheduler is asked first
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,11 @@ COMMANDS: Final = (
     Command("show", "-x-xxx", lambda s: (s.job(),)),
     Command("why", "-x-xxx", lambda s: (s.job(),)),
     Command("queue", "-xxxxx"),
+    *(Command(f"mesos quota {verb}", "-xxxxx", lambda _: _NO_MASTER) for verb in ("plan", "apply")),
+    *(
+        Command(f"mesos reserve {verb}", "-xxxxx", lambda _: ("default", *_NO_MASTER))
+        for verb in ("plan", "apply", "release")
+    ),
     Command("queue list", "-xxxxx"),
     Command("queue show", "-xxxxx"),
     Command("queue shares", "-xxxxx"),
@@ -208,7 +214,7 @@ LOCAL: Final = (
     "backup", "restore", "template list", "template show", "template render",
     "up", "down", "scheduler", "doctor", "demo", "install executor", "install agent", "install scheduler",
     "install secrets", "teardown", "cluster plan", "cluster apply", "mesos master", "mesos agent",
-    "mesos check", "install master",
+    "mesos check", "mesos quota show", "install master",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
     "bench access", "bench api", "bench isolation", "bench launch", "bench metrics", "bench placement", "bench queues",
     "bench reports", "bench scale", "bench shim", "bench store", "bench volume",
