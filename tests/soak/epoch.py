@@ -179,12 +179,12 @@ class Epoch:
         self._faults.heal_all()
         self.load.settle(_SETTLE_S)
         try:
+            for item in self.load.items:  # they may hold what apps wait for
+                if item.kind == "endless" and item.job and not item.unwanted:
+                    self.load.end(item)
             self._see_instances()
             for app in list(self.load.apps.values()):
                 self.load.destroy(app)
-            for item in self.load.items:
-                if item.kind == "endless" and item.job and not item.unwanted:
-                    self.load.end(item)
             self.load.settle(_SETTLE_S)
             poll("the end of all work", lambda: self._has_ended(*self.load.items), _SETTLE_S, 0.3)
         except MesosGpuError as error:
