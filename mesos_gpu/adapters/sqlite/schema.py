@@ -18,7 +18,7 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.model.saves import NOUNS
 
 #: What the step to checksums seals. Names are those of NOUNS.
-_UNSEALED: Final = tuple(
+UNSEALED: Final = tuple(
     Unsealed(
         name,
         f"SELECT {', '.join(columns)}, {body} FROM {name}",  # nosec B608 # names of NOUNS
@@ -138,7 +138,7 @@ def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
     for statement in _statements(script):
         db.execute(statement)
     if number == SEALED_FROM:
-        for table in _UNSEALED:
+        for table in UNSEALED:
             if _is_there(db, table.name):
                 seal_all(db, table)
     db.execute(f"PRAGMA user_version={number}")

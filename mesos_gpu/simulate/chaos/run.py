@@ -107,7 +107,14 @@ _TERMS: Final = {
 }
 TERMS: Final = tuple(_TERMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
 #: Two schedulers.
-_SWITCHES: Final = {"switch": 1.5, "pause leader": 1.0, "wake leader": 2.0, "zookeeper": 2.0, "restart": 0.2}
+_SWITCHES: Final = {
+    "switch": 1.5,
+    "pause leader": 1.0,
+    "wake leader": 2.0,
+    "zookeeper": 2.0,
+    "restart": 0.2,
+    "older state": 0.2,
+}
 SWITCHES: Final = tuple(_SWITCHES.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True))
 #: How often what happens, by chance one of them for each episode.
 MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES)

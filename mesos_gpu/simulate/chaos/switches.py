@@ -1,10 +1,11 @@
-"""Two schedulers of one cluster, of which who leads is killed, paused or asked to go, and ZooKeeper, which loses
-requests, answers and sessions; as acts. The first of them makes two of a scheduler that was alone.
+"""Two schedulers of one cluster, of which who leads is killed, paused or asked to go, ZooKeeper, which loses requests,
+answers and sessions, and upgrades; as acts. Most of them make two of a scheduler that was alone.
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from mesos_gpu.simulate.chaos.older import see_read
 from mesos_gpu.simulate.chaos.schedulers import Pair
 from mesos_gpu.simulate.chaos.world import World
 
@@ -52,10 +53,20 @@ def _zookeeper(world: World, a: int, b: int) -> None:
     _pair(world).trouble(["lost"] * lost + ["unheard"] * unheard, expires=expires)
 
 
+def _older_state(world: World, a: int, b: int) -> None:
+    """The next leader is another release, and the state was saved by a program of an earlier schema."""
+    world.flush()
+    world.say("a newer program reads what an older one saved")
+    see_read(world.witness.disk.load())
+    world.be_release(b)
+    world.restart()
+
+
 #: name: (how often, what it does)
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "switch": (0.0, _switch),
     "pause leader": (0.0, _pause),
     "wake leader": (0.0, lambda world, a, b: world.wake()),
     "zookeeper": (0.0, _zookeeper),
+    "older state": (0.0, _older_state),
 }

@@ -1,0 +1,68 @@
+"""What a program of an earlier schema saved, as this one reads it: by SQLite, with the steps of the true state."""
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.adapters.sqlite import schema, seal
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.errors import Damaged
+from mesos_gpu.model.saves import NOUNS, Save, Saved, SaveFramework
+from mesos_gpu.simulate.chaos.violation import Violation
+
+READ: Final = "what an earlier schema saved is read as it was written"
+EARLIER: Final = seal.SEALED_FROM - 1  # the last whose rows are those of today, without their checksums
+_SEAL: Final = 9  # bytes at the end of a row
+
+
+def see_read(saved: Saved) -> None:
+    """See that a state is read as it is, if a program of the earlier schema wrote it.
+
+    Raises:
+        Violation: Something is missing or other, or it is refused.
+    """
+    try:
+        read = brought_up(saved)
+    except Damaged as error:
+        raise Violation(READ, str(error)) from error
+    for noun in NOUNS:
+        before, after = getattr(saved, noun.plural), getattr(read, noun.plural)
+        if before != after:
+            raise Violation(READ, f"{noun.plural}: {before!r:.200} became {after!r:.200}")
+    if saved.framework_id != read.framework_id:
+        raise Violation(READ, f"the framework id {saved.framework_id} became {read.framework_id}")
+
+
+def brought_up(saved: Saved) -> Saved:
+    """Write a state, make it what the earlier schema had, and load it.
+
+    Raises:
+        Damaged: This program refuses it.
+    """
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-chaos-") as directory:
+        path = Path(directory) / "state.sqlite"
+        store = SqliteStore(path)
+        store.save(_saves(saved))
+        store.close()
+        _age(path)
+        with closing(SqliteStore(path)) as store:
+            return store.load()
+
+
+def _saves(saved: Saved) -> list[Save]:
+    batch: list[Save] = [SaveFramework(saved.framework_id or "")]
+    for noun in NOUNS:
+        values = getattr(saved, noun.plural)
+        batch += [noun.save(value) for value in (values if noun.key else (values,))]
+    return batch
+
+
+def _age(path: Path) -> None:
+    """Take the checksums away, and say so."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for table in schema.UNSEALED:
+            for *beside, row in db.execute(table.read).fetchall():
+                db.execute(table.write, (row[:-_SEAL], *beside))
+        db.execute(f"PRAGMA user_version={EARLIER}")
