@@ -4,7 +4,7 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mesos_gpu.adapters.sqlite import schema, seal
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -46,7 +46,7 @@ def brought_up(saved: Saved) -> Saved:
         store = SqliteStore(path)
         store.save(_saves(saved))
         store.close()
-        _age(path)
+        _age(path, EARLIER)
         with closing(SqliteStore(path)) as store:
             return store.load()
 
@@ -59,10 +59,14 @@ def _saves(saved: Saved) -> list[Save]:
     return batch
 
 
-def _age(path: Path) -> None:
+def _age(path: Path, number: int) -> None:
     """Take the checksums away, and say so."""
     with closing(sqlite3.connect(path)) as db, db:
         for table in schema.UNSEALED:
-            for *beside, row in db.execute(table.read).fetchall():
-                db.execute(table.write, (row[:-_SEAL], *beside))
-        db.execute(f"PRAGMA user_version={EARLIER}")
+            for *beside, row in _done(db, table.read):
+                _done(db, table.write, row[:-_SEAL], *beside)
+        db.execute(f"PRAGMA user_version={number}")
+
+
+def _done(db: sqlite3.Connection, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    return db.execute(statement, values).fetchall()
