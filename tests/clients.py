@@ -36,5 +36,6 @@ def run(client: Client, **request: object) -> tuple[str, str]:
 
 def kill_all(client: Client) -> None:
     """Ask for the end of whatever a test that failed may have left: it must not take the next one's GPUs."""
-    for job in client.jobs(states=["active"]):
+    folded = {"fold_arrays": ["true"]}
+    for job in client.listed(states=["active"], limit=None, order=None, filters=folded)["jobs"]:
         client.kill(job["id"])

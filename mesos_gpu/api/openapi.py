@@ -34,6 +34,7 @@ from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.spec.tasks import channel, past
+from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, PATTERNS, Order
@@ -110,6 +111,7 @@ _FILTERS: Final = (
         "activity: what runs before what waits before what has ended, of each the newest first",
     ),
     in_query("search", {"type": "string"}, "a part of its id, name, owner, queue or host"),
+    in_query(asked.FOLD_ARRAYS.name, {"type": "boolean", "default": False}, "arrays in place of their tasks"),
     in_query(asked.NO_INSTANCES.name, {"type": "boolean", "default": False}, "no instances of apps"),
     _number(asked.SKIP, "leave out so many of the first"),
     _number(asked.MOST_LISTED, "so many at most"),
@@ -191,6 +193,12 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("DELETE", "/v1/jobs/{id}"): Operation(
         "kill_job", "End a job; 200: it had ended", {202: shapes.Job, 200: shapes.Job}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/arrays/{id}"): Operation(
+        "show_array",
+        "A job array, or some of its tasks: NAME.7, NAME.3-7",
+        {200: Array},
+        query=(_number(asked.MOST_LISTED, "so many jobs at most"),),
     ),
     ("PATCH", "/v1/jobs/{id}"): Operation(
         "resize_job",

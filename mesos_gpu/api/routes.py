@@ -108,6 +108,7 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
         route("/v1/jobs/{id}/use", GET=judged(JOB_SEE, jobs.use)),
         route("/v1/jobs/{id}/logs", GET=judged(JOB_OUTPUT, jobs.logs)),
         route("/v1/jobs/{id}/changes", GET=judged(JOB_SEE, audit.of_job)),
+        route("/v1/arrays/{id}", GET=judged(JOB_SEE, jobs.array)),
         route("/v1/why/{id}", GET=judged(JOB_SEE, jobs.why)),
         route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),

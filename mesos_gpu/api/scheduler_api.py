@@ -14,6 +14,7 @@ from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.arrays.array import ArrayCounts, JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -88,6 +89,10 @@ class View(Protocol):
     @property
     def unused_offers(self) -> Collection[Offer]: ...
     def explain(self, job_id: JobId, *, past_offers: bool = False) -> Why: ...
+    @property
+    def arrays(self) -> Mapping[JobId, JobArray]: ...
+    def counts_of(self, array: JobArray) -> ArrayCounts: ...
+    def unmade(self, array: JobArray | None = ...) -> int: ...
     def waiting(self, most: int, sees: Callable[[Job], bool] = ...) -> Sequence[Waiting]: ...
     def wait_reasons(self, most: int) -> Mapping[str, int]: ...
     def queues(self) -> Sequence[QueueUse]: ...
@@ -205,7 +210,7 @@ class SchedulerApi(Protocol):
     def submit(self, spec: JobSpec, owner: str = "") -> Future[Job]:
         """Queue a job of who has that name."""
 
-    def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
+    def kill(self, job_id: JobId, *, wipe: bool = False, indexes: str | None = None) -> Future[Job]:
         """Ask for a job's end; the future may raise `NotFound`. `wipe`: an instance's successor gets another name."""
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:

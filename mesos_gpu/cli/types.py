@@ -230,7 +230,7 @@ class Url(click.ParamType[str]):
 
 
 class JobRef(click.ParamType[str]):
-    """The id of a job, or the start of one; the scheduler resolves it."""
+    """The id of a job, or the start of one, or some tasks of a job array; the scheduler resolves it."""
 
     name = "id"
 
@@ -240,7 +240,8 @@ class JobRef(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse what can be no id, before it becomes part of an address."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        value = re.sub(r"\[[0-9,:%-]+\]$", "", value)  # as lists show arrays
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\.[0-9][0-9,:-]*)?", value):
             self.fail(f"{value!r} is not a job's ID, as train-1a2b3c4d, nor the start of one", param, ctx)
         return value
 

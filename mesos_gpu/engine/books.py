@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.past_use import PastUse
 
@@ -29,6 +30,7 @@ class Books:
         revision: Grows with each change of `wanted`.
         changes: Of `users`, by leaf: grows with each.
         notes: What others have worked out from these, and may forget.
+        arrays: By array, how many tasks wait of which there is no job, and how many of them its limit lets start.
     """
 
     submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -37,6 +39,7 @@ class Books:
     revision: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def enter_job(self, old: Job | None, new: Job | None) -> None:
         """A job has become another; None: it was not there, or is not any more."""
@@ -53,6 +56,20 @@ class Books:
             if spec is not None:
                 _add(self.wanted, (spec.queue, spec.gpu_model, spec.job_class), asked(spec), sign)
                 self.revision += 1
+
+    def enter_array(self, array: JobArray, waiting: int, startable: int) -> None:
+        """So many tasks of an array wait without a job, and its limit lets so many of them start."""
+        (had, could), key = self.arrays.pop(array.id, (0, 0)), (array.spec.queue, array.charged_to)
+        if waiting:
+            self.arrays[array.id] = waiting, startable
+        if waiting != had:
+            self.submitted[key] += waiting - had
+            if not self.submitted[key]:
+                del self.submitted[key]
+        if startable != could:
+            spec = array.spec
+            _add(self.wanted, (spec.queue, spec.gpu_model, spec.job_class), asked(spec), startable - could)
+            self.revision += 1
 
     def enter_use(self, use: PastUse) -> None:
         """What is remembered of a user of a leaf has become this."""
@@ -99,4 +116,4 @@ def _add(sums: dict[Any, Amounts], key: Any, amounts: Amounts, sign: int) -> Non
     if any(total):
         sums[key] = total
     else:
-        del sums[key]
+        sums.pop(key, None)

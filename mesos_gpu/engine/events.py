@@ -109,6 +109,14 @@ class KillRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayKillRequested:
+    """A user wants tasks of a job array to end; `indexes`: text of those; None: all of it."""
+
+    array_id: JobId
+    indexes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ResizeRequested:
     """A user wants the shares of a running job larger or smaller.
 
@@ -315,6 +323,7 @@ Event = (
     | AgentLost
     | JobSubmitted
     | KillRequested
+    | ArrayKillRequested
     | ResizeRequested
     | ResizeWithdrawn
     | CheckpointTold

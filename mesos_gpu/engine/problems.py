@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.indexes.arrays import overlaps
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.arrays.indexes import count, has
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.shares.share import Share
@@ -15,6 +17,7 @@ from mesos_gpu.policy.sharing.overdrawn import overdrawn
 def problems(state: State) -> list[str]:
     """Broken invariants, in words; tests assert that there are none."""
     said = [*_problems_of_shares(state), *_problems_of_agents(state), *_problems_of_tasks(state)]
+    said += _problems_of_arrays(state)
     held: dict[GpuId, TaskId] = {}
     for task in state.tasks.values():
         if task.ended:
@@ -38,6 +41,34 @@ def problems(state: State) -> list[str]:
             said.append(f"job {job.id} is {job.state.value} without a live task")
         if job.state.ended and running:
             said.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+    return said
+
+
+def _problems_of_arrays(state: State) -> list[str]:
+    """Where what is known of arrays is not what a look at all jobs gives, or one has more at once than it may."""
+    said, members = list[str](), state.members
+    live: dict[JobId, set[JobId]] = {}
+    for job in state.jobs.values():
+        if job.array is not None and not job.state.ended:
+            live.setdefault(job.array, set()).add(job.id)
+    if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
+        said.append(f"members of arrays are {members.jobs}, and should be {live}")
+    for array in state.arrays.values():
+        here, at_once = live.get(array.id, set()), array.indexes.at_once
+        if at_once is not None and len(here) > at_once:
+            said.append(f"{len(here)} of array {array.id} are there at once, and {at_once} may be")
+        if overlaps(array):
+            said.append(f"array {array.id} counts a task twice")
+        drafts = members.drafts.get(array.id, {})
+        places = {array.indexes.position(state.jobs[each].index or 0): each for each in here}
+        over = {each for place, each in places.items() if place is not None and has(array.left, place)}
+        if over != set(drafts):
+            said.append(f"drafts of array {array.id} are {sorted(drafts)}, and should be {sorted(over)}")
+        counts = array.counts(0, len(here) - len(drafts))
+        if counts.waiting + counts.finished + counts.failed + counts.killed != counts.tasks:
+            said.append(f"array {array.id} has lost tasks: {counts}")
+        if members.unmade.get(array.id, 0) != count(array.left) - len(drafts):
+            said.append(f"array {array.id}: {members.unmade.get(array.id, 0)} wait without a job")
     return said
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from mesos_gpu.engine.state import Reconciliation, State
+from mesos_gpu.engine.indexes.memory import Reconciliation
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.jobs.job import Job

@@ -115,6 +115,7 @@ class Settings:
         60.0  # until then what an agent no longer offers is taken to be on its way; half of it at least
     )
     keep_ended_jobs: int = 5000
+    max_array: int = 10_000  # tasks of one job array
     keep_lost_nodes_s: float = 86400.0
     roll_interval_s: float = 2.0  # between looks for monitors that are to be replaced
     roll_timeout_s: float = 60.0  # then a new one that has not reported well ends the roll

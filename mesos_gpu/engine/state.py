@@ -3,7 +3,7 @@
 import bisect
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,12 +12,15 @@ import msgspec
 
 from mesos_gpu.engine.books import Books, books_of
 from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.indexes.arrays import Members
+from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved, Use
 from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import NO_DOCUMENT, AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -25,10 +28,9 @@ from mesos_gpu.model.jobs.quota import owners
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.nodes.roll import Rolls
 from mesos_gpu.model.past_use import PastUse
-from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
@@ -46,62 +48,6 @@ DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot
 def _in_journal(name: str) -> Mapping[str, str]:
     """Metadata of a field that journals, of earlier versions too, have under another name."""
     return {"journal": name}
-
-
-@dataclass(slots=True)
-class Reconciliation:
-    """A run of the algorithm in Mesos' docs/reconciliation.md."""
-
-    started_at: float
-    next_at: float
-    tries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """The most of an agent that was seen of late, in its offers and held by our launches.
-
-    Two spans of time, so that one is always whole when the other begins.
-    """
-
-    since: float  # when the later span began
-    latest: Resources
-    before: Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Unreserved:
-    """What an agent had reserved for shared cards, given back the last time.
-
-    Attributes:
-        scalars: As it was offered.
-        tries: How often the same was given back in a row.
-        until: When it may be given back again if the same comes still, seconds since the epoch.
-    """
-
-    scalars: tuple[Scalar, ...]
-    tries: int
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class SecretRead:
-    """What is known of a secret, its value apart. Times in seconds since the epoch."""
-
-    asked_at: float = -1e12  # for it to be read; never
-    answered: bool = False  # since then
-    read_at: float | None = None  # when that was asked for; None: the last try failed, or there was none
-    problem: str = ""  # why that failed
-    failures: int = 0  # in a row
-    next_at: float = 0.0  # when it is to be read again
-
-
-@dataclass(slots=True)
-class Use:
-    """What the jobs of a user or a queue take of the scheduler itself."""
-
-    pending: int = 0
-    size: int = 0  # bytes, of ended jobs too
 
 
 @dataclass(slots=True)
@@ -126,6 +72,7 @@ class State:
     spans: dict[TaskId, Span] = field(default_factory=dict)  # what each task holds of GPUs, and since when
     budget_uses: dict[tuple[str, str, int], BudgetUse] = field(default_factory=dict)  # by its key
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
+    arrays: dict[JobId, JobArray] = field(default_factory=dict)
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
@@ -186,6 +133,7 @@ class State:
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
     sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
     secrets: dict[str, SecretRead] = field(default_factory=dict)  # by source; those that jobs wait for
+    members: Members = field(default_factory=Members)  # of arrays
     next_sequence: int = 1
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start
@@ -270,6 +218,8 @@ class State:
         """Sums over jobs and past use. Whoever has no tree of queues has no need of them."""
         if self.made_books is None:
             self.made_books = books_of(self.jobs.values(), self.past_uses.values())
+            for array in self.arrays.values():
+                self._wait_in(array)
         return self.made_books
 
     @property
@@ -369,12 +319,57 @@ class State:
             self.uncharged.update(id_ for id_ in self.launches.get(job.id, ()) if id_ in self.live)
         if job.state.ended:
             self.ended.setdefault(job.id)
+        self._set_member(job)
         if job.app_version is not None:
             self._set_instance(job)
         elif old is None or now is not was:
             self._count(job, new=old is None, pending=now - was)
 
-    def _count(self, job: Job, *, new: bool = False, pending: int = 0, gone: bool = False) -> None:
+    def set_array(self, array: JobArray) -> None:
+        """Put an array in; its tasks that wait without a job count as jobs that do."""
+        old, self.arrays[array.id] = self.arrays.get(array.id), array
+        self.next_sequence = max(self.next_sequence, array.sequence + array.indexes.count)
+        self._count(array, new=old is None)
+        self._recount(array.id)
+
+    def drop_array(self, array_id: JobId) -> None:
+        """Forget an array that has ended."""
+        array = self.arrays.pop(array_id)
+        self.members.drop_array(array_id)
+        self._count(array, gone=True)
+
+    def draft(self, array: JobArray, position: int) -> Job:
+        """Make a job of an array that no store has, for it to stand in the queue."""
+        job = array.member(position)
+        self.members.drafts.setdefault(array.id, {})[job.id] = position
+        self.set_job(job)
+        return job
+
+    def drop_draft(self, job: Job) -> None:
+        """Undo that."""
+        assert job.array is not None, f"{job.id} is no member of an array"
+        self.members.drop_draft(job.array, job.id)
+        self.set_job(replace(job, state=JobState.KILLED))
+        self.forget_job(job.id)
+        self.seats_given = {each: seat for each, seat in self.seats_given.items() if each != job.id}
+
+    def _set_member(self, job: Job) -> None:
+        if job.array is not None:
+            self.members.enter_job(job)
+            self._recount(job.array)
+
+    def _recount(self, array_id: JobId) -> None:
+        array = self.arrays.get(array_id)
+        if array is not None:
+            self._count(array, pending=self.members.enter_array(array))
+            self._wait_in(array)
+
+    def _wait_in(self, array: JobArray) -> None:
+        if self.made_books is not None:
+            members = self.members
+            self.made_books.enter_array(array, members.unmade.get(array.id, 0), members.startable(array))
+
+    def _count(self, job: Job | JobArray, *, new: bool = False, pending: int = 0, gone: bool = False) -> None:
         size = len(msgspec.json.encode(job.spec)) if new else 0
         if new:
             self.sizes[job.id] = size
@@ -570,6 +565,7 @@ class State:
 #: Methods for nouns that are more than an entry of a dict by their key.
 _PUT: Final[Mapping[type[Any], str]] = {
     Job: "set_job",
+    JobArray: "set_array",
     Task: "set_task",
     Card: "set_card",
     Node: "set_node",
@@ -579,6 +575,7 @@ _PUT: Final[Mapping[type[Any], str]] = {
 }
 _DROP: Final[Mapping[type[Any], str]] = {
     PastUse: "drop_past_use",
+    JobArray: "drop_array",
     AppVersion: "drop_app_version",
     RootVersion: "drop_root_version",
 }

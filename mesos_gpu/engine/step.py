@@ -20,6 +20,7 @@ from mesos_gpu.engine.apps.deploying import (
     on_readiness_found,
 )
 from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
+from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.gpus.cards import on_reset_requested
@@ -65,6 +66,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
     turn = Turn(state, settings, now)
     state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
+    arrays.refill(turn)
     settle(turn)
     budgets.keep(turn, accounts.keep(turn))
     return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
@@ -110,9 +112,13 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
     check_job(turn.state, turn.settings, event.spec, event.owner)
+    spec = admitted(turn.state, turn.settings, event.spec, event.owner or event.spec.user or "")
+    if spec.array is not None:
+        arrays.take_in(turn, event.job_id, spec, event.owner)
+        return
     job = Job(
         id=event.job_id,
-        spec=admitted(turn.state, turn.settings, event.spec, event.owner or event.spec.user or ""),
+        spec=spec,
         submitted_at=turn.now,
         sequence=turn.state.next_sequence,
         message="queued",
@@ -128,6 +134,23 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     if event.wipe:
         job = turn.put_job(replace(job, nameless=True))
     end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
+
+
+def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
+    array = turn.state.arrays.get(event.array_id)
+    if array is None or array.ended_at is not None:
+        return
+    positions = arrays.positions_of(array, event)
+    arrays.kill_left(turn, array, positions)
+    for job in arrays.members_of(turn, array, positions):
+        if not job.kill_requested:
+            end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
+
+
+def _on_match(turn: Turn) -> None:
+    match(turn)
+    if turn.state.matched_at == turn.now:
+        arrays.on_matched(turn)
 
 
 def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
@@ -165,6 +188,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.AgentLost: _on_agent_lost,
     ev.JobSubmitted: _on_submitted,
     ev.KillRequested: _on_kill_requested,
+    ev.ArrayKillRequested: _on_array_kill_requested,
     ev.ResizeRequested: _on_resize_requested,
     ev.ResizeWithdrawn: on_resize_withdrawn,
     ev.CheckpointTold: on_checkpoint_told,
@@ -185,6 +209,6 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.TokenRevoked: on_token_revoked,
     ev.TokenUsed: on_token_used,
     ev.Tick: lambda turn, _: on_tick(turn),
-    ev.Match: lambda turn, _: match(turn),
+    ev.Match: lambda turn, _: _on_match(turn),
 }
 see_complete("engine.step._HANDLERS", _HANDLERS, get_args(ev.Event))

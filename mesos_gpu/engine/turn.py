@@ -7,6 +7,9 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.arrays.indexes import has, without
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -47,9 +50,38 @@ class Turn:
         has_place = job.seat is not None or job.spared_until
         if has_place and (job.state is JobState.PENDING or job.state.ended):
             job = replace(job, seat=None, spared_until=0.0)
+        taken_up = job.array is not None and self._note_member(job)
         self.put(job)
         self.effects.append(Publish(job.id, job.version))
+        if taken_up and job.array is not None:
+            self.publish_array(self.state.arrays[job.array])
         return job
+
+    def _note_member(self, job: Job) -> bool:
+        """Let an array's record say what becomes of a member; whether it says something else then."""
+        array = self.state.arrays.get(job.array or JobId(""))
+        place = None if array is None or job.index is None else array.indexes.position(job.index)
+        if array is None or place is None:
+            return False
+        self.state.members.take_up(job)
+        now = replace(array, left=without(array.left, ((place, place),))) if has(array.left, place) else array
+        old = self.state.jobs.get(job.id)
+        if job.state.ended and not (old is not None and old.state.ended):
+            now = now.end_of(place, job.state)
+        elif now is array:
+            return False
+        self.put_array(now)
+        return True
+
+    def publish_array(self, array: JobArray) -> None:
+        """Tell listeners that an array changed."""
+        self.effects.append(Publish(array.id, array.version))
+
+    def put_array(self, array: JobArray) -> JobArray:
+        """Change an array: its version grows, and it is saved."""
+        array = replace(array, version=array.version + 1)
+        self.put(array)
+        return array
 
     def show_task(self, task: Task) -> None:
         """Publish a task's job, for something is shown of the task that lets nothing start."""

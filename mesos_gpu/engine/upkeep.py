@@ -5,10 +5,11 @@ from dataclasses import replace
 from mesos_gpu.engine import set_back
 from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
+from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers, rolling
+from mesos_gpu.engine.indexes.memory import Reconciliation
 from mesos_gpu.engine.queue import secrets
-from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
@@ -56,6 +57,7 @@ def _tend(turn: Turn) -> None:
     _abandon_unreachable(turn)
     replaced.on_tick(turn)
     _forget_old(turn)
+    arrays.forget_old(turn)
     tokens.on_tick(turn)
     past_uses.on_tick(turn)
     secrets.on_tick(turn)

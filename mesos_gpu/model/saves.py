@@ -14,6 +14,7 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -314,6 +315,20 @@ class ForgetToken(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveArray(Save):
+    """Insert or replace."""
+
+    array: JobArray
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetArray(Save):
+    """Delete an array that ended long ago; its members go as jobs do."""
+
+    array_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """All that a store holds: jobs by their sequence, tasks by their launch."""
 
@@ -336,6 +351,7 @@ class Saved:
     tokens: tuple[Token, ...] = ()  # by id
     hooks: KeptHooks | None = None
     sent: Sent | None = None
+    arrays: tuple[JobArray, ...] = ()  # by sequence
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -482,6 +498,16 @@ NOUNS: Final = (
         ("queue", "user", "period"),
     ),
     Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
+    Noun(
+        JobArray,
+        "job array",
+        "arrays",
+        SaveArray,
+        ForgetArray,
+        {"id": "id", "sequence": "sequence"},
+        ("id",),
+        ("sequence", "id"),
+    ),
 )
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}

@@ -20,9 +20,10 @@ from mesos_gpu.api.http.note import request_id, within
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.complete import see_complete
+from mesos_gpu.engine.explain.arrays import job_in
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
+from mesos_gpu.errors import MesosGpuError, NoRoom
 from mesos_gpu.model import saves
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -140,19 +141,18 @@ class Daemon:
         self._inbox.put(error)
 
     def submit(self, spec: JobSpec, owner: str = "") -> Future[Job]:
-        """Queue a job of who has that name; the future's job is saved."""
+        """Queue a job, or a job array, of who has that name; the future's job is saved."""
         job_id = JobId(f"{spec.name}-{uuid.uuid4().hex[:8]}")
-        return self._ask(ev.JobSubmitted(job_id, spec, owner), lambda: self._state.jobs[job_id])
+        return self._ask(ev.JobSubmitted(job_id, spec, owner), lambda: job_in(self._state, job_id))
 
-    def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
-        """Ask for the end of a job; the future raises `NotFound`. `wipe`: see `KillRequested`."""
+    def kill(self, job_id: JobId, *, wipe: bool = False, indexes: str | None = None) -> Future[Job]:
+        """Ask for the end of a job, as `SchedulerApi` says; the future raises `NotFound`."""
 
-        def answer() -> Job:
-            if job_id not in self._state.jobs:
-                raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-            return self._state.jobs[job_id]
+        def event() -> ev.Event:
+            is_array = job_id in self._state.arrays
+            return ev.ArrayKillRequested(job_id, indexes) if is_array else ev.KillRequested(job_id, wipe)
 
-        return self._ask(ev.KillRequested(job_id, wipe), answer)
+        return self._ask(event, lambda: job_in(self._state, job_id))
 
     def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
         """Ask for other shares of a running job, as `ResizeRequested` says, with what that raises."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.explain.arrays import running_in, why_in_array
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.shares import path_share, queue_shares
@@ -23,12 +24,12 @@ from mesos_gpu.engine.tenancy.accounts import unmet
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
 from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
-from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.arrays.array import ArrayCounts, JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -292,10 +293,24 @@ class StateView:
         Raises:
             NotFound: There is no such job.
         """
-        job = self._state.jobs.get(job_id)
+        asked, job = (self._state, self._settings, self._now), self._state.jobs.get(job_id)
         if job is None:
-            raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-        return why_of(self._state, self._settings, self._now, job, past_offers=past_offers)
+            return why_in_array(*asked, job_id, past_offers=past_offers)
+        return why_of(*asked, job, past_offers=past_offers)
+
+    @property
+    def arrays(self) -> Mapping[JobId, JobArray]:
+        """Every job array that is remembered, oldest first."""
+        return self._state.arrays
+
+    def counts_of(self, array: JobArray) -> ArrayCounts:
+        """How many tasks of an array are how far."""
+        return self._state.members.counts(array, running_in(self._state, array))
+
+    def unmade(self, array: JobArray | None = None) -> int:
+        """How many tasks of an array, or of all, wait of which there is no job."""
+        known = self._state.members.unmade
+        return sum(known.values()) if array is None else known.get(array.id, 0)
 
     def _forecast(self) -> Forecast:
         asked = self._state, self._settings, self._now

@@ -150,7 +150,9 @@ class World:
 
 def saved_of(state: State) -> Saved:
     """What a store would give back of that state."""
-    return Saved(state.framework_id, **{noun.plural: _kept(getattr(state, noun.plural)) for noun in NOUNS})
+    saved = Saved(state.framework_id, **{noun.plural: _kept(getattr(state, noun.plural)) for noun in NOUNS})
+    drafts = {job_id for drafts in state.members.drafts.values() for job_id in drafts}
+    return replace(saved, jobs=tuple(job for job in saved.jobs if job.id not in drafts))
 
 
 def _kept(values: Any) -> Any:

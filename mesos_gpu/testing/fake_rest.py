@@ -22,6 +22,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
     "share": None, "share_uses": [], "use": None, "resize": None,
     "notice": None, "checkpoint_at": None, "stopped": 0, "room_made_by": [],
+    "array_id": None, "array_index": None, "array_counts": None,
 }  # fmt: skip
 
 _ARTIFACT: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}

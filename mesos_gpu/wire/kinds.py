@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from mesos_gpu.model.arrays.indexes import FORM, Unreadable, listed, parsed, text_of
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, RECEIVER_FORM, Field, Kind, entry
 from mesos_gpu.wire.checking import Check, is_number, is_text, show
@@ -104,6 +105,22 @@ def _receivers(check: Check, field: Field) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in named if isinstance(each, str)))
 
 
+def _indexes(check: Check, field: Field) -> str | None:
+    """The text of an array's indexes, in the one way that says them."""
+    got = check.given[field.key]
+    try:
+        if isinstance(got, str):
+            indexes = parsed(got)
+        elif isinstance(got, list) and got and all(type(each) is int for each in got):
+            indexes = listed(got)
+        else:
+            raise Unreadable(FORM)
+    except Unreadable as error:
+        check.problem(field.key, f"must be {error}; got {show(got)}")
+        return None
+    return text_of(indexes.runs, indexes.at_once)
+
+
 def _strings(check: Check, field: Field) -> dict[str, str]:
     kind = field.kind
     assert isinstance(kind, of.Strings)
@@ -119,6 +136,7 @@ PLAIN_READERS: Final[Mapping[type[Kind], Reader]] = {
     of.SomeOf: _some_of,
     of.Models: _models,
     of.Receivers: _receivers,
+    of.ArrayIndexes: _indexes,
     of.Strings: _strings,
 }
 #: None: a value is JSON as it is.
@@ -130,5 +148,6 @@ PLAIN_WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     of.SomeOf: lambda choices: [choice.value for choice in choices],
     of.Models: list,
     of.Receivers: list,
+    of.ArrayIndexes: None,
     of.Strings: dict,
 }

@@ -26,6 +26,7 @@ from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -62,6 +63,10 @@ def task(
     id: str = "j1.1", job_id: str = "j1", launched_at: float = 2.0, state: TaskState = TaskState.LAUNCHED
 ) -> Task:
     return Task(TaskId(id), AgentId("a1"), id, JobId(job_id), state, launched_at)
+
+
+def array(id: str, sequence: int, **more: Any) -> JobArray:
+    return JobArray(JobId(id), JobSpec(id, argv=("a",), array="0-9%2"), 1.0, sequence, **more)
 
 
 def app_version(id: str = "/web", version: float = 1.0, **changes: Any) -> AppVersion:
@@ -241,6 +246,15 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             )
         ],
         saves.ForgetToken("a1"),
+    ),
+    "arrays": (
+        [
+            saves.SaveArray(array("b", 2)),
+            saves.SaveArray(array("b", 2, left=((1, 3), (5, 9)), finished=((0, 0),), killed=((4, 4),))),
+            saves.SaveArray(array("a", 10)),
+            saves.SaveArray(array("c", 20, ended_at=3.0)),
+        ],
+        saves.ForgetArray(JobId("b")),
     ),
 }
 #: What there is one of: a field of `Saved`, and how it becomes another.

@@ -9,10 +9,12 @@ from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rights import admit_again
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.arrays.indexes import count
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.wire.checking import Problem
@@ -74,6 +76,7 @@ SHOW_ENV: Final = Flag("show_env")
 MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 SKIP: Final = Number("skip", 0, 0, 1_000_000)  # jobs
 NO_INSTANCES: Final = Flag("no_instances")
+FOLD_ARRAYS: Final = Flag("fold_arrays")
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER: Final = Number("after", 0, 0, 1 << 62)  # the number of an event
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
@@ -134,20 +137,41 @@ def _owner(view: View, task_id: TaskId) -> Job | None:
     return view.jobs.get(task.job_id) if task and task.job_id else None
 
 
+def _begins(job: Job, wanted: str) -> bool:
+    """Whether its id begins so; that of an array's task must be named with its index."""
+    return job.id.startswith(wanted) and (job.array is None or wanted.startswith(job.spec.name))
+
+
+def _of_array(view: View, wanted: str, sees: Callable[[Job], bool]) -> Job | None:
+    """An array by its id, or a task by its array's name or id and its index."""
+    array = view.arrays.get(JobId(wanted))
+    if array is not None and sees(job := arrays.shown(view, array)):
+        return job
+    some = arrays.some_of(view, wanted, sees)
+    if some is not None and count(some[2]) > 1:
+        what = f"{wanted} are {count(some[2])} tasks of array {some[0].id}"
+        raise Refusal(409, "several-tasks", what, remedy=f"name one of them, or see /v1/arrays/{wanted}")
+    return arrays.task_of(view, wanted, sees)
+
+
 def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
-    """A job by its id, by its name, the start of its id, or the id of one of its launches.
+    """A job by its id, by its name, the start of its id, or the id of one of its launches; a job array as one, and a
+    task of it that waits as the job that it will be.
 
     A name is the job of that name that has not ended; when all have, the one that was submitted last.
     `sees`: whether who asks sees a job; one that he does not see is not there.
 
     Raises:
         NotFound: There is none.
-        Refusal: It is the name of several that have not ended, or the start of several ids.
+        Refusal: It is the name of several that have not ended, or the start of several ids, or some tasks of an array.
     """
     job = view.jobs.get(JobId(wanted))
     if job is not None and sees(job):
         return job
-    seen = [job for job in view.jobs.values() if job.id.startswith(wanted) and sees(job)]
+    if view.arrays and (of_array := _of_array(view, wanted, sees)) is not None:
+        return of_array
+    seen = [job for job in view.jobs.values() if _begins(job, wanted) and sees(job)]
+    seen += arrays.like(view, wanted, sees)
     named = [job for job in seen if job.spec.name == wanted]
     if named and all(job.state.ended for job in named):
         return max(reversed(named), key=lambda job: job.submitted_at)

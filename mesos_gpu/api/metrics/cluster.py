@@ -59,6 +59,10 @@ def _lines(view: View) -> Mapping[str, _Line]:
         if job.state is JobState.PENDING:
             jobs, oldest = lines.get(job.spec.queue, (0, float("inf")))
             lines[job.spec.queue] = _Line(jobs + 1, min(oldest, in_line_since(job)))
+    for array in view.arrays.values() if view.unmade() else ():
+        if unmade := view.unmade(array):
+            jobs, oldest = lines.get(array.spec.queue, (0, float("inf")))
+            lines[array.spec.queue] = _Line(jobs + unmade, min(oldest, array.submitted_at))
     return lines
 
 

@@ -84,7 +84,10 @@ def _uses(status: GpuStatus) -> tuple[ShareUse, ...]:
 
 
 def _jobs(view: View) -> Mapping[JobState, int]:
-    return Counter(job.state for job in view.jobs.values())
+    states = Counter(job.state for job in view.jobs.values())
+    if unmade := view.unmade():
+        states[JobState.PENDING] += unmade
+    return states
 
 
 def _nodes(view: View) -> tuple[Node, ...]:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Annotated, Any, Final, NotRequired, Required, TypedDict
 
 from mesos_gpu.api.spec.schema import Says, one_of, says
+from mesos_gpu.model.arrays.indexes import FORM, HIGHEST, MOST, TEXT
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.fields import MOST_RECEIVERS, RECEIVER, Field, Kind, entry
@@ -48,6 +49,8 @@ _Uri = Annotated[str, like(_WORD)]
 _Mount = Annotated[str, like(MOUNT_SHAPE, description=MOUNT_FORM)]
 _EnvName = Annotated[str, like(ENV_NAME)]
 _Source = Annotated[str, like(SOURCE, description=SOURCE_FORM)]
+_Index = Annotated[int, says(minimum=0, maximum=HIGHEST)]
+_Indexes = Annotated[str, like(TEXT, description=FORM)]
 _Port = Annotated[int, says(minimum=0, maximum=65535)]
 _Part = Annotated[str, says(maxLength=LONGEST_WORD)] | float
 _Constraint = Annotated[
@@ -119,6 +122,17 @@ class Secret(TypedDict):
     file: str | None
 
 
+class ArrayCounts(TypedDict):
+    """How many tasks of a job array are how far."""
+
+    tasks: Count
+    waiting: Count
+    running: Annotated[int, says(minimum=0, description="or are about to")]
+    finished: Count
+    failed: Count
+    killed: Count
+
+
 def _text(kind: Any) -> Hint:
     return Annotated[str, like(kind.pattern)]
 
@@ -172,6 +186,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
         dict[_EnvName, _Source | SecretRequest], says(maxProperties=MOST_SECRETS)
     ],
     of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MOST_CHECKS)],
+    of.ArrayIndexes: lambda _: _Indexes | Annotated[list[_Index], says(minItems=1, maxItems=MOST)],
 }
 PLAIN_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Text: lambda _: str,
@@ -198,6 +213,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Mounts: lambda _: list[str],
     of.Secrets: lambda _: dict[str, Secret],
     of.HealthChecks: lambda _: list[HealthCheck],
+    of.ArrayIndexes: lambda _: Annotated[str, says(description=FORM)],
 }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
-from mesos_gpu.api.spec.job_fields import Count, GpuNumber, Mib, answered
+from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, GpuNumber, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
@@ -28,10 +28,7 @@ class _Named(TypedDict):
     version: Annotated[int, says(description="grows with each change of the job")]
     owner: Annotated[
         str | None,
-        says(
-            description="the proved name of who submitted it; with a ?: the user that it names, whom nobody has "
-            "proved; null: neither"
-        ),
+        says(description="who submitted it; with a ?: the user that it names, unproved; null: neither"),
     ]
     hidden: Annotated[bool, says(description="what it runs is hidden from who asks: such fields are empty")]
 
@@ -55,6 +52,7 @@ class Requested(TypedDict):
     isolation: str | None
     compute_capability: str | None
     tasks: int
+    array: str | None
     on_member_failure: str
     preemptible: bool
     env: dict[str, str]
@@ -170,6 +168,9 @@ class Progress(TypedDict):
     notice: Annotated[Notice | None, says(description="of its latest launch")]
     checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
     stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
+    array_id: Annotated[str, says(description="that it is a task of")] | None
+    array_index: Count | None
+    array_counts: ArrayCounts | None
     room_made_by: Annotated[list[str], says(description="jobs that end, or ended, so that it has room")]
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
 from mesos_gpu.api.admission import admit
-from mesos_gpu.api.http import note
+from mesos_gpu.api.http import arrays, note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.guard import may_see_env
@@ -27,6 +27,7 @@ from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.sight.queues import sees_queue, told_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.gpus.use import UseOverTime
+from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
@@ -35,6 +36,7 @@ from mesos_gpu.api.v1.listing import Listing, of_nodes
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.errors import NotAccepted, NotFound
+from mesos_gpu.model.arrays.indexes import count, each_of
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import QueueUse, Waiting
@@ -131,16 +133,20 @@ class Jobs:
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
-        wanted = request.path_params["id"]
-        job_id, ended = await self._about(
-            request, lambda view, job, sight: _killed(view, sight.require(JOB_KILL, job), wanted)
-        )
-        note.about("job", job_id)
-        job = await result_of(self._scheduler.kill(job_id))
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        job_id, indexes, ended = await self._read(lambda view: _to_kill(view, wanted, sight))
+        note.about("job", job_id if indexes is None else f"{job_id}[{indexes}]")
+        job = await result_of(self._scheduler.kill(job_id, indexes=indexes))
         self._anew()
         sight = Sight.of(request)
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
+
+    async def array(self, request: Request) -> Response:
+        """GET /v1/arrays/{id}."""
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        most = int(asked.MOST_LISTED.of(request))
+        return json_answer(await self._read(lambda view: _array(view, wanted, sight, most)))
 
     async def checkpoint(self, request: Request) -> Response:
         """POST /v1/jobs/{id}/checkpoint."""
@@ -256,6 +262,38 @@ def _since(task: Task, times: Times | None, since: float) -> int:
             f"when {task.id} wrote what is not known", remedy="leave --since out; see the task's executor.log"
         )
     return size_at(times, since)
+
+
+def _array(view: View, wanted: str, sight: Sight, most: int) -> Array:
+    """An array, or some of its tasks.
+
+    Raises:
+        NotFound: There is none such.
+    """
+    some = arrays.some_of(view, wanted, sight.sees)
+    array = arrays.array_of(view, wanted, sight.sees) if some is None else some[0]
+    if array is None:
+        raise NotFound(
+            f"there is no job array {wanted}", remedy="list arrays and jobs with: mesos-gpu ps --all"
+        )
+    places = array.indexes.all if some is None else some[2]
+    ids = (array.member_id(array.indexes.at(place)) for place in each_of(places))
+    members = [job for job_id in ids if (job := view.jobs.get(job_id)) is not None]
+    return views.array(view, array, places, members, sight, most)
+
+
+def _to_kill(view: View, wanted: str, sight: Sight) -> tuple[JobId, str | None, bool]:
+    """The job that is named, or the array and the indexes of those of its tasks that are (None: all); whether it had
+    ended."""
+    some = arrays.some_of(view, wanted, sight.sees) if JobId(wanted) not in view.jobs else None
+    if some is not None and count(some[2]) > 1:
+        job = sight.require(JOB_KILL, arrays.shown(view, some[0]))
+        return job.id, some[1], job.state.ended
+    job = sight.require(JOB_KILL, job_of(view, wanted, sight.sees))
+    if job.array is not None and job.id not in view.jobs:
+        return job.array, str(job.index), job.state.ended
+    job_id, ended = _killed(view, job, wanted)
+    return job_id, None, ended
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:

@@ -1,13 +1,15 @@
 """Which jobs a request lists, and in which order."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from heapq import merge
 from typing import Final
 
 from starlette.requests import Request
 
+from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid
 from mesos_gpu.api.scheduler_api import View
@@ -43,6 +45,7 @@ class Listing:
     patterns: Mapping[By, Sequence[str]]
     search: str
     no_instances: bool
+    fold_arrays: bool
     order: Order
     skip: int
     limit: int
@@ -71,6 +74,7 @@ class Listing:
             patterns=patterns_of(request, {**PATTERNS, "label": By.LABEL}),
             search=query.get("search", "").strip().lower(),
             no_instances=asked.NO_INSTANCES.of(request),
+            fold_arrays=asked.FOLD_ARRAYS.of(request),
             order=Order(order),
             skip=int(asked.SKIP.of(request)),
             limit=int(asked.MOST_LISTED.of(request)),
@@ -79,7 +83,7 @@ class Listing:
 
     def select(self, view: View) -> shapes.Jobs:
         """`limit` of the jobs that match, and how many match."""
-        newest = reversed(view.jobs.values())  # type: ignore[call-overload]
+        newest = self._newest(view)
         matching: list[Job] = [job for job in newest if self._matches(view, job) and self._found(view, job)]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
@@ -87,6 +91,15 @@ class Listing:
             "jobs": [views.job(view, job, self.sight) for job in matching[self.skip :][: self.limit]],
             "total": len(matching),
         }
+
+    def _newest(self, view: View) -> Iterable[Job]:
+        """All jobs, the newest first; with arrays as one each in place of their tasks, if it is asked for."""
+        newest: Iterable[Job] = reversed(view.jobs.values())  # type: ignore[call-overload]
+        if not (self.fold_arrays and view.arrays):
+            return newest
+        alone = (job for job in newest if job.array not in view.arrays)
+        folded = (arrays.shown(view, array) for array in reversed(view.arrays.values()))  # type: ignore[call-overload]
+        return merge(alone, folded, key=lambda job: -job.submitted_at)
 
     def _found(self, view: View, job: Job) -> bool:
         """Whether it is what is searched for; its tasks are looked at last, for they are many."""

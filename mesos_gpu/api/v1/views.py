@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from mesos_gpu.api.http import arrays
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.job_fields import ArrayCounts
+from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_use
-from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.arrays.indexes import Runs, both, merged, union, without
+from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.jobs.why import Why
@@ -84,12 +89,59 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
         "checkpoint_at": job.checkpoint_at,
         "stopped": job.stopped,
+        "array_id": job.array,
+        "array_index": job.index,
+        "array_counts": array_counts(view, job.id),
         "room_made_by": [
             other.id
             for job_id in view.made_room_for(job.id)
             if (other := view.jobs.get(job_id)) is not None and sight.sees(other)
         ],
     }
+
+
+def array_counts(view: View, job_id: JobId) -> ArrayCounts | None:
+    """How far the tasks of an array are; None: it is none."""
+    array = view.arrays.get(job_id)
+    if array is None:
+        return None
+    counts = view.counts_of(array)
+    return {
+        "tasks": counts.tasks,
+        "waiting": counts.waiting,
+        "running": counts.running,
+        "finished": counts.finished,
+        "failed": counts.failed,
+        "killed": counts.killed,
+    }
+
+
+def array(
+    view: View, array: JobArray, places: Runs, members: Sequence[Job], sight: Sight, most: int
+) -> Array:
+    """An array, those of its tasks at some places by how far they are, and the jobs among them."""
+    text, live = array.indexes.text, [job for job in members if not job.state.ended]
+    running = merged(sorted(_place(array, job) for job in live if job.state is not JobState.PENDING))
+    ended = {
+        "finished": text(both(array.finished, places)),
+        "failed": text(both(array.failed, places)),
+        "killed": text(both(array.killed, places)),
+    }
+    over = union(union(array.finished, array.failed), union(array.killed, running))
+    return {
+        "array": job(view, arrays.shown(view, array), sight),
+        "waiting": text(without(places, over)),
+        "running": text(running),
+        "finished": ended["finished"],
+        "failed": ended["failed"],
+        "killed": ended["killed"],
+        "jobs": [job(view, each, sight) for each in members[:most]],
+        "total": len(members),
+    }
+
+
+def _place(array: JobArray, job: Job) -> int:
+    return array.indexes.position(job.index or 0) or 0
 
 
 def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice | None:
@@ -349,6 +401,8 @@ def status(
 ) -> shapes.Status:
     """The scheduler and a summary; `counted`: all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
+    if unmade := view.unmade():
+        states[JobState.PENDING.value] += unmade
     said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
         "framework_id": view.framework_id,

@@ -7,6 +7,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.interrupt import Terminated, held_interrupt, terminated
+from mesos_gpu.cli.jobs import arrays
 from mesos_gpu.cli.jobs.stream import STREAMS, Follower, Label, Stream, follow, task_of
 from mesos_gpu.cli.stdin import watch_stdin
 from mesos_gpu.cli.waiting import (
@@ -39,8 +40,9 @@ def _submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
     try:
         with held_interrupt():
             job = client.submit(request)
-            followers = [_follower(client, job, rank) for rank in range(job["tasks"])]
-        return _to_the_end(client, followers)
+            if job["array"] is None:
+                followers = [_follower(client, job, rank) for rank in range(job["tasks"])]
+        return _to_the_end(client, followers) if followers else arrays.stay(client, job)
     except KeyboardInterrupt as signal:
         return _kill(client, followers, KILLED if isinstance(signal, Terminated) else INTERRUPTED)
     except BrokenPipeError:

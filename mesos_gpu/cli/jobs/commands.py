@@ -14,11 +14,10 @@ from mesos_gpu.cli.jobs.listing import ran
 from mesos_gpu.cli.jobs.show import HEALTHY, facts, past
 from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
-from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job, Task, Why
+    from mesos_gpu.api.spec.shapes import Task, Why
 
 _TIMED_OUT = 124
 _LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
@@ -36,6 +35,8 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
     With --json: the job, its launches as `runs`, and the last `changes` on record.
     """
+    from mesos_gpu.cli.jobs.arrays import lines_of
+
     client = app.client()
     job = client.job(job_id, show_env=show_env)
     tasks = client.tasks(job["id"])
@@ -44,7 +45,7 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
         output.document({**job, "runs": tasks, "changes": changes})
         return
     used = past(client.job_use(job["id"])) if job["gpus"] and job["started_at"] else []
-    output.pairs([*facts(job), *used, *lines(changes)])
+    output.pairs([*facts(job), *lines_of(client, job), *used, *lines(changes)])
     if tasks:
         click.echo()
         _show_launches(tasks)
@@ -153,32 +154,30 @@ def _funnel(why: "Why") -> None:
 def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
     """Wait until jobs have ended.
 
-    The exit code is that of the first job, in the order given, whose exit code is not 0.
+    The exit code is that of the first job, in the order given, whose exit code is not 0; of a job array, or of some of
+    its tasks, 1 if one has failed.
 
     \b
       mesos-gpu wait train-1a2b3c4d --timeout 2h
       mesos-gpu wait $(mesos-gpu submit sweep.yaml)
+      mesos-gpu wait sweep.0-9
     """
-    from mesos_gpu.cli.waiting import be_patient, exit_code_of
+    from mesos_gpu.cli.jobs.arrays import Awaited
+    from mesos_gpu.cli.waiting import be_patient
 
     client = app.client()
     deadline = None if timeout is None else time.monotonic() + timeout
-    jobs = [client.job(job_id) for job_id in job_ids]  # a wrong ID is told before, not after hours
+    named = [Awaited(client, job_id) for job_id in job_ids]  # a wrong ID is told before, not after hours
     be_patient(client)
-    for i, job in enumerate(jobs):
-        for newer in client.follow(job, deadline=deadline):
-            jobs[i] = newer
-        if not as_json and _has_ended(jobs[i]):
-            code = exit_code_of(jobs[i])
-            output.line(f"{jobs[i]['id']} {jobs[i]['state']} {code}")
+    for each in named:
+        each.wait(deadline)
+        if not as_json and (end := each.end) is not None:
+            output.line(f"{each.id} {end[0]} {end[1]}")
     if as_json:
-        output.document(jobs)
-    late = [job["id"] for job in jobs if not _has_ended(job)]
+        output.document([each.document for each in named])
+    late = [each.id for each in named if each.end is None]
     if late:
         output.note(f"still not ended: {', '.join(late)}")
         click.get_current_context().exit(_TIMED_OUT)
-    click.get_current_context().exit(next((code for job in jobs if (code := exit_code_of(job))), 0))
-
-
-def _has_ended(job: "Job") -> bool:
-    return JobState(job["state"]).ended
+    codes = (end[1] for each in named if (end := each.end) is not None)
+    click.get_current_context().exit(next((code for code in codes if code), 0))

@@ -13,7 +13,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
         "--port",
     ),
     "A part of a GPU": ("--gpu-compute", "--gpu-memory-max", "--gpu-isolation"),
-    "Several tasks": ("--tasks", "--on-member-failure"),
+    "Several tasks": ("--tasks", "--on-member-failure", "--array"),
     "What it runs in": (
         "--upload", "--image", "--pull", "--container-engine", "--env", "--secret", "--fetch", "--volume", "--user",
         "--control-access", "--shell",

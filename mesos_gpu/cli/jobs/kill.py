@@ -8,6 +8,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.jobs.arrays import named
 from mesos_gpu.cli.jobs.listing import JOBS, gpus_of, query_of
 from mesos_gpu.cli.lists.options import filter_options, filters_of
 from mesos_gpu.cli.types import ACTIVE_JOB
@@ -39,8 +40,11 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
     In place of IDs, --all or filters name those that have not ended; they are shown, and killed if you say yes. An
     instance of an app is one of them only with --app: its app would start another one.
 
+    Of a job array NAME is all of it, NAME.7 one task, NAME.3-7 and NAME.0-20:5 some of them.
+
     \b
       mesos-gpu kill train-1a2b
+      mesos-gpu kill sweep.3-7
       mesos-gpu kill --name 'sweep-*' --state pending
       mesos-gpu kill --queue research --user ann --yes
     """
@@ -65,7 +69,8 @@ def kill(app: App, job_ids: tuple[str, ...], every: bool, yes: bool, as_json: bo
 
 def _chosen(client: "Client", filters: dict[By, Sequence[str]]) -> "list[Job]":
     """Active jobs that pass; judged here too, for a scheduler that knows fewer filters says more than was asked."""
-    listed = client.listed(states=["active"], limit=_MOST, order="activity", filters=query_of(filters))
+    query = {**query_of(filters), "fold_arrays": ["true"]}
+    listed = client.listed(states=["active"], limit=_MOST, order="activity", filters=query)
     asked = {by: given for by, given in filters.items() if given}
     return [
         job
@@ -100,7 +105,7 @@ def _confirm(jobs: "Sequence[Job]") -> None:
 
 
 def _kill(client: "Client", job_ids: Sequence[str], as_json: bool) -> None:
-    jobs, failures = _each(client.kill, job_ids, (lambda _job: None) if as_json else _tell)
+    jobs, failures = _each(client.kill, job_ids, (lambda _job, _which: None) if as_json else _tell)
     if as_json:
         output.document(jobs)
     for failure in failures[:-1]:
@@ -110,7 +115,7 @@ def _kill(client: "Client", job_ids: Sequence[str], as_json: bool) -> None:
 
 
 def _each(
-    kill: "Callable[[str], Job]", job_ids: Sequence[str], tell: "Callable[[Job], None]"
+    kill: "Callable[[str], Job]", job_ids: Sequence[str], tell: "Callable[[Job, str], None]"
 ) -> "tuple[list[Job], list[MesosGpuError]]":
     """Kill them one by one; a refusal of one does not save the others."""
     jobs: list[Job] = []
@@ -118,15 +123,20 @@ def _each(
     for job_id in job_ids:
         try:
             jobs.append(kill(job_id))
+            which = job_id if jobs[-1]["array"] is not None else ""
         except MesosGpuError as err:
             failures.append(err)
             if err.exit_code == 69:
                 break  # nothing is there to answer for the next one
         else:
-            tell(jobs[-1])
+            tell(jobs[-1], which)
     return jobs, failures
 
 
-def _tell(job: "Job") -> None:
+def _tell(job: "Job", which: str) -> None:
+    """Say what becomes of a job; `which`: tasks of an array, as they were named; "": it is none."""
+    if which:
+        output.line(f"{named(job)} killing {which}: {job['message']}")
+        return
     ended = JobState(job["state"]).ended
     output.line(f"{job['id']} {'had ended: ' + job['state'] if ended else 'killing'}")

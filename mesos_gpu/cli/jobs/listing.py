@@ -9,6 +9,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.jobs.arrays import named, progress
 from mesos_gpu.cli.jobs.show import command_line
 from mesos_gpu.cli.lists.columns import Col, Listing, aged
 from mesos_gpu.cli.lists.options import Asked, list_options
@@ -69,9 +70,9 @@ def _labels(job: "Job") -> list[str]:
 
 JOBS: Final[Listing["Job", "Job"]] = Listing(
     columns=(
-        Col("ID", lambda job: job["id"]),
+        Col("ID", named),
         Col("NAME", lambda job: job["name"], wide=True),
-        Col("STATE", lambda job: job["state"]),
+        Col("STATE", progress),
         Col("EXIT", lambda job: job["exit_code"]),
         Col("USER", lambda job: job["owner"], wide=True),
         Col("RUNS_AS", lambda job: job["runs_as"], wide=True),
@@ -126,8 +127,9 @@ def query_of(filters: Mapping[By, Sequence[str]]) -> dict[str, list[str]]:
     metavar="N",
     help="Show so many.",
 )
+@click.option("--expand", is_flag=True, help="The tasks of job arrays one by one, as far as they have begun.")
 @api_command
-def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:
+def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]") -> None:
     """List jobs: what runs before what waits.
 
     Of each the newest first. Without --all and --state only those that have not ended. On a terminal that is too
@@ -139,6 +141,8 @@ def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:
       mesos-gpu ps --label team=vision --columns id,state,node -w
       mesos-gpu ps --sort use
 
+    A job array is one line, as sweep-1a2b3c4d[0-99%8]; behind its state stands how many of its tasks have ended.
+
     USE is the part of the last minute in which a job's GPUs were at work, or for how long they have not been.
     """
     client = app.client()
@@ -146,7 +150,8 @@ def ps(app: App, every: bool, limit: int, asked: "Asked[Job, Job]") -> None:
     empty = "No such job." if asked.filtered else "No job." if every else _NONE_ACTIVE
 
     def look() -> "Seen[Job]":
-        listed = client.listed(states=states, limit=limit, order="activity", filters=query_of(asked.filters))
+        filters = {**query_of(asked.filters), **({} if expand else {"fold_arrays": ["true"]})}
+        listed = client.listed(states=states, limit=limit, order="activity", filters=filters)
         return Seen(listed["jobs"], empty, notes=not_shown(len(listed["jobs"]), listed["total"]))
 
     show(asked, look)

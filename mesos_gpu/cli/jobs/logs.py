@@ -13,6 +13,7 @@ from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job, Task
+    from mesos_gpu.api.spec.tasks.array import Array
     from mesos_gpu.cli.client import Client
     from mesos_gpu.cli.jobs.stream import Follower, Shown, Stream
 
@@ -85,12 +86,14 @@ def logs(
 
     ID is a job's, or that of one launch, as `show` lists them and Mesos and Marathon call their tasks
     (train-1a2b3c4d.2). Of an app, as /shop/db, all tasks that it has now are printed, each below its name, or with
-    --prefix after it.
+    --prefix after it. Of a job array NAME.7 is one task; of all (NAME), or of some (NAME.3-7), each line stands after
+    its index.
 
     \b
       mesos-gpu logs -f train
       mesos-gpu logs train --rank all --since 10m
       mesos-gpu logs train --attempt previous --stderr -n 50
+      mesos-gpu logs sweep.3-7 -n 5
     """
     from mesos_gpu.cli.channel.interactive import is_session
     from mesos_gpu.cli.jobs.stream import Shown
@@ -106,7 +109,12 @@ def logs(
         print_app(app.marathon(), id, shown, follow=follow)
         return
     client = app.client()
-    job = client.job(id)
+    job, array = _asked(client, id)
+    if array is not None:
+        if follow or rank is not None or attempt is not None:
+            raise click.UsageError(f"-f, --rank and --attempt go with one task of an array, as {id}.INDEX")
+        _print_array(client, array, Shown(only, tail, prefix=True, since=since, stamped=timestamps))
+        return
     if is_session(job):
         output.note(
             f"{job['id']} was run with -i or -t: what its command writes goes to who runs it, and is not kept"
@@ -121,6 +129,31 @@ def logs(
         return
     for follower in followers:  # each is made when the one before has printed all
         follower.once()
+
+
+def _asked(client: "Client", id: str) -> "tuple[Job, Array | None]":
+    """A job; of a job array, or some of its tasks, these too."""
+    from mesos_gpu.cli.jobs.arrays import Awaited, array_of
+
+    named = Awaited(client, id)
+    if named.some is None and named.job["array"] is not None:
+        return named.job, array_of(client, named.job["id"])
+    return named.job, named.some
+
+
+def _print_array(client: "Client", array: "Array", shown: "Shown") -> None:
+    """Print what tasks of an array have written, one after the other, each line after its index."""
+    from mesos_gpu.cli.jobs.stream import Follower, task_of
+
+    for job in array["jobs"]:
+        launch = task_of(job, 0)
+        if launch is None:
+            continue
+        streams = _streams(client, job["id"], shown, str(job["array_index"]))
+        if shown.tail is not None:
+            for stream in streams:
+                stream.tail(launch, shown.tail)
+        Follower(client, job, streams, launch=launch, rank=0).once()
 
 
 def _follower(

@@ -50,6 +50,7 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Image: lambda _: {"metavar": "IMAGE"},
     of.Models: lambda _: {"metavar": "MODEL", **_AGAIN},
     of.Receivers: lambda _: _AGAIN,
+    of.ArrayIndexes: lambda _: {},
     of.Strings: lambda _: {"type": LABEL, **_AGAIN},
     of.Variables: lambda _: {"type": ENV, **_AGAIN},
     of.Constraints: lambda _: {"type": CONSTRAINT, **_AGAIN},

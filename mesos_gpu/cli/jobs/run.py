@@ -44,12 +44,15 @@ def run(
     With -i or -t the command is run in the job as `exec` does: signals and keys go to it, what it writes is written
     here and not kept, and the job ends with it, or when the connection is lost.
 
+    Of a job array it waits for all, and shows how many are how far; `mesos-gpu logs` has their output.
+
     \b
       mesos-gpu run --upload --gpus 1 --mem 4GiB -- python3 train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
       mesos-gpu run --gpus 0.25 --image pytorch/pytorch -- python3 serve.py
       mesos-gpu run --gpus 1 --image pytorch/pytorch -it -- bash
       mesos-gpu run --tasks 4 --gpus 8 --queue research -d -- torchrun train.py
+      mesos-gpu run --array 0-99%8 --gpus 1 -d --shell -- 'python3 train.py --seed $MESOS_GPU_ARRAY_INDEX'
     """
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobs.attached import submit_and_stay
@@ -90,6 +93,10 @@ def _see_session(request: dict[str, Any], *, detach: bool, stdin: bool, tty: boo
     if detach:
         raise click.UsageError(
             "-d leaves the job to itself, and -i and -t are its session: leave one of them out"
+        )
+    if "array" in request:
+        raise click.UsageError(
+            "-i and -t are for one job; in a task of an array: mesos-gpu exec NAME.INDEX -it -- CMD"
         )
     if request.get("tasks", 1) != 1:
         raise click.UsageError(

@@ -195,6 +195,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.SomeOf: ", ".join,
     of.Models: " or ".join,
     of.Receivers: " ".join,
+    of.ArrayIndexes: _as_it_is,
     of.Strings: _pairs,
     of.Constraints: lambda constraints: ", ".join(" ".join(words) for words in constraints),
     of.Ports: _words,

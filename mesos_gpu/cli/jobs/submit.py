@@ -1,7 +1,8 @@
 """`mesos-gpu submit`: jobs from a file."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,14 +21,20 @@ directory.
 
 \b
   mesos-gpu submit train.yaml
+  mesos-gpu submit train.yaml --array 0-99%8
 """
 
 
 @click.command(help=_HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@click.option(
+    "--array",
+    metavar="INDEXES",
+    help="Make a job array of its only job, in place of what the file says, as 0-99%8: 8 at once.",
+)
 @json_option
 @api_command
-def submit(app: App, file: str, as_json: bool) -> None:
+def submit(app: App, file: str, array: str | None, as_json: bool) -> None:
     """See `_HELP`."""
     from mesos_gpu.cli.code.workdir import with_code
     from mesos_gpu.cli.interrupt import held_interrupt
@@ -37,6 +44,8 @@ def submit(app: App, file: str, as_json: bool) -> None:
     with click.open_file(file, "rb") as stream:
         text = stream.read().decode("utf-8", "replace")
     read = read_jobs(text, name="stdin" if file == "-" else file)
+    if array is not None:
+        read = [_as_array(read, array)]
     client = app.client()
     requests = with_code(client, read, Path() if file == "-" else Path(file).parent)
     jobs = []
@@ -55,3 +64,16 @@ def submit(app: App, file: str, as_json: bool) -> None:
     if as_json:
         output.document(jobs)
     warn_of_never(client, jobs)
+
+
+def _as_array(read: Sequence[Mapping[str, Any]], array: str) -> Mapping[str, Any]:
+    """The only job of a file as a job array."""
+    from mesos_gpu.model.arrays.indexes import Unreadable, parsed
+
+    if len(read) != 1:
+        raise click.UsageError(f"--array is for a file of one job, and this has {len(read)}")
+    try:
+        parsed(array)
+    except Unreadable as error:
+        raise click.BadParameter(f"must be {error}", param_hint="--array") from None
+    return {**read[0], "array": array}

@@ -45,7 +45,7 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
     pools = [QueuePool(step, held.get(step.pool, 0)) for step in share.steps if step.path == path]
     waits = _grouped(state, settings, now, forecast, waiting)
     first = why_of(state, settings, now, waiting[0]) if waiting else None
-    return QueueWhy(path, _summary(tree, path, waiting, pools), tuple(pools), waits, first)
+    return QueueWhy(path, _summary(tree, path, forecast, waiting, pools), tuple(pools), waits, first)
 
 
 def _seated(state: State, tree: Tree, path: str) -> dict[str, int]:
@@ -69,9 +69,15 @@ def _grouped(
         reason, words = _wait_of(state, settings, now, forecast, job)
         groups.setdefault(reason, ([], words))[0].append(job)
     return tuple(
-        WaitGroup(reason, len(jobs), sum(job.spec.gpu_milli_in_all for job in jobs), jobs[0].id, words)
+        WaitGroup(reason, *_sums(forecast, jobs), jobs[0].id, words)
         for reason, (jobs, words) in groups.items()
     )
+
+
+def _sums(forecast: Forecast, jobs: Sequence[Job]) -> tuple[int, int]:
+    """How many jobs wait, those of arrays with what stands behind them, and for how many thousandths of GPUs."""
+    counts = [(forecast.stands_for(job.id), job) for job in jobs]
+    return sum(n for n, _ in counts), sum(n * job.spec.gpu_milli_in_all for n, job in counts)
 
 
 def _wait_of(state: State, settings: Settings, now: float, forecast: Forecast, job: Job) -> tuple[str, str]:
@@ -86,13 +92,15 @@ def _wait_of(state: State, settings: Settings, now: float, forecast: Forecast, j
     return (Stage.GUARANTEE if job.id in state.seats_given else Stage.GPUS).value, ""
 
 
-def _summary(tree: Tree, path: str, waiting: Sequence[Job], pools: Sequence[QueuePool]) -> str:
+def _summary(
+    tree: Tree, path: str, forecast: Forecast, waiting: Sequence[Job], pools: Sequence[QueuePool]
+) -> str:
     """What matters most, in one sentence."""
     stopped = next((each for each in lineage(path) if tree.specs[each].stop is not Stop.NONE), None)
     held = f": queue {stopped} is on hold" if stopped is not None else ""
     if not waiting:
         has = counted(number_of(sum(each.share.held for each in pools)), "GPU")
         return f"nothing of it waits; it holds {has}" + (f", and nothing of it starts{held}" if held else "")
-    wants = counted(number_of(sum(job.spec.gpu_milli_in_all for job in waiting)), "GPU")
-    jobs = counted(len(waiting), "job")
-    return f"{jobs} wait{'s' if len(waiting) == 1 else ''} for {wants}{held}"
+    number, milli = _sums(forecast, waiting)
+    wants, jobs = counted(number_of(milli), "GPU"), counted(number, "job")
+    return f"{jobs} wait{'s' if number == 1 else ''} for {wants}{held}"

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.indexes.arrays import Members
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -64,4 +65,6 @@ def _copied(state: State) -> State:
 
 
 def _shallow(value: Any) -> Any:
+    if isinstance(value, Members):
+        return Members(*({of: copy(known) for of, known in each.items()} for each in value.all))
     return copy(value) if isinstance(value, dict | list | set | deque) else value

@@ -29,7 +29,6 @@ from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.silence import lost, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.policy.queueing.queue import position_of
 from mesos_gpu.policy.room.allotment import allot
 
 
@@ -131,7 +130,7 @@ def _queue_view(
     wait = forecast.wait_of(job)
     ending = _ending_for(state, job)
     view = QueueView(
-        position=position_of(job.id, forecast.jobs),
+        position=forecast.place_of(job.id),
         limit=wait.words if wait is not None else "",
         stage=wait.stage if wait is not None else Stage.LIMIT,
         never=forecast.beyond_limit(job),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from mesos_gpu.engine.effects import Launch
-from mesos_gpu.engine.state import State, Unreserved
+from mesos_gpu.engine.indexes.memory import Unreserved
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.offer import Offer, Scalar

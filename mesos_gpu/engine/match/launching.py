@@ -12,6 +12,8 @@ from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.tasks.unknown import MONITOR
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.arrays.array import environment as indexed
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
@@ -88,6 +90,7 @@ def launch(
         )
     )
     opened = open_cards(turn, takes, remains)
+    array = turn.state.arrays.get(job.array) if job.array is not None else None
     hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
     for take, task in zip(takes, tasks, strict=True):
         carved = remains.carved(take)
@@ -95,18 +98,24 @@ def launch(
             task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
             wire=turn.state.nodes[take.agent_id].wire,
         )  # fmt: skip
-        env = _env(job, task, take, tasks)
+        env = _env(job, array, task, take, tasks)
         item = replace(item, ports=take.ports, env=env, hosts=hosts)
         launches.fill(take, *opened.get(take, ()), item)
 
 
-def _env(job: Job, task: Task, take: Take, members: Sequence[Task]) -> Mapping[str, str]:
-    """What a task is told of its ports, and of its gang where all are."""
+def _env(
+    job: Job, array: JobArray | None, task: Task, take: Take, members: Sequence[Task]
+) -> Mapping[str, str]:
+    """What a task is told of its ports, of its gang where all are, and of the array that its job is of."""
+    of_array = {} if array is None or job.index is None else indexed(array, job.index)
     if job.spec.tasks > 1:
         hosts, ports = [each.hostname for each in members], [each.ports[0] for each in members]
-        return environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
+        gang = environment(task.rank, hosts, ports, gpus=len(task.gpus), own=job.spec.env)
+        return {**of_array, **gang}
     spec = job.spec
-    return launch_env(spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers)
+    return of_array | launch_env(
+        spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers
+    )
 
 
 def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:

@@ -1,5 +1,6 @@
 """A match: offers held against the jobs that wait."""
 
+from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
 from mesos_gpu.engine.match.closing import make_way
 from mesos_gpu.engine.match.covering import cover_again
@@ -59,6 +60,16 @@ def _is_due(turn: Turn) -> bool:
     return any(last < end <= turn.now for end in ends)
 
 
+def _is_ready(turn: Turn, backlog: Backlog, job: Job) -> bool:
+    """Whether a place is to be looked for now."""
+    if job.not_before > turn.now:
+        if job.room_made_at is not None:
+            backlog.block(job)  # its launch was lost: the next one needs the same room
+        return False
+    # Nobody is kept waiting, or ended, for what could not start.
+    return not job.spec.secrets or at_hand(turn, job)
+
+
 def _launch_jobs(
     turn: Turn,
     ledger: Ledger,
@@ -69,10 +80,10 @@ def _launch_jobs(
 ) -> bool:
     """Place each job, or reserve for it; then let those of lower priority make room. Whether a match that follows at
     once may launch, or plan, more."""
-    state, settings, now = turn.state, turn.settings, turn.now
+    state, settings = turn.state, turn.settings
     if not state.queue:
         return False
-    index, may_preempt = table_of(state, settings, now, remains).index, possible(turn, seating)
+    index, may_preempt = table_of(state, settings, turn.now, remains).index, possible(turn, seating)
     if not index.nodes and not may_preempt:
         make_way(turn, backlog)
         return False
@@ -85,21 +96,18 @@ def _launch_jobs(
     if seating is not None:
         keep_rooms(turn, backlog)
     for job in backlog.jobs():
-        if job.id in running:
+        if job.id in running or not _is_ready(turn, backlog, job):
             continue
-        if job.not_before > now:
-            if job.room_made_at is not None:
-                backlog.block(job)  # its launch was lost: the next one needs the same room
-            continue
-        if job.spec.secrets and not at_hand(turn, job):
-            continue  # nobody is kept waiting, or ended, for what could not start
-        takes = search.place(job)
-        if takes is None:
-            job = give_up_room(turn, backlog, job)
-            backlog.block(job)
-            blocked.append(job)
-        else:
+        following: Job | None = job
+        while following is not None:
+            job, takes = following, search.place(following)
+            if takes is None:
+                job = give_up_room(turn, backlog, job)
+                backlog.block(job)
+                blocked.append(job)
+                break
             launch(turn, job, takes, remains, launches, seating.at_launch(job, takes) if seating else None)
+            following = arrays.following(turn, job)
     make_way(turn, backlog, blocked)
     more = False
     if may_preempt and blocked and seating is not None:

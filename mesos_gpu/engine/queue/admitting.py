@@ -9,6 +9,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.apps.app import PASSED_ON, App, same_but_scale
+from mesos_gpu.model.arrays.indexes import parsed
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.tenancy import EVERYBODY, ROOT
 from mesos_gpu.policy.admission.limits import (
@@ -54,8 +55,9 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     if wrong:
         remedy = "mend every problem that is listed; the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
+    others = 0 if spec.array is None else parsed(spec.array).count - 1
     full = too_many_submitted(
-        scopes_of(tree, spec.queue, user), lambda path, who: _submitted(state, path, who)
+        scopes_of(tree, spec.queue, user), lambda path, who: _submitted(state, path, who) + others
     )
     if full:
         raise TooMuch(

@@ -8,6 +8,7 @@ from typing import Any
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
+from mesos_gpu.engine.indexes.memory import Capacity
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -17,7 +18,7 @@ from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import Capacity, State
+from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
@@ -52,8 +53,7 @@ Offered = Callable[[AgentId], Resources]  # what an agent's held offers still ha
 
 
 def request_of(job: Job, settings: Settings) -> Request:
-    """What each task of the job takes from an offer, with its executor's share. Ports are left out: only a match
-    knows them."""
+    """What each task of the job takes from an offer, with its executor's share, but no ports: a match knows them."""
     spec = job.spec
     share = spec.share_request(settings.isolation, across_users=settings.mps_across_users)
     gpu = GpuRequest(

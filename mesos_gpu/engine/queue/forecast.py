@@ -78,6 +78,26 @@ class Forecast:
             self.jobs.append(job)
             if job.id == until:
                 break
+        self._places = self._counted()
+
+    def _counted(self) -> dict[JobId, int]:
+        """How many stand before each job; of an array also those that its limit lets start and that are no jobs yet."""
+        arrays, members = self._state.arrays, self._state.members
+        last = {max(drafts, key=drafts.__getitem__): arrays[of] for of, drafts in members.drafts.items()}
+        self._behind = {job_id: members.startable(array) for job_id, array in last.items()}
+        places, place = dict[JobId, int](), 0
+        for job in self.jobs:
+            places[job.id] = place
+            place += self.stands_for(job.id)
+        return places
+
+    def stands_for(self, job_id: JobId) -> int:
+        """How many tasks a job stands for in the line: the last draft of an array for those that are no jobs yet."""
+        return 1 + self._behind.get(job_id, 0)
+
+    def place_of(self, job_id: JobId) -> int | None:
+        """How many stand before a job; None: it does not wait."""
+        return self._places.get(job_id)
 
     def waiting(self, most: int, sees: Callable[[Job], bool] = lambda _: True) -> list[Waiting]:
         """The first `most` pending jobs that somebody sees, in order."""
@@ -88,12 +108,12 @@ class Forecast:
         return [
             Waiting(
                 job=job,
-                position=i,
+                position=(place := self._places[job.id]),
                 effective_priority=effective_priority(job.priority, self._now - in_line_since(job), step_s),
                 kept=kept.get(job.id),
-                estimate=estimates.get(job.id) or Estimate(None, f"{i} jobs stand before it"),
+                estimate=estimates.get(job.id) or Estimate(None, f"{place} jobs stand before it"),
             )
-            for i, job in seen
+            for _, job in seen
         ]
 
     def reasons(self, most: int) -> Counter[str]:
@@ -104,7 +124,7 @@ class Forecast:
             counts[self._reason(job)] += 1
             if job.not_before <= self._now:
                 self.backlog.block(job)
-        counts[UNASKED] += max(len(self.jobs) - most, 0)
+        counts[UNASKED] += max(len(self.jobs) - most, 0) + sum(self._state.members.unmade.values())
         return counts
 
     def _reason(self, job: Job) -> str:
@@ -164,7 +184,7 @@ class Forecast:
         position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
         if self._blocked_until == job.id and not self.learns:
             reservation = self.backlog.reservation(job, request_of(job, self._settings))
-            return self._estimate(self.backlog, job, reservation, position)
+            return self._estimate(self.backlog, job, reservation, self._places[job.id])
         return self._estimates(position + 1, only=job.id)[job.id]
 
     def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
@@ -181,14 +201,14 @@ class Forecast:
         backlog.starving_as(self.backlog)
         estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
-        for i, job in enumerate(islice(self.jobs, most)):
+        for job in islice(self.jobs, most):
             if only in (None, job.id):
                 request = request_of(job, self._settings)
                 limited = job.spec.queue if backlog.is_limited(job) else ""
                 key = limited, len(backlog.reservations), backlog.kind(job, request)
                 if key not in known:
                     known[key] = backlog.reservation(job, request)
-                estimates[job.id] = self._estimate(backlog, job, known[key], i)
+                estimates[job.id] = self._estimate(backlog, job, known[key], self._places[job.id])
             else:
                 self._ask_before(self._coming, backlog, job)
             if job.not_before <= self._now:
@@ -221,6 +241,9 @@ class Forecast:
         names: dict[str, int] = dict.fromkeys(self._settings.queue_limits, 0)
         for job in self.jobs:
             names[job.spec.queue] = names.get(job.spec.queue, 0) + 1
+        for array_id, waiting in self._state.members.unmade.items():
+            queue = self._state.arrays[array_id].spec.queue
+            names[queue] = names.get(queue, 0) + waiting
         used = dict.fromkeys(names, 0)
         for task_id in self._state.live:
             holder = self._state.holding_job(self._state.tasks[task_id])

@@ -7,10 +7,13 @@ from typing import Final
 
 import msgspec
 
+from mesos_gpu.engine.indexes.memory import Use
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import State, Use
-from mesos_gpu.errors import TooMuch
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import NotAccepted, TooMuch
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.arrays.array import LONGEST_NAME
+from mesos_gpu.model.arrays.indexes import parsed
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.quota import Quota, owners
 
@@ -32,12 +35,32 @@ def check_job(state: State, settings: Settings, spec: JobSpec, owner: str = "") 
     Raises:
         TooMuch: Its user's, its queue's or that name's limit is reached.
     """
-    more = _More(1, size_of(spec))
+    tasks = _tasks_of(settings, spec)
+    more = _More(tasks, size_of(spec))
     for kind, name in owners(spec, owner):
         quota = settings.queue_quota if kind == "queue" else settings.user_quota
         _check(
             quota, state.uses.get((kind, name), Use()), more, _who(kind, name), "wait until some have ended"
         )
+
+
+def _tasks_of(settings: Settings, spec: JobSpec) -> int:
+    """How many jobs a request is for: an array's tasks count as one each, be they made or not.
+
+    Raises:
+        NotAccepted: An array has more than the operator allows, or names for its tasks that are too long.
+    """
+    if spec.array is None:
+        return 1
+    indexes, wrong = parsed(spec.array), list[tuple[str, str]]()
+    if indexes.count > settings.max_array:
+        wrong.append(("/array", f"has {indexes.count} indexes, and {settings.max_array} are allowed"))
+    if len(f"{spec.name}.{indexes.last}") > LONGEST_NAME:
+        why = f"its tasks are called as {spec.name}.{indexes.last}, and {LONGEST_NAME} characters are allowed"
+        wrong.append(("/name", why))
+    if wrong:
+        raise NotAccepted(wrong, remedy="submit several arrays, or ask the operator for more (--max-array)")
+    return indexes.count
 
 
 def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> None:

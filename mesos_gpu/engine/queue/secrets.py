@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from mesos_gpu.engine.effects import ForgetSecrets, ReadSecrets
 from mesos_gpu.engine.events import SecretsRead
+from mesos_gpu.engine.indexes.memory import SecretRead
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import SecretRead, State
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.queueing.backoff import delay_s

@@ -6,13 +6,14 @@ launched beside them, and none is ended because it is not known.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from mesos_gpu.engine.effects import Kill, ListTasks
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.tasks.resizing import changes, question
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.arrays.array import whose
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.saves import ForgetTask, SaveTrust
@@ -265,6 +266,15 @@ def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
     )
 
 
+def _of_array(turn: Turn, job_id: JobId) -> dict[str, Any]:
+    """What says that a job is a task of an array that is known: no other one is made for its index."""
+    of = whose(job_id)
+    array = turn.state.arrays.get(of[0]) if of is not None else None
+    if of is None or array is None or array.indexes.position(of[1]) is None:
+        return {}
+    return {"array": array.id, "index": of[1]}
+
+
 def _job_of(turn: Turn, task: Task, label: Label) -> Job:
     """A job of which only the labels are left. It cannot start again: its command is not in them, by intent. An
     instance of an app that is as it was is whole."""
@@ -293,6 +303,7 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
         sequence=turn.state.next_sequence,
         owner=label.owner,
         adopted=True,
+        **_of_array(turn, label.job_id),
     )
     catalog = turn.state.catalog
     info = catalog.versions.get(label.app or "") if label.app_version is not None else None

@@ -10,7 +10,7 @@ from typing import Final
 from mesos_gpu.engine.charges import at_cost, granted_milli, parts_of, pool_of_node
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
 from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveJob, SaveQueues, SaveTask
@@ -173,8 +173,16 @@ def unmet(state: State, now: float) -> list[Row]:
         spec = job.spec
         if spec.gpus:
             account = Account(owner_of(job), spec.queue, spec.job_class or "", spec.app or "", "", "")
-            rows.append((account, Figures(unmet=spec.gpu_milli_in_all * _wait_ms(state, job, now))))
+            tasks = 1 if job.array is None else 1 + _unmade_behind(state, job)
+            rows.append((account, Figures(unmet=tasks * spec.gpu_milli_in_all * _wait_ms(state, job, now))))
     return rows
+
+
+def _unmade_behind(state: State, job: Job) -> int:
+    """How many tasks stand behind the first draft of an array that are no jobs yet, and that its limit lets start."""
+    array = state.arrays.get(job.array or JobId(""))
+    drafts = state.members.drafts.get(job.array or JobId(""), {})
+    return state.members.startable(array) if array is not None and next(iter(drafts), None) == job.id else 0
 
 
 def _end(turn: Turn, old: Span, task: Task | None) -> Closed:

@@ -56,10 +56,11 @@ def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -
     """
     homeless: dict[str, list[JobId]] = {}
     leaves, before = leaves_of(document, settings.queue_limits), _leaves_before(state, settings)
-    for job in state.jobs.values():
-        queue = job.spec.queue
-        if not job.state.ended and queue not in leaves and (before is None or queue in before):
-            homeless.setdefault(queue, []).append(job.id)
+    waiting = [(array.id, array.spec.queue) for array in state.arrays.values() if array.left]
+    live = [(job.id, job.spec.queue) for job in state.jobs.values() if not job.state.ended]
+    for job_id, queue in (*live, *waiting):
+        if queue not in leaves and (before is None or queue in before):
+            homeless.setdefault(queue, []).append(job_id)
     if not homeless:
         return
     shown = "; ".join(

@@ -164,6 +164,10 @@ class Receivers(Kind):
     """Who is told what happens: webhooks by their names, or URLs."""
 
 
+class ArrayIndexes(Kind):
+    """Indexes of a job array, as `model.arrays.indexes` reads them."""
+
+
 class HealthChecks(Kind):
     """Checks that the executor makes."""
 
@@ -274,4 +278,12 @@ NOTIFY: Final[Any] = asks(
         "--notify", "Webhook, or URL, that is told when it ends; may be repeated", metavar="NAME|URL"
     ),
     shown="notify",
+)
+#: Of a job array.
+ARRAY: Final[Any] = asks(
+    None,
+    ArrayIndexes(),
+    about="one job for each of these indexes; %N: so many of them at once",
+    option=Option("--array", "One job for each of these indexes, as 0-99%8: 8 at once", metavar="INDEXES"),
+    shown="array",
 )

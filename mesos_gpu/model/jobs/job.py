@@ -10,6 +10,7 @@ from mesos_gpu.model.jobs.artifact import UPLOAD, Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
+    ARRAY,
     ENV_KEY,
     LABEL_KEY,
     NAME,
@@ -421,7 +422,6 @@ class JobSpec:
         ),
         shown="secrets",
     )
-
     notice_s: float | None = asks(
         None,
         Seconds(0, 86400),
@@ -452,6 +452,7 @@ class JobSpec:
         about="an archive that its submitter has put into the scheduler's store, extracted into the sandbox",
     )  # fmt: skip
     notify: tuple[str, ...] = NOTIFY
+    array: str | None = ARRAY
 
     @property
     def is_share(self) -> bool:
@@ -511,10 +512,10 @@ class JobSpec:
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
-    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "upload", "fetch",
-    "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s",
-    "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement", "priority",
-    "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
+    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "array", "ports", "upload",
+    "fetch", "mounts", "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s",
+    "kill_grace_s", "image", "pull", "control_access", "container_engine", "on_gpu_failure", "min_driver", "placement",
+    "priority", "preemptible", "notice_s", "notice_signal", "queue", "job_class", "app", "constraints", "near", "away",
     "notify", "health_checks",
 )  # fmt: skip
 FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
@@ -569,9 +570,7 @@ class Job:
     room_made_at: float | None = None  # when others were last ended for it, since it last ran
     room_on: tuple[AgentId, ...] = ()  # in a tree of queues: the nodes that are kept for it since
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
-    adopted: bool = (
-        False  # made of an unknown task's labels: what it runs is not known, so it is never launched
-    )
+    adopted: bool = False  # of an unknown task's labels: what it runs is not known, it is never launched
     seat: Seat | None = (
         None  # while it holds GPUs: what of a guarantee they count as; None: they are borrowed
     )
@@ -580,6 +579,8 @@ class Job:
     checkpoint_at: float | None = None  # up to when its work is kept, as it said last; None: it never said
     owner: str = ""  # the proved name of who submitted it; "": nobody was asked
     served: Served | None = None  # what it had of GPUs before it went back to its queue; None: nothing yet
+    array: JobId | None = None  # whose member it is; None: it is alone
+    index: int | None = None  # in that
 
     @property
     def charged_to(self) -> str:

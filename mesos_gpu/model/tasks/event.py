@@ -79,6 +79,7 @@ class LogEvent:
         apps: Whom a deployment is of.
         notice, budget: As of `JobEvent`.
         notify: Where the job has asked for it to be told.
+        array: Of a task of a job array: that.
     """
 
     number: int
@@ -99,6 +100,7 @@ class LogEvent:
     notice: Notice | None = None
     budget: BudgetUse | None = None
     notify: tuple[str, ...] = ()
+    array: str = ""
 
 
 def recent() -> deque[JobEvent]:

@@ -131,7 +131,7 @@ TOLD: Final = frozenset(
 def targets_of(
     event: LogEvent, hooks: tuple[Hook, ...], fits: Callable[[Sequence[str], str], bool]
 ) -> list[str]:
-    """Where an event is to be sent, each once.
+    """Where an event is to be sent, each once. Of a job array it is the array's own that are, not those of its tasks.
 
     Args:
         event: What has happened.
@@ -145,7 +145,11 @@ def targets_of(
         if event.number > hook.since
         and (
             hook.name in named
-            or (event.kind in hook.kinds and (not hook.queues or fits(hook.queues, event.queue)))
+            or (
+                event.kind in hook.kinds
+                and not event.array
+                and (not hook.queues or fits(hook.queues, event.queue))
+            )
         )
     ]
     return [*targets, *(target for target in dict.fromkeys(named) if is_url(target))]

@@ -7,6 +7,7 @@ from typing import Any, Final
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
+from mesos_gpu.model.arrays.array import JobArray, as_job
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owner_of
@@ -35,6 +36,7 @@ class Happenings:
         self._log, self._ready = log, list[LogEvent]()
         self._forgotten, self._last = 0, log.last
         self._jobs = {job.id: job.state for job in state.jobs.values()}
+        self._jobs |= {array.id: _state_of(array) for array in state.arrays.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
         self._drains = {key: _words(drain) for key, drain in state.drains.items()}
@@ -86,6 +88,17 @@ class Happenings:
         if new:
             self._engine = new[0].number
         return [_told(event, state.jobs.get(event.job_id)) for event in reversed(new)]
+
+    def _array(self, effect: saves.SaveArray) -> list[LogEvent]:
+        array = effect.array
+        old, self._jobs[array.id] = self._jobs.get(array.id), _state_of(array)
+        if old is self._jobs[array.id]:
+            return []
+        return [of_job(_OF_STATE.get(_state_of(array), EventKind.SUBMITTED), as_job(array, array.counts()))]
+
+    def _forget_array(self, effect: saves.ForgetArray) -> list[LogEvent]:
+        self._jobs.pop(effect.array_id, None)
+        return []
 
     def _job(self, effect: saves.SaveJob) -> list[LogEvent]:
         job = effect.job
@@ -148,6 +161,11 @@ class Happenings:
         return [_deployment(effect.id, apps, "done" if effect.done else "ended")]
 
 
+def _state_of(array: JobArray) -> JobState:
+    """What is told of an array: that it is there, and how it ended."""
+    return JobState.PENDING if array.ended_at is None else array.outcome
+
+
 def of_job(kind: EventKind, job: Job) -> LogEvent:
     """An event of a job, not numbered yet."""
     return LogEvent(
@@ -162,6 +180,7 @@ def of_job(kind: EventKind, job: Job) -> LogEvent:
         job.message,
         job.exit_code if job.state.ended else None,
         notify=job.spec.notify,
+        array=job.array or "",
     )
 
 
@@ -208,6 +227,8 @@ def _words(drain: Drain) -> tuple[str, float | None]:
 
 _OF_EFFECT: Final[dict[type, Callable[[Happenings, Any], list[LogEvent]]]] = {
     saves.SaveJob: Happenings._job,
+    saves.SaveArray: Happenings._array,
+    saves.ForgetArray: Happenings._forget_array,
     saves.ForgetJob: Happenings._forget_job,
     saves.SaveNode: Happenings._node,
     saves.ForgetNode: Happenings._forget_node,

@@ -3,6 +3,7 @@
 import click
 
 from mesos_gpu.api.settings import SERVICE_PORTS
+from mesos_gpu.model.arrays.indexes import MOST
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import ROOTS
 from mesos_gpu.scheduler.options import parse
@@ -90,6 +91,14 @@ OPTIONS: Decorators = (
         type=click.IntRange(0),
         metavar="JOBS",
         help="The same of a queue.",
+    ),
+    click.option(
+        "--max-array",
+        default=10_000,
+        show_default=True,
+        type=click.IntRange(1, MOST),
+        metavar="TASKS",
+        help="Most tasks of a job array; each counts as a job that waits.",
     ),
     click.option(
         "--user-stored",

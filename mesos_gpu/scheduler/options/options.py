@@ -90,6 +90,7 @@ class Options:
     accept_older_state: bool = False
     user_pending: int = 10_000
     queue_pending: int = 20_000
+    max_array: int = 10_000  # tasks of one job array
     user_stored_mib: int = 256
     queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
@@ -135,6 +136,7 @@ def engine_settings(options: Options) -> Settings:
         queue_limits=options.queue_limits,
         user_quota=Quota(options.user_pending, options.user_stored_mib),
         queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
+        max_array=options.max_array,
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
         executor_env=_executor_env(options),

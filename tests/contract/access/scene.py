@@ -137,9 +137,9 @@ class Scene(AccessRig):
         """What Mesos says of a task."""
         self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId(AGENT), data=data, uuid="u")))
 
-    def job(self) -> str:
+    def job(self, **more: Any) -> str:
         """A job that waits, for it asks for more than there is."""
-        body = {"command": "true", "queue": "research", "cpus": 1000}
+        body = {"command": "true", "queue": "research", "cpus": 1000, **more}
         return str(self.made("ann", "POST", "/v1/jobs", json=body).json()["id"])
 
     def settle(self) -> None:
@@ -190,7 +190,7 @@ class Scene(AccessRig):
             self.call("boss", "DELETE", f"/v2/apps{app['id']}?force=true")
         for task in self.daemon.read(_tasks).result(60):
             self.status(task, "TASK_KILLED")
-        for job in self.call("boss", "GET", "/v1/jobs?state=active").json()["jobs"]:
+        for job in self.call("boss", "GET", "/v1/jobs?state=active&fold_arrays=true").json()["jobs"]:
             self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
         for hook in self.hooks.latest.hooks:
             self.hooks.remove(hook.name, "boss")

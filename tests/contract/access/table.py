@@ -53,6 +53,10 @@ def _job(below: str = "", before: str = "/v1/jobs/", **more: Any) -> Callable[[S
     return lambda scene: Asked(f"{before}{scene.job()}{below}", more)
 
 
+def _array(**more: Any) -> Callable[[Scene], Asked]:
+    return lambda scene: Asked(f"/v1/arrays/{scene.job(array='0-3')}", more)
+
+
 def _hook(below: str = "", **more: Any) -> Callable[[Scene], Asked]:
     return lambda scene: Asked(f"/v1/webhooks/{scene.webhook()}{below}", more)
 
@@ -183,6 +187,7 @@ V1: Final = (
     Row("/v1/jobs/{id}", "GET", "-x-xxx", _job(), _HIDDEN),
     Row("/v1/jobs/{id}", "PATCH", "---xxx", _job(json={"gpu_compute_pct": 50})),
     Row("/v1/jobs/{id}", "DELETE", "---xxx", _job()),
+    Row("/v1/arrays/{id}", "GET", "-x-xxx", _array(), _HIDDEN),
     Row("/v1/jobs/{id}/resize", "DELETE", "---xxx", _job("/resize")),
     Row("/v1/events", "GET", "-xxxxx", _to("/v1/events"), _OWN_SEEN),
     Row("/v1/webhooks", "GET", "----xx", _to("/v1/webhooks")),

@@ -24,8 +24,9 @@ from mesos_gpu.cli import main
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine import journal as kept
+from mesos_gpu.engine.indexes.memory import Reconciliation, SecretRead
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import Reconciliation, SecretRead, State
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.access.caller import Narrowing
@@ -35,6 +36,7 @@ from mesos_gpu.model.apps.app import App, Group, SecretRef
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.split import Mode, TrafficSplit
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
@@ -69,6 +71,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.AgentLost(AgentId("a")),
     ev.JobSubmitted(JobId("j"), spec(env={"b": "1", "a": "✓ \n"}, timeout_s=0.1, gpu_model=("A", "B"))),
     ev.KillRequested(JobId("j")),
+    ev.ArrayKillRequested(JobId("s"), "3-7"),
     ev.ResizeRequested(JobId("j"), {"gpu_memory_mib": 1024, "gpu_memory_max_mib": None}, True),
     ev.ResizeWithdrawn(JobId("j")),
     ev.CheckpointTold(JobId("j1")),
@@ -90,8 +93,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.TokenCreated(
         Token("a1", "ann", "", "", 0.0, 0.0, ("ml",), Narrowing(("job:*",), ("ml",))), 1 / 3, 0.1
     ),
-    ev.TokenRevoked("a1"),
-    ev.TokenUsed("a1", "::1"),
+    *(ev.TokenRevoked("a1"), ev.TokenUsed("a1", "::1")),
     ev.TasksListed(
         (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
     ),
@@ -243,7 +245,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
-    rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day"}
+    rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
@@ -268,11 +270,9 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
     state.vacant = {"/a": [JobId("j")]}
-    state.changed_apps, state.ended_instances, state.backoffs = (
-        {"/a"},
-        [JobId("j")],
-        {("/a", 1.5): (2, 1 / 3)},
-    )
+    state.changed_apps, state.ended_instances = {"/a"}, [JobId("j")]
+    state.backoffs = {("/a", 1.5): (2, 1 / 3)}
+    state.put(JobArray(JobId("s"), spec(array="0-9%2"), 0.1, 9, left=((0, 9),)))
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}
     state.readiness = {TaskId("t"): READINESS}

@@ -207,6 +207,9 @@ def _uses(view: View) -> Iterator[tuple[str, str, str]]:
     for job in view.jobs.values():
         if job.spec.upload is not None and not job.state.ended:
             yield job.owner, job.spec.upload.removeprefix(_PREFIX), job.id
+    for array in view.arrays.values():
+        if array.spec.upload is not None and array.ended_at is None:
+            yield array.owner, array.spec.upload.removeprefix(_PREFIX), array.id
     before = [app for each in view.deployments.values() for app in each.plan.changed_from]
     for app in (*view.root.all_apps(), *before):
         said = gpu_options(app).upload

@@ -1,0 +1,107 @@
+"""Job arrays: taken in, made into jobs as these may start, ended in parts, forgotten.
+
+In the queue an array is its next few tasks, its drafts: one while nothing of it can start, as many as may start at once
+while all that are tried do. What no store has of them follows from the array's record, so nothing is lost with them.
+"""
+
+from dataclasses import replace
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.indexes.arrays import MOST_DRAFTS
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.arrays.indexes import Runs, both, has, parsed, union, without
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.saves import ForgetArray
+
+
+def take_in(turn: Turn, job_id: JobId, spec: JobSpec, owner: str) -> None:
+    """Put a new array in its place in the queue."""
+    array = JobArray(job_id, spec, turn.now, turn.state.next_sequence, owner)
+    turn.put(replace(array, left=array.indexes.all))
+
+
+def refill(turn: Turn) -> None:
+    """Let each array that has changed have the drafts that it may have, and end those that are through."""
+    members = turn.state.members
+    while members.changed:
+        array = turn.state.arrays.get(next(iter(members.changed)))
+        if array is not None and array.ended_at is None:
+            _refill(turn, array)
+        del members.changed[next(iter(members.changed))]
+
+
+def _refill(turn: Turn, array: JobArray) -> None:
+    members = turn.state.members
+    if not array.left and not members.jobs.get(array.id):
+        turn.publish_array(turn.put_array(replace(array, ended_at=turn.now)))
+        return
+    missing = members.windows.get(array.id, 1) - len(members.drafts.get(array.id, ()))
+    for position in members.next_of(array, missing):
+        turn.state.draft(array, position)
+        turn.state.unmatched = True
+
+
+def following(turn: Turn, job: Job) -> Job | None:
+    """The draft that stands in the queue next after a member that was launched, where queues are names: nobody else
+    comes between the two. None: there is none, or its limit has no room for it."""
+    state = turn.state
+    array = state.arrays.get(job.array) if job.array is not None else None
+    if array is None or state.tree is not None or state.members.drafts.get(array.id):
+        return None
+    position = next(iter(state.members.next_of(array, 1)), None)
+    return None if position is None else state.draft(array, position)
+
+
+def on_matched(turn: Turn) -> None:
+    """Let arrays whose drafts were all launched have twice as many, and others one again: who waits behind nothing but
+    room costs a match no more than a job does."""
+    state, members = turn.state, turn.state.members
+    for array_id in members.launched:
+        if array_id not in members.drafts:
+            members.windows[array_id] = min(2 * members.windows.get(array_id, 1), MOST_DRAFTS)
+            members.changed[array_id] = None
+    members.launched.clear()
+    for array_id, drafts in list(members.drafts.items()):
+        members.windows.pop(array_id, None)
+        for job_id in sorted(drafts, key=drafts.__getitem__)[1:]:
+            state.drop_draft(state.jobs[job_id])
+
+
+def members_of(turn: Turn, array: JobArray, positions: Runs) -> list[Job]:
+    """The members of an array at some positions that have not ended, drafts too."""
+    jobs = (turn.state.jobs[job_id] for job_id in turn.state.members.jobs.get(array.id, ()))
+    places = ((array.indexes.position(job.index or 0), job) for job in jobs)
+    return [job for place, job in places if place is not None and has(positions, place)]
+
+
+def kill_left(turn: Turn, array: JobArray, positions: Runs) -> None:
+    """End those at some positions of which there is no job yet, or a draft."""
+    gone = both(array.left, positions)
+    if not gone:
+        return
+    for job in members_of(turn, array, gone):
+        if job.id in turn.state.members.drafts.get(array.id, ()):
+            turn.state.drop_draft(job)
+    killed = replace(array, left=without(array.left, gone), killed=union(array.killed, gone))
+    turn.publish_array(turn.put_array(killed))
+
+
+def forget_old(turn: Turn) -> None:
+    """Forget the arrays that ended first, as jobs are; one with a member that is remembered stays."""
+    members = turn.state.members
+    surplus = len(members.ended) - turn.settings.keep_ended_jobs
+    if surplus <= 0:
+        return
+    remembered = {job.array for job in map(turn.state.jobs.__getitem__, turn.state.ended)}
+    for array_id in list(members.ended)[:surplus]:
+        if array_id not in remembered:
+            turn.state.drop_array(array_id)
+            turn.effects.append(ForgetArray(array_id))
+
+
+def positions_of(array: JobArray, event: ev.ArrayKillRequested) -> Runs:
+    """What a kill names, as positions."""
+    indexes = array.indexes
+    return indexes.all if event.indexes is None else indexes.positions(parsed(event.indexes))

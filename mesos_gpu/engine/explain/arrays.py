@@ -1,0 +1,88 @@
+"""Why a job array waits, or a task of it of which there is no job yet."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.arrays.array import JobArray, as_job, whose
+from mesos_gpu.model.arrays.indexes import count, without
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.why import Why
+
+
+def running_in(state: State, array: JobArray) -> int:
+    """How many of an array's members hold something, or are about to."""
+    jobs = (state.jobs[job_id] for job_id in state.members.jobs.get(array.id, ()))
+    return sum(job.state is not JobState.PENDING for job in jobs)
+
+
+def job_in(state: State, job_id: JobId) -> Job:
+    """A job, or an array as one.
+
+    Raises:
+        NotFound: There is neither.
+    """
+    array = state.arrays.get(job_id)
+    if array is not None:
+        return as_job(array, state.members.counts(array, running_in(state, array)))
+    if job_id not in state.jobs:
+        raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    return state.jobs[job_id]
+
+
+def why_in_array(
+    state: State, settings: Settings, now: float, job_id: JobId, *, past_offers: bool = False
+) -> Why:
+    """Explain what an array, or a task of it that is no job yet, waits for: its first that waits stands for it.
+
+    Raises:
+        NotFound: There is neither.
+    """
+    of = whose(job_id)
+    array = state.arrays.get(job_id) or (state.arrays.get(of[0]) if of is not None else None)
+    if array is None:
+        raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    before = _before(array, None if array.id == job_id or of is None else of[1])
+    head = _head(state, array)
+    if head is None:
+        return _without_head(state, array, job_id, before)
+    said = why_of(state, settings, now, head, past_offers=past_offers)
+    place = None if said.queue_position is None else said.queue_position + before
+    words = (
+        f"{before} of its array stand before it, and the first of them {said.summary}"
+        if before
+        else said.summary
+    )
+    return replace(
+        said, job_id=job_id, queue_position=place, summary=words, estimate=None if before else said.estimate
+    )
+
+
+def _before(array: JobArray, index: int | None) -> int:
+    """How many of an array that are left stand before one; None: before its first."""
+    place = None if index is None else array.indexes.position(index)
+    return 0 if place is None else count(array.left) - count(without(array.left, ((0, place - 1),)))
+
+
+def _head(state: State, array: JobArray) -> Job | None:
+    """The first member that waits."""
+    jobs = (state.jobs[job_id] for job_id in state.members.jobs.get(array.id, ()))
+    return min(
+        (job for job in jobs if job.state is JobState.PENDING), key=lambda job: job.sequence, default=None
+    )
+
+
+def _without_head(state: State, array: JobArray, job_id: JobId, before: int) -> Why:
+    counts = state.members.counts(array, running := running_in(state, array))
+    job_state = as_job(array, counts).state
+    if array.ended_at is not None:
+        return Why(job_id, job_state, f"has ended: {counts.words}", None, can_ever_run=True)
+    if not array.left:
+        return Why(job_id, job_state, f"all of it has begun: {counts.words}", None, can_ever_run=True)
+    words = f"{running} of its array run, and no more may at once"
+    if before:
+        words = f"{words}; {before} of it stand before it"
+    return Why(job_id, JobState.PENDING, words, before, can_ever_run=True)

@@ -1,0 +1,1 @@
+"""Job arrays: their indexes, and how far their tasks are."""

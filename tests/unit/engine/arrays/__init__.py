@@ -1,0 +1,1 @@
+"""Tests of job arrays in the engine."""
