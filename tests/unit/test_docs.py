@@ -184,7 +184,9 @@ def test_each_test_that_guarantees_name_is_there() -> None:
     absent = [
         f"{file}::{name}"
         for file, name in named
-        if not re.search(rf"^\s*((def|class) {name}\b|{name} = )", (ROOT / "tests" / file).read_text(), re.MULTILINE)
+        if not re.search(
+            rf"^\s*((def|class) {name}\b|{name} = )", (ROOT / "tests" / file).read_text(), re.MULTILINE
+        )
     ]
     assert len(named) > 60
     assert absent == []
