@@ -151,10 +151,10 @@ class Played:
 
     def life(self, task: str, began_at: float, each_s: float) -> list[dict[str, Any]]:
         """The updates of a task that does its work, in their order."""
-        datas = (b"", b"", DONE)
+        bodies = (b"", b"", DONE)
         return [
             self.told(task, state, data, began_at + number * each_s)
-            for number, (state, data) in enumerate(zip(LIFE, datas, strict=True))
+            for number, (state, data) in enumerate(zip(LIFE, bodies, strict=True))
         ]
 
     def submit(self) -> JobId:
