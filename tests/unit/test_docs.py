@@ -176,17 +176,3 @@ def test_links_lead_somewhere(path: Path) -> None:
         target = (path.parent / name).resolve() if name else path
         assert target.exists(), f"{name} is not there"
         assert not head or head in heads_of(target), f"{target.name} has no heading #{head}"
-
-
-def test_each_test_that_guarantees_name_is_there() -> None:
-    text = (ROOT / "docs/guarantees.md").read_text()
-    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
-    absent = [
-        f"{file}::{name}"
-        for file, name in named
-        if not re.search(
-            rf"^\s*((def|class) {name}\b|{name} = )", (ROOT / "tests" / file).read_text(), re.MULTILINE
-        )
-    ]
-    assert len(named) > 60
-    assert absent == []
