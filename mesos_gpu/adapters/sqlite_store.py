@@ -151,10 +151,9 @@ class SqliteStore:
         self._keep(facts)
 
     def _keep(self, facts: Iterable[tuple[str, str | bytes]]) -> None:
-        rows = [(name, seal.sealed_fact(name, value)) for name, value in facts]
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(_FACT, rows)
-        self._db.execute("COMMIT")
+        with self._transaction():
+            for name, value in facts:
+                self._do(seal.fact(name, value))
 
     def _opened(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -166,6 +165,7 @@ class SqliteStore:
                 if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":  # indexes, too
                     raise sqlite3.DatabaseError("integrity_check found errors")
                 schema.migrate(db, self._path)
+                self._sum = schema.seen_sum(db)
         except BaseException:
             db.close()
             raise
@@ -210,8 +210,8 @@ class SqliteStore:
     def key(self) -> bytes:
         """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
         with self._refusing_damage():
-            new = seal.sealed_fact("key", secrets.token_bytes(32))
-            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", (new,))
+            if seal.fact_of(self._db, "key") is None:
+                self._keep([("key", secrets.token_bytes(32))])
             here = _mark_of(self._db)
         assert here.key is not None, "it was just written"
         self._set_mark(here)
@@ -238,9 +238,8 @@ class SqliteStore:
     def leave_log(self) -> bool:
         """Follow no log elsewhere any more: one that has more than this state would undo what was brought back;
         whether there was one."""
-        with self._refusing_damage():
-            gone = self._db.execute("DELETE FROM facts WHERE name IN ('history', 'history_begun')")
-        return gone.rowcount > 0
+        with self._refusing_damage(), self._transaction():
+            return self._do([seal.no_fact("history"), seal.no_fact("history_begun")]) > 0
 
     def _set_mark(self, mark: Mark) -> None:
         self._at = mark
@@ -275,23 +274,39 @@ class SqliteStore:
 
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction():
             for item in batch:
-                self._write(item)
+                self._do(_statements(item))
                 if isinstance(item, saves.SaveFramework):
                     at = replace(at, framework_id=item.framework_id)
-            self._db.execute(_FACT, ("batch", seal.sealed_fact("batch", str(at.batch))))
+            self._do(seal.fact("batch", str(at.batch)))
+        return at
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it or nothing, with the sum of the checksums as it is then."""
+        before = self._sum
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            if self._sum != before:
+                self._do(seal.fact("sum", str(self._sum)))
             self._db.execute("COMMIT")
         except BaseException:
+            self._sum = before
             if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
                 self._db.execute("ROLLBACK")
             raise
-        return at
 
-    def _write(self, item: Save) -> None:
-        for statement, values in _statements(item):
-            self._db.execute(statement, values)
+    def _do(self, statements: Iterable[statements.Statement]) -> int:
+        """Do them, and add up the checksums that they give; how many rows with checksums are touched."""
+        touched = 0
+        for statement, values in statements:
+            for (end,) in self._db.execute(statement, values).fetchall():
+                number = seal.number_in(end)
+                self._sum += number if statement.startswith("INSERT") else -number
+                touched += 1
+        return touched
 
     def close(self) -> None:
         """Close the file and let another scheduler in."""
@@ -361,14 +376,13 @@ def _where(columns: Iterable[str]) -> str:
 
 
 #: SQL by noun. What there is one of is a fact. Names are those of NOUNS; every value is a parameter.
-_FACT: Final = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
 _INSERT: Final = {
-    noun.kind: f"INSERT OR REPLACE INTO {noun.table or noun.plural} VALUES ({'?, ' * len(noun.columns)}?)"
+    noun.kind: f"INSERT INTO {noun.table or noun.plural} VALUES ({'?, ' * len(noun.columns)}?){seal.SEALS}"  # nosec B608 # names of NOUNS
     for noun in NOUNS
     if noun.key
 }
 _DELETE: Final = {
-    noun.kind: f"DELETE FROM {noun.table or noun.plural} WHERE {_where(noun.key)}"  # nosec B608 # names of NOUNS
+    noun.kind: f"DELETE FROM {noun.table or noun.plural} WHERE {_where(noun.key)}{seal.SEALS}"  # nosec B608 # names of NOUNS
     for noun in NOUNS
     if noun.key
 }
@@ -379,7 +393,7 @@ _SELECT: Final = {
     if noun.key
 }
 _DELETE_PARTS: Final = [
-    (noun.owner, f"DELETE FROM {noun.table or noun.plural} WHERE {noun.owned_by} = ?")  # nosec B608 # names of NOUNS
+    (noun.owner, f"DELETE FROM {noun.table or noun.plural} WHERE {noun.owned_by} = ?{seal.SEALS}")  # nosec B608 # names of NOUNS
     for noun in NOUNS
     if noun.owner is not None
 ]
@@ -388,9 +402,9 @@ _DELETE_PARTS: Final = [
 def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """What one save is in SQL."""
     if isinstance(item, saves.SaveFramework):
-        yield _FACT, ("framework_id", seal.sealed_fact("framework_id", item.framework_id))
+        yield from seal.fact("framework_id", item.framework_id)
     elif isinstance(item, saves.SaveTrust):
-        yield "DELETE FROM facts WHERE name = 'doubtful'", ()
+        yield seal.no_fact("doubtful")
     elif isinstance(item, saves.KeepRecord):
         yield from statements.kept(item)
     elif isinstance(item, saves.FoldRecords):
@@ -398,15 +412,16 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
     elif isinstance(item, saves.KeepJob | saves.KeepEvent | saves.ForgetEvents):
         yield from statements.remembered(item)
     elif isinstance(item, saves.KeepHooks):
-        yield _FACT, (_HOOKS, seal.sealed_fact(_HOOKS, msgspec.json.encode(item.hooks)))
+        yield from seal.fact(_HOOKS, msgspec.json.encode(item.hooks))
     elif isinstance(item, saves.KeepSent):
-        yield _FACT, (_SENT, seal.sealed_fact(_SENT, msgspec.json.encode(item.sent)))
+        yield from seal.fact(_SENT, msgspec.json.encode(item.sent))
     elif (noun := SAVED_BY.get(type(item))) is not None:
         columns, body = (*map(_plain, saves.columns_of(item)),), msgspec.json.encode(saves.value_of(item))
         if noun.key:
+            yield _DELETE[noun.kind], tuple(map(_plain, saves.about(item)))
             yield _INSERT[noun.kind], (*columns, seal.sealed(noun.table or noun.plural, columns, body))
         else:
-            yield _FACT, (name := noun.table or noun.plural, seal.sealed_fact(name, body))
+            yield from seal.fact(noun.table or noun.plural, body)
     else:
         noun, key = FORGOTTEN_BY[type(item)], tuple(map(_plain, saves.about(item)))
         yield _DELETE[noun.kind], key

@@ -79,7 +79,8 @@ def test_it_is_saved_and_read_back_and_is_at_its_default_in_what_was_saved_befor
     with_the_field(
         """
 import json, sqlite3
-from mesos_gpu.adapters.sqlite.seal import opened, sealed
+from mesos_gpu.adapters.sqlite.schema import sum_of
+from mesos_gpu.adapters.sqlite.seal import fact, opened, sealed
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.state import State
@@ -100,6 +101,8 @@ db = sqlite3.connect(path)
 body = json.loads(opened("jobs", columns, row))
 del body["spec"]["shm_mib"]
 db.execute("UPDATE jobs SET body = ?", (sealed("jobs", columns, json.dumps(body).encode()),))
+for statement, values in fact("sum", str(sum_of(db))):
+    db.execute(statement, values)
 db.commit()
 db.close()
 store = SqliteStore(path)

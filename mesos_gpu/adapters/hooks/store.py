@@ -89,6 +89,8 @@ class HookStore:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
+            if self._db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("integrity_check found errors")
             self._db.executescript(_TABLES)
             self._latest = next(iter(self.versions()), NONE)
         except sqlite3.OperationalError as error:
@@ -368,7 +370,7 @@ class HookStore:
     def _damaged(self, error: Exception) -> Damaged:
         return Damaged(
             f"the webhooks in {self._path} cannot be read: {error}",
-            remedy="move the file away, and make the webhooks again",
+            remedy="move the file away: the state has the webhooks, and how far each was told",
         )
 
     @contextmanager

@@ -7,6 +7,7 @@ import fcntl
 import glob
 import logging
 import os
+import re
 import sqlite3
 import stat
 from pathlib import Path
@@ -18,6 +19,8 @@ OWN: Final = stat.S_IRUSR | stat.S_IWUSR
 ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
 #: Copies that stay beside a state, of before a newer schema and of before a restore: `PATH.before-v12`.
 _COPIES: Final = ("before-v", "replaced-")
+_STAMP: Final = {"before-v": r"\d+", "replaced-": r"\d{8}T\d{6}Z(-\d+)?"}
+MOST_COPIES: Final = 3  # of each of these kinds; the oldest go when another is made
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 
@@ -92,6 +95,26 @@ def make_private(path: Path) -> None:
         finally:
             os.close(handle)
     _close_directory(path)
+
+
+def keep_few(path: Path, kind: str) -> list[Path]:
+    """Remove the oldest copies of a kind, `before-v` or `replaced-`, with what is beside them; those that are gone."""
+    copies = {
+        each.with_name(name[0])
+        for each in path.parent.glob(f"{glob.escape(path.name)}.{kind}*")
+        if (name := re.match(rf"{re.escape(path.name)}\.{kind}{_STAMP[kind]}(?![^.-])", each.name))
+    }
+    gone = sorted(copies, key=_age)[:-MOST_COPIES]
+    for copy in gone:
+        for each in path.parent.glob(f"{glob.escape(copy.name)}*"):
+            if re.fullmatch(rf"{re.escape(copy.name)}(\.hooks)?(-wal|-shm)?", each.name):
+                each.unlink(missing_ok=True)
+    return gone
+
+
+def _age(copy: Path) -> tuple[int, ...]:
+    """By the number of its schema, or by its time."""
+    return tuple(map(int, re.findall(r"\d+", copy.name.rpartition(".")[2])))
 
 
 def _close_directory(path: Path) -> None:

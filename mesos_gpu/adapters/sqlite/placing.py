@@ -15,7 +15,7 @@ from typing import Final
 
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.sqlite.copies import copy_into
-from mesos_gpu.adapters.sqlite.files import OWN, lock_of, make_private, restoring, sync
+from mesos_gpu.adapters.sqlite.files import OWN, keep_few, lock_of, make_private, restoring, sync
 from mesos_gpu.errors import BadConfiguration, Conflict, NotFound
 
 _WAL: Final = "-wal"
@@ -107,6 +107,7 @@ def _exchanged(path: Path, copy: Path) -> Placed:
     sync(path.parent)
     restoring(path).unlink()
     sync(path.parent)
+    keep_few(path, "replaced-")
     return Placed(kept, has_hooks)
 
 

@@ -4,6 +4,7 @@ All steps are one transaction: a file has the schema that it had, or the latest 
 earlier program can be given.
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
@@ -12,23 +13,46 @@ from typing import Final
 
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.adapters.sqlite.copies import backup
-from mesos_gpu.adapters.sqlite.seal import SEALED_FROM, Unsealed, seal_all
+from mesos_gpu.adapters.sqlite.files import MOST_COPIES, keep_few
+from mesos_gpu.adapters.sqlite.seal import (
+    SEALED_FROM,
+    SUMMED_FROM,
+    UNSUMMED,
+    Unsealed,
+    fact,
+    number_in,
+    number_of,
+    seal_all,
+)
 from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.saves import NOUNS
 
-#: What the step to checksums seals. Names are those of NOUNS.
+logger = logging.getLogger(__name__)
+#: Tables whose rows have checksums, the columns beside the body, and that. Names are those of NOUNS.
+_SEALED: Final = (
+    *((noun.table or noun.plural, tuple(noun.columns), "body") for noun in NOUNS if noun.key),
+    ("facts", ("name",), "value"),
+    ("events", ("number",), "body"),
+    ("past_jobs", ("id", "ended_ms"), "body"),
+)
+#: The ends of their rows.
+_ENDS: Final = tuple(
+    (
+        name,
+        f"SELECT substr({body}, -8) FROM {name}"  # nosec B608 # names of NOUNS
+        f"{f' WHERE name NOT IN {UNSUMMED}' if name == 'facts' else ''}",
+    )
+    for name, _, body in _SEALED
+)
+_LATER: Final = ("past_jobs",)  # of these, what the step to sums seals, and not that to checksums
 UNSEALED: Final = tuple(
     Unsealed(
         name,
         f"SELECT {', '.join(columns)}, {body} FROM {name}",  # nosec B608 # names of NOUNS
         f"UPDATE {name} SET {body} = ? WHERE {' AND '.join(f'{column} IS ?' for column in columns)}",  # nosec B608 # names of NOUNS
     )
-    for name, columns, body in (
-        *((noun.table or noun.plural, tuple(noun.columns), "body") for noun in NOUNS if noun.key),
-        ("facts", ("name",), "value"),
-        ("events", ("number",), "body"),
-    )
+    for name, columns, body in _SEALED
 )
 
 
@@ -137,11 +161,37 @@ def step_up(db: sqlite3.Connection, number: int, script: str) -> None:
     """Do one step, within a transaction."""
     for statement in _statements(script):
         db.execute(statement)
-    if number == SEALED_FROM:
+    if number in (SEALED_FROM, SUMMED_FROM):
         for table in UNSEALED:
-            if _is_there(db, table.name):
+            if (table.name in _LATER) == (number == SUMMED_FROM) and _is_there(db, table.name):
                 seal_all(db, table)
+    if number == SUMMED_FROM:
+        for statement, values in fact("sum", str(sum_of(db))):
+            db.execute(statement, values)
     db.execute(f"PRAGMA user_version={number}")
+
+
+def sum_of(db: sqlite3.Connection) -> int:
+    """The sum of the checksums of all rows."""
+    total = 0
+    for name, statement in _ENDS:
+        if _is_there(db, name):
+            total += sum(number_in(end) for (end,) in db.execute(statement))
+    return total
+
+
+def seen_sum(db: sqlite3.Connection) -> int:
+    """The sum of the checksums of all rows, which is what was written.
+
+    Raises:
+        sqlite3.DatabaseError: It is not.
+    """
+    total = sum_of(db)
+    if total != number_of(db, "sum"):
+        raise sqlite3.DatabaseError(
+            "rows are missing, or are older than what was written, by the sum of their checksums"
+        )
+    return total
 
 
 def _is_there(db: sqlite3.Connection, table: str) -> bool:
@@ -165,3 +215,5 @@ def _keep(path: Path, version: int) -> None:
     for each in (copy, hooks_of(copy)):
         each.unlink(missing_ok=True)
     backup(path, copy)
+    for old in keep_few(path, "before-v"):
+        logger.info("the copy %s is removed: there are %d later ones", old, MOST_COPIES)

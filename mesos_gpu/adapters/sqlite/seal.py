@@ -6,13 +6,16 @@ SQLite sees damage to its own structure, and its log has checksums; of what is i
 import re
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mesos_gpu.adapters.sqlite.version import version_of
 
 SEALED_FROM: Final = 13  # the schema
+SUMMED_FROM: Final = 15  # the schema
+#: Facts that are no part of the sum: itself, and the number of batches, which the mark beside the state knows.
+UNSUMMED: Final = ("sum", "batch")
 _FACTS: Final = "facts"
 _SIZE: Final = 9  # "#" and eight hexadecimal digits
 _SEAL: Final = re.compile(rb"#[0-9a-f]{8}")
@@ -54,6 +57,28 @@ def sealed_fact(name: str, value: str | bytes) -> str | bytes:
     if isinstance(value, str):
         return sealed(_FACTS, (name,), value.encode()).decode()
     return sealed(_FACTS, (name,), value)
+
+
+#: Ends a statement that inserts or deletes rows, of which it gives the checksums.
+SEALS: Final = " RETURNING substr(body, -8)"
+_FORGET: Final = "DELETE FROM facts WHERE name = ? RETURNING substr(value, -8)"
+_KEEP: Final = "INSERT INTO facts VALUES (?, ?) RETURNING substr(value, -8)"
+_UNSUMMED: Final = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
+
+
+def fact(name: str, value: str | bytes) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """What writes a fact, as statements."""
+    row = (name, sealed_fact(name, value))
+    if name in UNSUMMED:
+        yield _UNSUMMED, row
+    else:
+        yield _FORGET, (name,)
+        yield _KEEP, row
+
+
+def no_fact(name: str) -> tuple[str, tuple[Any, ...]]:
+    """What deletes a fact, as a statement."""
+    return _FORGET, (name,)
 
 
 def fact_of(db: sqlite3.Connection, name: str) -> str | bytes | None:
@@ -120,6 +145,18 @@ def seal_all(db: sqlite3.Connection, table: Unsealed) -> None:
     """
     for *beside, data in _done(db, table.read):
         _done(db, table.write, _first(table.name, beside, data), *beside)
+
+
+def number_in(end: str | bytes) -> int:
+    """The checksum, of the last eight characters of a row.
+
+    Raises:
+        sqlite3.DatabaseError: It is none.
+    """
+    try:
+        return int(end, 16)
+    except ValueError:
+        raise sqlite3.DatabaseError("a row has no checksum") from None
 
 
 def _done(db: sqlite3.Connection, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -29,7 +29,7 @@ refunded_ms, wait_ms, wanted_milli, reason, task_id, job_id, owner, queue, job_c
 FROM used_spans JOIN used_accounts ON account = id WHERE ends_ms >= :since AND begins_ms < :until
 ORDER BY ends_ms, task_id, model"""
 
-_JOBS: Final = """SELECT body FROM past_jobs WHERE ended_ms >= :since AND ended_ms < :until
+_JOBS: Final = """SELECT id, ended_ms, body FROM past_jobs WHERE ended_ms >= :since AND ended_ms < :until
 AND (ended_ms, id) < (:last, :id) ORDER BY ended_ms DESC, id DESC"""
 _HELD: Final = """SELECT model, SUM(gpu_milli * (ends_ms - begins_ms)), SUM(gpu_milli * lost_ms),
 SUM(gpu_milli * idle_ms) FROM used_spans JOIN used_accounts ON account = id WHERE job_id = ? GROUP BY model
@@ -74,8 +74,8 @@ class SqliteRecords:
         decoder, (last_ms, last_id) = msgspec.json.Decoder(PastJob), before or (NEVER_MS, "")
         asked = {"since": since_ms, "until": until_ms, "last": last_ms, "id": last_id}
         with self._read() as db:
-            for (body,) in db.execute(_JOBS, asked):
-                yield decoder.decode(body)
+            for id, ended_ms, body in db.execute(_JOBS, asked):
+                yield decoder.decode(opened("past_jobs", (id, ended_ms), body))
 
     def held_by(self, jobs: Collection[JobId]) -> Mapping[JobId, Held]:
         """See `UseRecords`."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mesos_gpu.adapters.sqlite.seal import opened, sealed, sealed_fact
+from mesos_gpu.adapters.sqlite.seal import fact, opened, sealed
 from mesos_gpu.model.saves import FoldRecords, ForgetEvents, KeepEvent, KeepJob, KeepRecord
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.usage import DAY_MS, MS, charged
@@ -33,12 +33,14 @@ _WAIT: Final = """INSERT INTO used_waits SELECT id, ?, ?, 1 FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
 ON CONFLICT (account, step, day) DO UPDATE SET jobs = jobs + 1"""
 _GONE: Final = "DELETE FROM used_spans WHERE ends_ms <= ?"
-_JOBS_GONE: Final = "DELETE FROM past_jobs WHERE ended_ms <= ?"
-_JOB: Final = "INSERT OR REPLACE INTO past_jobs VALUES (?, ?, ?)"
-_EVENT: Final = "INSERT OR REPLACE INTO events VALUES (?, ?)"
-_EVENTS_GONE: Final = "DELETE FROM events WHERE number <= ?"
+#: What has checksums gives them back, so that their sum is kept up.
+_JOBS_GONE: Final = "DELETE FROM past_jobs WHERE ended_ms <= ? RETURNING substr(body, -8)"
+_JOB_GONE: Final = "DELETE FROM past_jobs WHERE id = ? RETURNING substr(body, -8)"
+_JOB: Final = "INSERT INTO past_jobs VALUES (?, ?, ?) RETURNING substr(body, -8)"
+_EVENT_GONE: Final = "DELETE FROM events WHERE number = ? RETURNING substr(body, -8)"
+_EVENT: Final = "INSERT INTO events VALUES (?, ?) RETURNING substr(body, -8)"
+_EVENTS_GONE: Final = "DELETE FROM events WHERE number <= ? RETURNING substr(body, -8)"
 _EVENTS: Final = "SELECT number, body FROM events ORDER BY number"
-_FOLDED: Final = "INSERT OR REPLACE INTO facts VALUES ('folded_ms', ?)"
 
 
 def kept(save: KeepRecord) -> Iterator[Statement]:
@@ -68,15 +70,18 @@ def folded(save: FoldRecords) -> Iterator[Statement]:
     """What deletes records whose days are summed up, and those of jobs that ended before."""
     yield _GONE, (save.before_ms,)
     yield _JOBS_GONE, (save.before_ms,)
-    yield _FOLDED, (sealed_fact("folded_ms", str(save.before_ms)),)
+    yield from fact("folded_ms", str(save.before_ms))
 
 
 def remembered(save: KeepJob | KeepEvent | ForgetEvents) -> Iterator[Statement]:
     """What writes, or deletes, what is no part of the state and is read beside it."""
     if isinstance(save, KeepJob):
-        yield _JOB, (save.job.id, int(save.job.ended_at * MS), msgspec.json.encode(save.job))
+        beside, body = (save.job.id, int(save.job.ended_at * MS)), msgspec.json.encode(save.job)
+        yield _JOB_GONE, (save.job.id,)
+        yield _JOB, (*beside, sealed("past_jobs", beside, body))
     elif isinstance(save, KeepEvent):
         number, body = save.event.number, msgspec.json.encode(save.event)
+        yield _EVENT_GONE, (number,)
         yield _EVENT, (number, sealed("events", (number,), body))
     else:
         yield _EVENTS_GONE, (save.up_to,)

@@ -1,5 +1,6 @@
 """What a program of an earlier schema saved, as this one reads it: by SQLite, with the steps of the true state."""
 
+import re
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -15,6 +16,15 @@ from mesos_gpu.simulate.chaos.violation import Violation
 READ: Final = "what an earlier schema saved is read as it was written"
 EARLIER: Final = seal.SEALED_FROM - 1  # the last whose rows are those of today, without their checksums
 _SEAL: Final = 9  # bytes at the end of a row
+#: Tables that later steps have made: the earlier program knew nothing of what is in them.
+_LATER: Final = frozenset(
+    name
+    for number, script in schema.steps()
+    if number > EARLIER
+    for name in re.findall(r"CREATE TABLE (\w+)", script)
+)
+_DROPS: Final = tuple(f"DROP TABLE {name}" for name in sorted(_LATER))
+_KNOWN: Final = tuple(noun for noun in NOUNS if (noun.table or noun.plural) not in _LATER)
 
 
 def see_read(saved: Saved) -> None:
@@ -27,7 +37,7 @@ def see_read(saved: Saved) -> None:
         read = brought_up(saved)
     except Damaged as error:
         raise Violation(READ, str(error)) from error
-    for noun in NOUNS:
+    for noun in _KNOWN:
         before, after = getattr(saved, noun.plural), getattr(read, noun.plural)
         if before != after:
             raise Violation(READ, f"{noun.plural}: {before!r:.200} became {after!r:.200}")
@@ -53,7 +63,7 @@ def brought_up(saved: Saved) -> Saved:
 
 def _saves(saved: Saved) -> list[Save]:
     batch: list[Save] = [SaveFramework(saved.framework_id or "")]
-    for noun in NOUNS:
+    for noun in _KNOWN:
         values = getattr(saved, noun.plural)
         batch += [noun.save(value) for value in (values if noun.key else (values,))]
     return batch
@@ -65,6 +75,8 @@ def _age(path: Path, number: int) -> None:
         for table in schema.UNSEALED:
             for *beside, row in _done(db, table.read):
                 _done(db, table.write, row[:-_SEAL], *beside)
+        for statement in _DROPS:
+            db.execute(statement)
         db.execute(f"PRAGMA user_version={number}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters.sqlite import schema
+from mesos_gpu.adapters.sqlite.seal import SEALED_FROM
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, Damaged
@@ -174,7 +175,7 @@ SHARES: list[Save] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("schema", range(1, SEALED_FROM))  # later ones have checksums: see test_migrations
 def test_a_state_of_every_earlier_version_is_read_and_takes_shares(path: Path, schema: int) -> None:
     path.parent.mkdir(parents=True)
     with sqlite3.connect(path) as db:
@@ -268,10 +269,8 @@ def test_a_body_that_is_no_job_is_refused(store: SqliteStore, path: Path) -> Non
     with sqlite3.connect(path) as db:
         db.execute("INSERT INTO jobs VALUES ('x', 1, '{}')")
     db.close()
-    again = SqliteStore(path)
     with pytest.raises(Damaged, match="cannot be read"):
-        again.load()
-    again.close()
+        SqliteStore(path)
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -184,6 +185,10 @@ def test_an_empty_file_is_noticed(killed: Path, whole: Path, tmp_path: Path) -> 
         "UPDATE facts SET value = 'f2' WHERE name = 'framework_id'",
         "UPDATE facts SET value = '100' WHERE name = 'batch'",
         "UPDATE events SET number = 1000 WHERE number = 1",
+        "DELETE FROM jobs WHERE id = 'job-001'",
+        "DELETE FROM tasks",
+        "DELETE FROM events WHERE number = 39",
+        "DELETE FROM facts WHERE name = 'sum'",
     ],
 )
 def test_a_row_that_is_not_what_was_written_is_noticed(whole: Path, tmp_path: Path, change: str) -> None:
@@ -191,6 +196,42 @@ def test_a_row_that_is_not_what_was_written_is_noticed(whole: Path, tmp_path: Pa
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         assert db.execute(change).rowcount > 0
     assert read(path) is None
+
+
+def test_a_good_page_of_the_same_file_in_the_place_of_another_is_noticed_or_says_nothing(
+    whole: Path, tmp_path: Path
+) -> None:
+    """A disk that has lost a write leaves it so, or one that has put one where another belongs."""
+    path = copy_of(whole, tmp_path / "later")
+    old = path.read_bytes()
+    store = SqliteStore(path)
+    for batch in list(batches())[1:30:3]:
+        store.save([replaced(save) for save in batch])
+    store.close()
+    new, mark = path.read_bytes(), Path(f"{path}.mark").read_bytes()
+    assert len(new) == len(old)
+    expected = read(path)
+    pages = range(len(new) // PAGE)
+    stale = [(page, old[page * PAGE :][:PAGE]) for page in pages]
+    misplaced = [(page, new[(page + step) % len(pages) * PAGE :][:PAGE]) for page in pages for step in (1, 5)]
+    refused = 0
+    for page, body in [*stale, *misplaced]:
+        Path(f"{path}-wal").unlink(missing_ok=True)
+        path.write_bytes(new[: page * PAGE] + body + new[(page + 1) * PAGE :])
+        Path(f"{path}.mark").write_bytes(mark)
+        seen = read(path)
+        assert seen in (None, expected), f"page {page + 1}"
+        refused += seen is None and body != new[page * PAGE :][:PAGE]
+    assert refused > len(pages), "most of them say something"
+
+
+def replaced(save: Save) -> Save:
+    """What is saved of the task at another time, of the event for another owner: rows of the same size."""
+    if isinstance(save, SaveTask):
+        return SaveTask(replace(save.task, launched_at=9.0))
+    if isinstance(save, KeepEvent):
+        return KeepEvent(replace(save.event, owner="bob"))
+    return save
 
 
 def test_an_index_that_is_not_of_its_table_is_noticed(whole: Path, tmp_path: Path) -> None:

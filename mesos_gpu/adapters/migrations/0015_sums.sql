@@ -1,0 +1,3 @@
+-- The checksums of rows are summed up in a fact, which the program adds after this step: rows that are missing, or older
+-- than what was written, change the sum. Rows of jobs that have ended get checksums, too. Programs of schema 14 would not
+-- keep the sum up: by its number they refuse the file.
