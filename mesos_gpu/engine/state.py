@@ -2,7 +2,7 @@
 
 import bisect
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.engine.books import Books, books_of
-from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.indexes.agents import Agents, agents_of, latest_last
 from mesos_gpu.engine.indexes.arrays import Members
 from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved, Use
 from mesos_gpu.engine.indexes.restless import Restless
@@ -488,13 +488,25 @@ class State:
 
     def drain_of(self, hostname: str, gpu_id: GpuId | None = None) -> Drain | None:
         """What keeps new work off a node, or off one GPU there: its own drain, else the node's."""
+        if not self.drains:
+            return None
         own = self.drains.get((Target.GPU, gpu_id)) if gpu_id else None
         return own or self.drains.get((Target.NODE, hostname))
 
-    def placed(self) -> dict[GpuId, tuple[Node, Gpu]]:
-        """Each GPU once, where it was reported last: an agent that registers anew leaves a lost node behind."""
-        nodes = sorted(self.nodes.values(), key=lambda n: (n.lost_at is None, n.reported_at or 0.0))
-        return {gpu.id: (node, gpu) for node in nodes for gpu in node.gpus}
+    def placed(self, on: Callable[[str], bool] | None = None) -> dict[GpuId, tuple[Node, Gpu]]:
+        """Each GPU once, where it was reported last: an agent that registers anew leaves a lost node behind. `on`:
+        whether those of a host are asked for, by its name; others are not looked at."""
+        asked = [node for node in self.nodes.values() if on is None or on(node.hostname)]
+        places = {gpu.id: (node, gpu) for node in sorted(asked, key=latest_last) for gpu in node.gpus}
+        if on is None:
+            return places
+        return {id: place for id, place in places.items() if self.agents.latest(id, self.nodes) is place[0]}
+
+    def place_of(self, gpu_id: GpuId) -> tuple[Node, Gpu] | None:
+        """A GPU, and the node that reported it last; None: none did."""
+        node = self.agents.latest(gpu_id, self.nodes)
+        gpu = None if node is None else node.gpu(gpu_id)
+        return None if node is None or gpu is None else (node, gpu)
 
     def known_gpu(self, gpu_id: GpuId) -> tuple[Node, Gpu]:
         """A GPU and where it is.
@@ -502,7 +514,7 @@ class State:
         Raises:
             NotFound: No node has reported it.
         """
-        place = self.placed().get(gpu_id)
+        place = self.place_of(gpu_id)
         if place is None:
             raise NotFound(f"there is no GPU {gpu_id}", remedy="list the GPUs with: mesos-gpu gpus")
         return place

@@ -258,16 +258,12 @@ class StateView:
     def gpus(self, on: Callable[[str], bool] | None = None) -> Sequence[GpuStatus]:
         """Every GPU once, with what operators say of it; unknown while its node says nothing. `on`: whether those of a
         host are asked for, by its name."""
-        return [
-            reported(self._state, self._settings, self._now, node, gpu)
-            for node, gpu in self._state.placed().values()
-            if on is None or on(node.hostname)
-        ]
+        return reported(self._state, self._settings, self._now, self._state.placed(on).values())
 
     def gpu(self, gpu_id: GpuId) -> GpuStatus | None:
         """A GPU, as in the list of all; None: no node has reported it."""
-        place = self._state.placed().get(gpu_id)
-        return None if place is None else reported(self._state, self._settings, self._now, *place)
+        place = self._state.place_of(gpu_id)
+        return None if place is None else reported(self._state, self._settings, self._now, [place])[0]
 
     def drain_of(self, hostname: str) -> Drain | None:
         """The drain of a node."""

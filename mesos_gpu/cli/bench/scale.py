@@ -14,6 +14,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.bench import reads
 from mesos_gpu.local.processes import poll
 from mesos_gpu.model.jobs.job import JobSpec, Placement
 from mesos_gpu.policy.cluster.registry import OFFERED
@@ -36,6 +37,13 @@ _LONGEST_S: Final = 3600.0
 @click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="Of each agent.")
 @click.option("--jobs", default=2_000, show_default=True, type=click.IntRange(1), help="Of one GPU each.")
 @click.option(
+    "--running",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Jobs that run already, beside those.",
+)
+@click.option(
     "--policy",
     default=Placement.BUNDLE.value,
     show_default=True,
@@ -52,7 +60,14 @@ _LONGEST_S: Final = 3600.0
 )
 @json_option
 def scale(
-    agents: int, gpus: int, jobs: int, policy: str, seconds: float, directory: Path | None, as_json: bool
+    agents: int,
+    gpus: int,
+    jobs: int,
+    running: int,
+    policy: str,
+    seconds: float,
+    directory: Path | None,
+    as_json: bool,
 ) -> None:
     """Submit jobs in batches of 200 to a scheduler of many agents, whose launches run at once and stay.
 
@@ -60,20 +75,27 @@ def scale(
     name, a second is one of processor time of the scheduler's thread; engine_ is said of its decisions alone. Then
     nothing is submitted any more: idle_core_pct is the processor time that the scheduler's thread takes for reports
     that say the same again, idle_uses_core_pct for those that tell another use of each card, in percent of a core.
-    rss_mib is that of this process, the scripted Mesos included.
+    rss_mib is that of this process, the scripted Mesos included. At last lists, the dashboard's feeds and the metrics
+    are read over HTTP, each five times: ms until the last byte, engine_ms of the scheduler's thread, and kib.
     """
-    if jobs > agents * gpus:
-        raise click.UsageError(f"--jobs is {jobs:,}, and there are {agents * gpus:,} GPUs: give more agents")
+    if jobs + running > agents * gpus:
+        raise click.UsageError(
+            f"--jobs and --running are {jobs + running:,}, and there are {agents * gpus:,} GPUs: give more agents"
+        )
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-", dir=directory) as top:
-        figures = measured(agents, gpus, jobs, policy, seconds, None if directory is None else Path(top))
+        path = None if directory is None else Path(top)
+        figures = measured(agents, gpus, jobs, policy, seconds, path, running)
     if as_json:
         output.document(figures)
-    else:
-        output.table(("FIGURE", "VALUE"), list(figures.items()), empty="")
+        return
+    read = figures.pop("reads")
+    output.table(("FIGURE", "VALUE"), list(figures.items()), empty="")
+    rows = [(path, each["ms"], each["engine_ms"], each["kib"]) for path, each in read.items()]
+    output.table(("READ", "MS", "ENGINE_MS", "KIB"), rows, empty="")
 
 
 def measured(
-    agents: int, gpus: int, jobs: int, policy: str, seconds: float, directory: Path | None
+    agents: int, gpus: int, jobs: int, policy: str, seconds: float, directory: Path | None, running: int = 0
 ) -> dict[str, Any]:
     """Run a scheduler for it; the figures by name.
 
@@ -84,6 +106,7 @@ def measured(
         policy: Of placement.
         seconds: How long each kind of idleness is looked at.
         directory: Of the state; None: it is in memory.
+        running: Jobs that run before those are submitted.
 
     Raises:
         Unavailable: The scheduler has not launched them within an hour.
@@ -97,16 +120,22 @@ def measured(
             output.note(f"{agents:,} agents start their monitors")
             began = time.perf_counter()
             poll("all agents have reported", lambda: _reported(daemon) == agents, _LONGEST_S, 0.25)
-            figures = {"agents": agents, "gpus": agents * gpus, "jobs": jobs, "policy": policy}
-            figures |= {"start_s": round(time.perf_counter() - began, 1)}
+            figures: dict[str, Any] = {"agents": agents, "gpus": agents * gpus, "running": running, "jobs": jobs}
+            figures |= {"policy": policy, "start_s": round(time.perf_counter() - began, 1)}
+            if running:
+                output.note(f"{running:,} jobs, which run from then on")
+                _launched(daemon, cluster, running)
             output.note(f"{jobs:,} jobs")
             figures |= _launched(daemon, cluster, jobs)
-            poll("all run", lambda: _running(daemon) == jobs, _LONGEST_S, 0.25)
+            poll("all run", lambda: _running(daemon) == jobs + running, _LONGEST_S, 0.25)
             for name, uses in (("idle_core_pct", False), ("idle_uses_core_pct", True)):
                 output.note(f"{seconds:g} s of reports{' of another use of each card' if uses else ''}")
                 reports.uses = uses
                 figures[name] = _idle_pct(daemon, seconds)
-            return figures | {"rss_mib": round(psutil.Process().memory_info().rss / 2**20, 1)}
+            figures["rss_mib"] = round(psutil.Process().memory_info().rss / 2**20, 1)
+            reports.uses = False
+            output.note("lists, the dashboard's feeds and metrics")
+            return figures | {"reads": reads.measured(daemon, lambda: _cpu_s(daemon))}
         finally:
             daemon.stop()
 

@@ -69,11 +69,10 @@ def on_tick(turn: Turn) -> None:
     """Ask again; give up when the node stays silent."""
     if not turn.state.resets:
         return
-    placed = turn.state.placed()
     for gpu_id in list(turn.state.resets):
         reset = turn.state.cards[gpu_id].reset
         assert reset is not None, "the list of resets is that of the cards"
-        place = placed.get(gpu_id)
+        place = turn.state.place_of(gpu_id)
         if turn.now - reset.since >= turn.settings.reset_timeout_s:
             words = (
                 f"reset {reset.request}: the node did not answer within {turn.settings.reset_timeout_s:g} s"

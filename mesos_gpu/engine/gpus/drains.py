@@ -41,7 +41,7 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
     """
     drain = turn.state.drains.get((event.target, event.name))
     if drain is None:
-        place = turn.state.placed().get(GpuId(event.name)) if event.target is Target.GPU else None
+        place = turn.state.place_of(GpuId(event.name)) if event.target is Target.GPU else None
         if place and turn.state.drain_of(place[0].hostname):
             what = f"{event.name} is drained with its node {place[0].hostname}"
             raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {place[0].hostname}")
@@ -55,8 +55,9 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
 
 def _statuses(turn: Turn, drain: Drain) -> list[GpuStatus]:
     """How the drain's GPUs stand at this moment."""
-    return [
-        gpu_status(turn.state, node, gpu)
-        for node, gpu in turn.state.placed().values()
-        if drain.name == (gpu.id if drain.target is Target.GPU else node.hostname)
-    ]
+    if drain.target is Target.GPU:
+        place = turn.state.place_of(GpuId(drain.name))
+        places = [] if place is None else [place]
+    else:
+        places = list(turn.state.placed(drain.name.__eq__).values())
+    return [gpu_status(turn.state, node, gpu) for node, gpu in places]

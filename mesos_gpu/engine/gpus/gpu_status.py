@@ -1,12 +1,12 @@
 """The status of a GPU: what its node reports of it, under what operators say."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from mesos_gpu.engine.gpus.covers import is_free
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.policy.explain.silence import unknown
@@ -29,13 +29,21 @@ def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
     return GpuStatus(node, gpu, health, reason, since, drain, card)
 
 
-def reported(state: State, settings: Settings, now: float, node: Node, gpu: Gpu) -> GpuStatus:
-    """The GPU as it is shown: unknown while its node says nothing, unless it is drained."""
-    status, why = gpu_status(state, node, gpu), unknown(node, now, settings.report_stale_s)
-    if not why or status.health is Health.DRAINED:
-        return status
-    since = node.lost_at or node.reported_at or 0.0
-    return replace(status, health=Health.UNKNOWN, reason=why, since=since)
+def reported(
+    state: State, settings: Settings, now: float, places: Iterable[tuple[Node, Gpu]]
+) -> list[GpuStatus]:
+    """GPUs as they are shown: unknown while their node says nothing, unless they are drained."""
+    silent: dict[AgentId, str] = {}  # why nothing is known of a node: each is asked once
+    said = []
+    for node, gpu in places:
+        if (why := silent.get(node.id)) is None:
+            why = silent[node.id] = unknown(node, now, settings.report_stale_s)
+        status = gpu_status(state, node, gpu)
+        if why and status.health is not Health.DRAINED:
+            since = node.lost_at or node.reported_at or 0.0
+            status = replace(status, health=Health.UNKNOWN, reason=why, since=since)
+        said.append(status)
+    return said
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:

@@ -110,6 +110,14 @@ class Agents:
         """Whether another agent than a node's names one of some GPUs."""
         return any(each != node.id for gpu_id in gpus for each in self.naming.get(gpu_id, ()))
 
+    def latest(self, gpu_id: GpuId, nodes: Mapping[AgentId, Node]) -> Node | None:
+        """The node of `nodes` that reported a GPU last; None: no latest report of any names it."""
+        naming = self.naming.get(gpu_id, ())
+        if len(naming) > 1:
+            # Of those that are alike the last of all nodes.
+            return sorted((node for node in nodes.values() if node.id in naming), key=latest_last)[-1]
+        return nodes[naming[0]] if naming else None
+
     def read_as(self, node: Node, data: bytes) -> Inventory | None:
         """What a node's report says if its latest one was the same, byte for byte; None: that was another."""
         known = self.reports.get(node.id)
@@ -129,6 +137,11 @@ def agents_of(nodes: Iterable[Node], offers: Iterable[Offer]) -> Agents:
     for offer in offers:
         agents.hold(offer)
     return agents
+
+
+def latest_last(node: Node) -> tuple[bool, float]:
+    """The key of an order of nodes by their latest reports, of lost ones first."""
+    return node.lost_at is None, node.reported_at or 0.0
 
 
 def _mark(known: dict[AgentId, None], agent_id: AgentId, is_so: bool) -> None:

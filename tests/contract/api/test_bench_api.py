@@ -76,20 +76,22 @@ def test_bench_store_measures_the_disk_groups_and_a_scheduler(tmp_path: Path) ->
 
 
 def test_bench_scale_launches_every_job_and_looks_at_both_kinds_of_reports(tmp_path: Path) -> None:
-    few = ["--agents", "3", "--gpus", "4", "--jobs", "12", "--seconds", "0.2", "--directory", str(tmp_path)]
-    done = CliRunner().invoke(main, ["bench", "scale", *few, "--json"])
+    few = ["--agents", "3", "--gpus", "4", "--jobs", "7", "--running", "5", "--seconds", "0.2"]
+    done = CliRunner().invoke(main, ["bench", "scale", *few, "--directory", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["agents"], told["gpus"], told["jobs"], told["policy"]) == (3, 12, 12, "bundle")
+    assert (told["agents"], told["gpus"], told["running"], told["jobs"]) == (3, 12, 5, 7)
     assert told["launches_per_cpu_s"] < told["engine_launches_per_cpu_s"], (
         "decisions are a part of the scheduler"
     )
     for name in ("launches_per_s", "batch_p99_s", "idle_core_pct", "idle_uses_core_pct", "rss_mib"):
         assert told[name] > 0, name
+    assert {"/v1/jobs", "/v1/nodes", "/v1/cards", "/metrics/prometheus"} <= told["reads"].keys()
+    assert all(read["ms"] > 0 and read["kib"] > 0 for read in told["reads"].values())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_bench_scale_of_more_jobs_than_gpus_is_refused() -> None:
     done = CliRunner().invoke(main, ["bench", "scale", "--agents", "2", "--gpus", "4", "--jobs", "9"])
     assert done.exit_code == 2, done.output
-    assert "--jobs is 9, and there are 8 GPUs" in done.stderr
+    assert "--jobs and --running are 9, and there are 8 GPUs" in done.stderr

@@ -1,0 +1,80 @@
+"""What a cluster is read by, at the size of a `bench scale`: lists, what the dashboard shows, and metrics."""
+
+import contextlib
+import http.client
+import statistics
+import time
+from collections.abc import Callable
+from http.client import OK
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from mesos_gpu.errors import MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.scheduler.daemon import Daemon
+
+#: Lists as clients ask for them, then what pages of the dashboard ask for, then what Prometheus asks for.
+PATHS: Final = (
+    "/v1/jobs",
+    "/v1/jobs?limit=100&skip=40000",
+    "/v1/jobs?search=a1.example&limit=100",
+    "/v1/nodes",
+    "/v1/gpus",
+    "/v1/gpus?node=a1.example",
+    "/v1/tasks?node=a1.example",
+    "/v1/queue?limit=100",
+    "/v1/status",
+    "/v1/cards",
+    "/v1/jobs?state=active&order=activity&no_instances=true&limit=8",
+    "/metrics/prometheus",
+)
+ROUNDS: Final = 5
+_PIECE: Final = 1 << 20  # bytes
+
+
+def measured(daemon: "Daemon", cpu_s: Callable[[], float]) -> dict[str, dict[str, float]]:
+    """Ask for each of them some times, by turns; by path, the medians of `ms` until the last byte and of `engine_ms`,
+    the processor time of the scheduler's thread meanwhile, and `kib` of the answer.
+
+    Args:
+        daemon: That serves it; it is started.
+        cpu_s: The processor time that its thread has taken.
+
+    Raises:
+        MesosGpuError: It refuses something.
+    """
+    from mesos_gpu import __version__
+    from mesos_gpu.api.app import create_app
+    from mesos_gpu.api.http.server import serve
+    from mesos_gpu.api.settings import ApiSettings
+
+    server = serve(create_app(daemon, ApiSettings("http://127.0.0.1", __version__)), "127.0.0.1", 0)
+    try:
+        rounds = [{path: _asked(server.url, path, cpu_s) for path in PATHS} for _ in range(ROUNDS)]
+    finally:
+        server.stop()
+    return {path: _medians([each[path] for each in rounds]) for path in PATHS}
+
+
+def _asked(url: str, path: str, cpu_s: Callable[[], float]) -> dict[str, float]:
+    place = urlsplit(url)
+    before = cpu_s()
+    with contextlib.closing(
+        http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+    ) as asked:
+        began, size = time.perf_counter(), 0
+        asked.request("GET", path)
+        answer = asked.getresponse()
+        while piece := answer.read(_PIECE):
+            size += len(piece)
+        took_s = time.perf_counter() - began
+    if answer.status != OK or not size:
+        raise MesosGpuError(
+            f"{path} was answered {answer.status}", remedy="report it: the scheduler is not well"
+        )
+    return {"ms": took_s * 1000, "engine_ms": (cpu_s() - before) * 1000, "kib": size / 1024}
+
+
+def _medians(each: list[dict[str, Any]]) -> dict[str, float]:
+    return {name: round(statistics.median(one[name] for one in each), 2) for name in each[0]}

@@ -1,0 +1,56 @@
+"""Which ports command the cluster, kept up as nodes come, go and move."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.saves import ForgetNode, SaveNode
+from mesos_gpu.scheduler.control import ClusterPorts, of_cluster
+
+
+def test_nothing_is_known_of_no_cluster() -> None:
+    assert ClusterPorts(State(0.0)).now() == ()
+
+
+def test_a_port_counts_until_the_last_agent_has_left_it() -> None:
+    first, second = Node(AgentId("a"), "a", "http://a:5051"), Node(AgentId("b"), "b", "http://b:5051")
+    state = State(0.0)
+    state.set_node(first)
+    ports = ClusterPorts(state)
+    ports.follow([SaveNode(second)])
+    ports.follow([SaveNode(replace(first, agent_url="http://a:6000"))])
+    assert ports.now() == (ControlPort("agent", 5051), ControlPort("agent", 6000))
+    ports.follow([SaveNode(second), ForgetNode(second.id)])
+    assert ports.now() == (ControlPort("agent", 6000),)
+    ports.follow([SaveNode(replace(first, agent_url=""))])
+    assert ports.now() == ()
+
+
+def test_the_master_is_that_of_now() -> None:
+    state = State(0.0)
+    ports = ClusterPorts(state)
+    for url, port in (("http://m:5050", 5050), ("http://n:5151", 5151), ("http://m", 5050)):
+        state.master_url = url
+        assert ports.now() == (ControlPort("master", port),)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_they_are_what_a_look_at_all_agents_gives(seed: int) -> None:
+    chance, state = random.Random(seed), State(0.0, master_url="http://m:5050")
+    ports = ClusterPorts(state)
+    for _ in range(300):
+        agent = AgentId(chance.choice("abcde"))
+        if agent in state.nodes and chance.random() < 0.3:
+            state.drop_node(agent)
+            ports.follow([ForgetNode(agent)])
+        else:
+            url = chance.choice(["", "http://h", "http://h:5051", "http://h:6001", "http://h:6002"])
+            state.set_node(Node(agent, "h", url))
+            ports.follow([SaveNode(state.nodes[agent])])
+        assert ports.now() == of_cluster(state.master_url, (n.agent_url for n in state.nodes.values()))
+        assert ports.now() == ClusterPorts(state).now()
