@@ -120,7 +120,12 @@ def measured(
             output.note(f"{agents:,} agents start their monitors")
             began = time.perf_counter()
             poll("all agents have reported", lambda: _reported(daemon) == agents, _LONGEST_S, 0.25)
-            figures: dict[str, Any] = {"agents": agents, "gpus": agents * gpus, "running": running, "jobs": jobs}
+            figures: dict[str, Any] = {
+                "agents": agents,
+                "gpus": agents * gpus,
+                "running": running,
+                "jobs": jobs,
+            }
             figures |= {"policy": policy, "start_s": round(time.perf_counter() - began, 1)}
             if running:
                 output.note(f"{running:,} jobs, which run from then on")
