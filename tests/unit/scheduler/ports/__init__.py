@@ -1,0 +1,1 @@
+"""Which ports command a cluster."""
