@@ -11,7 +11,7 @@ from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
 from mesos_gpu.adapters.replicated.log import PART, Deposed, Log, encoded
 from mesos_gpu.adapters.replicated.place import Place
-from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
+from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore, since_boot
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import BadConfiguration, Damaged, NoRoom
@@ -90,6 +90,27 @@ def test_who_was_deposed_can_write_neither_to_the_log_nor_to_its_own_state(make:
         first.log.cut(1, first.term)
     assert names(old) == ["a"]
     assert names(new) == ["a", "c"]
+
+
+def test_what_could_not_be_written_is_owed_until_it_is_and_for_who_asked_before(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make("first")
+    store = first.lead()
+    began_at = since_boot()
+    assert not store.owes(began_at)
+
+    def away(*_: object) -> None:
+        raise NoRoom("ZooKeeper is away", remedy="wait")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first.log, "append", away)
+        with pytest.raises(NoRoom):
+            store.save([job("a")])
+    assert store.owes(since_boot()), "it will be done, and is not seen yet"
+    store.save([job("a")])
+    assert store.owes(began_at), "who asked before may have read what was there before"
+    assert not store.owes(since_boot())
 
 
 def test_the_next_leader_has_what_was_written_and_the_key_of_launches(make: Make) -> None:

@@ -25,6 +25,7 @@ from tests.soak.work import SLOTS_OF_CARD
 
 _SETTLE_S: Final = 150.0
 _LOOK_S: Final = 0.05
+NOTHING: Final = "nothing"  # in the table: no fault
 
 
 @dataclass(slots=True)
@@ -80,12 +81,14 @@ class Epoch:
         self._planted: list[subprocess.Popen[bytes]] = []
         self._findings: list[Finding] = []
         self._cgroup: Path | None = None
-        self._began_at = 0.0
+        self._began_at, self._opened_at = 0.0, time.time()
 
     def run(self) -> Outcome:
         """Play it, and judge."""
-        self._began_at = time.monotonic()
+        self._opened_at = time.time()
         try:
+            self._see_nothing_wrong()
+            self._began_at = time.monotonic()
             for act in self._story.acts:
                 self._wait_until(act.at_s)
                 self._play(act)
@@ -155,6 +158,16 @@ class Epoch:
         shot.healed_at = time.time()
         shot.probe = self.load.probe(shot.injected.agent)
 
+    def _see_nothing_wrong(self) -> None:
+        """How long a small job takes before anything goes wrong: what recovery times are to be held against."""
+        shot = Shot(Act(NOTHING, 0, 0.0), Injected("nothing"), time.time(), 0)
+        self._shots.append(shot)
+        self._heal(shot)
+        try:
+            poll("a job before any fault", lambda: shot.probe and shot.probe.number in self.ends, _SETTLE_S)
+        except MesosGpuError as error:
+            self._findings.append(Finding("trouble", error.what))
+
     def _plant(self, act: Act) -> None:
         """Do what a broken platform would do."""
         card, what = self._rig.cards[0][0], act.kind.removeprefix("planted ")
@@ -209,17 +222,13 @@ class Epoch:
         left = self._left() or self._unusable()
         lines = self._rig.evidence.lines()
         verdict = judge(
-            self.load.items, [line for line in lines if line.at >= self._shots_from()], self._excuses
+            self.load.items, [line for line in lines if line.at >= self._opened_at], self._excuses
         )
         verdict.findings += self._findings
         verdict.findings += [Finding("left", each) for each in left]
         verdict.findings[:0] = [Finding("trouble", each) for each in sorted(set(self.load.troubles))]
         leaked = sum(each.startswith(("card:", "claim:", "gpus:")) for each in left)
         return Outcome(verdict, self._shots, len(self.load.items), leaked)
-
-    def _shots_from(self) -> float:
-        """When this epoch began, in seconds since the epoch."""
-        return time.time() - self._now()
 
     def _has_ended(self, *items: Item) -> bool:
         self.load.look()

@@ -205,7 +205,8 @@ class Rig:
                 with contextlib.suppress(OSError):
                     if Path(f"/proc/{pid}/comm").read_text().startswith(("python", "mesos-gpu")):
                         executors[pid] = executor
-        return executors
+        # A child that has not begun its program yet looks the same, and is the task's.
+        return {pid: name for pid, name in executors.items() if executors.get(_parent_of(pid)) != name}
 
     def mesos(self) -> dict[str, Any]:
         """What the leading master says of everything.
@@ -220,6 +221,14 @@ class Rig:
     def tails(self) -> str:
         """The end of the schedulers' logs."""
         return "\n".join(scheduler.tail()[-1500:] for scheduler in self.schedulers)
+
+
+def _parent_of(pid: int) -> int:
+    """0: the process has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def is_away(error: Unreachable | Refused) -> bool:

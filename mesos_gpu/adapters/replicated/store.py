@@ -3,6 +3,7 @@ anything follows from it.
 """
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.log import Log, decoded, encoded
 from mesos_gpu.adapters.replicated.place import ANSWER_S, AWAY, Place
 from mesos_gpu.adapters.sqlite_store import SqliteStore
-from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.errors import BadConfiguration, NoRoom, Unavailable
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
 
@@ -144,6 +145,8 @@ class ReplicatedStore:
     def __init__(self, local: SqliteStore, log: Log, term: int) -> None:
         """`local`: it has all that the log has. `term`: as `Election.take` gave it."""
         self._local, self._log, self._term = local, log, term
+        self._owed_at = -1e9  # when something that was decided was known last not to be written yet
+        self._owes = False
 
     def load(self) -> Saved:
         """Everything."""
@@ -167,8 +170,19 @@ class ReplicatedStore:
         saves = list(batch)
         if not saves:
             return
-        self._log.append(self._local.batch + 1, encoded(saves), self._term)
-        self._local.save(saves)
+        try:
+            self._log.append(self._local.batch + 1, encoded(saves), self._term)
+            self._local.save(saves)
+        except NoRoom:
+            self._owes = True
+            raise
+        if self._owes:
+            self._owed_at, self._owes = since_boot(), False
+
+    def owes(self, since: float) -> bool:
+        """Whether at any time since then something was decided that could not be written: what is read does not show
+        it, and it will be done all the same. From any thread; by `since_boot`."""
+        return self._owes or self._owed_at >= since
 
     def confirm(self) -> None:
         """See that this one leads still.
@@ -186,3 +200,8 @@ class ReplicatedStore:
 
 def _away(error: BaseException) -> Unavailable:
     return Unavailable(f"ZooKeeper does not answer: {error!r}", remedy="bring its quorum back")
+
+
+def since_boot() -> float:
+    """Seconds since the host was booted, those in which it slept, too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

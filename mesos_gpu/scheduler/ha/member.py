@@ -10,7 +10,7 @@ from mesos_gpu.adapters.replicated import place as at
 from mesos_gpu.adapters.replicated.election import Election
 from mesos_gpu.adapters.replicated.log import MOST_KEPT, Deposed, Log
 from mesos_gpu.adapters.replicated.place import Place
-from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore
+from mesos_gpu.adapters.replicated.store import Follower, ReplicatedStore, since_boot
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.peers import Leadership
 from mesos_gpu.api.standby.passing import Leader
@@ -66,6 +66,7 @@ class Member:
         self._noted_at = self._cut_at = -1e9
         self._away = ""  # why ZooKeeper does not answer; "": it does
         self._term = self._candidates = 0
+        self._store: ReplicatedStore | None = None  # while it leads
         self._led_at = -1e9  # when ZooKeeper was asked last of those times that it said that this one leads
 
     # --- while it stands by
@@ -144,7 +145,8 @@ class Member:
                 self.leads, self.leader = True, Leader(self.url, self.election.run)
                 self._confirm()
                 self._note()
-                return ReplicatedStore(self.local, self.log, self._term)
+                self._store = ReplicatedStore(self.local, self.log, self._term)
+                return self._store
             except (NoRoom, Unavailable) as error:
                 self._unanswered(error)
                 stop.wait(LOOK_S)
@@ -173,14 +175,16 @@ class Member:
             stop.wait(LOOK_S)
 
     def _confirm(self) -> None:
-        asked_at = _now()
+        asked_at = since_boot()
         self.log.confirm(self._term)
         self._led_at = asked_at
 
-    def unsure_s(self) -> float | None:
-        """For how long another may have led, since ZooKeeper was heard last; None: none can. From any thread."""
-        since_s = _now() - self._led_at
-        return None if since_s < LEASE_S and not self._over.is_set() else since_s
+    def unsure_s(self, since: float) -> float | None:
+        """For how long another may have led, since ZooKeeper was heard last; None: none can, and all was written that
+        was decided since then. From any thread; `since` by `since_boot`."""
+        heard_s = since_boot() - self._led_at
+        owes = self._store is not None and self._store.owes(since)
+        return heard_s if owes or heard_s >= LEASE_S or self._over.is_set() else None
 
     def _is_leader(self) -> bool:
         word = self.election.leader()
@@ -271,8 +275,3 @@ class Member:
         """Stand no more, so that another is elected at once, and let go of all."""
         at.close(self._client)
         self.local.close()
-
-
-def _now() -> float:
-    """Seconds since the host was booted, those in which it slept, too."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from starlette.middleware import Middleware
 
+from mesos_gpu.adapters.replicated.store import since_boot
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server
@@ -80,7 +81,7 @@ def run(
             logger.warning("this scheduler leads: it was elected")
             key = store.key()
             heard = Middleware(Heard, verifier=Verifier(key, member.election.run))
-            led = Middleware(Led, unsure_s=member.unsure_s)
+            led = Middleware(Led, unsure_s=member.unsure_s, clock=since_boot)
             part = Part(store, key, member, url, [led, heard], lambda: member.is_over)
             with _tended(member):
                 code = lead(part)

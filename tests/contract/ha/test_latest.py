@@ -43,7 +43,7 @@ def leading() -> Leading:
 @pytest.fixture
 def server(leading: Leading) -> Iterator[Server]:
     routes = [Route("/{path:path}", leading.told, methods=["GET", "POST"])]
-    led = Middleware(Led, unsure_s=lambda: leading.unsure_s)
+    led = Middleware(Led, unsure_s=lambda _: leading.unsure_s, clock=lambda: 0.0)
     server = served(Starlette(routes=routes, middleware=[led]))
     yield server
     server.stop()
