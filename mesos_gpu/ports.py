@@ -9,6 +9,7 @@ from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.record import AuditRecord
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.past_jobs import Held, PastJob
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.event import LogEvent
@@ -191,6 +192,9 @@ class Driver(Protocol):
 
     def tasks(self) -> Sequence[Listed]:
         """All tasks of ours that the master knows, ended ones too; from any thread."""
+
+    def role(self) -> Role | None:
+        """The scheduler's role as the master knows it, None if that does not tell it; from any thread."""
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""

@@ -8,8 +8,9 @@ from typing import Final
 
 from isolator.node.findings import Finding, Level
 from isolator.node.mesos_access import DOCS, Daemon
+from mesos_gpu.model.nodes.role import GPUS, Role
 from mesos_gpu.wire.body import parsed
-from mesos_gpu.wire.mesos.operator.quotas import GPUS, Role, roles_of
+from mesos_gpu.wire.mesos.operator.quotas import roles_of
 
 CHECK: Final = "roles"
 _EXCLUDED: Final = "fair_sharing_excluded_resource_names"

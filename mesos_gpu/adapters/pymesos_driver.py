@@ -18,8 +18,10 @@ from mesos_gpu.adapters._pymesos_mended import (
 )
 from mesos_gpu.adapters.master.stream import split_address
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.wire.mesos.labels import listed_from_json
+from mesos_gpu.wire.mesos.operator.quotas import roles_of
 
 __all__ = [
     "AgentFailed",
@@ -232,6 +234,7 @@ class PymesosDriver:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Nothing is sent before `start`."""
+        self._role = framework.roles[0]
         principal = principal or framework.principal
         if secret is not None and principal is None:
             raise BadConfiguration("there is a secret, but no principal", remedy="set the principal as well")
@@ -322,6 +325,14 @@ class PymesosDriver:
         except (KeyError, TypeError) as error:
             raise NotConnected(f"the master does not list its tasks: {error!r}") from error
         return listed_from_json(ours, agents, logger.error)
+
+    def role(self) -> Role | None:
+        """What the master's `/roles` says of the role that the framework is subscribed with."""
+        try:
+            known = roles_of(self._driver.get("/master/roles")["roles"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise NotConnected(f"the master does not tell its roles: {error!r}") from error
+        return known.get(self._role)
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""

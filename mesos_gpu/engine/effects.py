@@ -116,6 +116,11 @@ class ListTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadRole:
+    """Ask the master what the role of the scheduler may have, and has; the answer is an event, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSecrets:
     """Read these from the store of secrets and keep their values at hand; the answer is an event."""
 
@@ -196,6 +201,7 @@ Call = (
     | Shutdown
     | Reconcile
     | ListTasks
+    | ReadRole
     | AskReset
     | Start
     | AskResize
@@ -242,6 +248,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Disbelieve,
     ReadSecrets,
     ForgetSecrets,
+    ReadRole,
 )
 #: All effects but those on the store.
 DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = tuple(kind for kind in get_args(Effect) if kind is not Save)

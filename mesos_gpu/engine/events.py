@@ -12,6 +12,7 @@ from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.model.tenancy import QueueDocument
@@ -61,6 +62,13 @@ class TasksListed:
     """All tasks of ours that the master knows, ended ones too."""
 
     tasks: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRead:
+    """The master was asked for the role of the scheduler."""
+
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +325,7 @@ Event = (
     | OfferRescinded
     | StatusArrived
     | TasksListed
+    | RoleRead
     | SecretsRead
     | UnknownAdopted
     | UnknownKilled

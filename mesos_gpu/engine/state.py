@@ -29,6 +29,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.nodes.roll import Rolls
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
@@ -134,6 +135,8 @@ class State:
     sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
     secrets: dict[str, SecretRead] = field(default_factory=dict)  # by source; those that jobs wait for
     members: Members = field(default_factory=Members)  # of arrays
+    role: Role | None = None  # the scheduler's, as the master said last; None: it has not
+    role_asked_at: float = -1e12  # never
     next_sequence: int = 1
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start

@@ -27,7 +27,7 @@ from mesos_gpu.engine.gpus.cards import on_reset_requested
 from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
 from mesos_gpu.engine.match.matching import match
 from mesos_gpu.engine.match.offers import on_offers
-from mesos_gpu.engine.queue import secrets
+from mesos_gpu.engine.queue import role, secrets
 from mesos_gpu.engine.queue.admitting import admitted
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
@@ -182,6 +182,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.OfferRescinded: _on_rescinded,
     ev.StatusArrived: lambda turn, event: on_status(turn, event.status),
     ev.SecretsRead: secrets.on_read,
+    ev.RoleRead: role.on_read,
     ev.TasksListed: lambda turn, event: on_listed(turn, event.tasks),
     ev.UnknownAdopted: lambda turn, event: on_adopted(turn, event.task_id),
     ev.UnknownKilled: lambda turn, event: on_killed(turn, event.task_id),

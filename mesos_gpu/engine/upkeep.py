@@ -9,7 +9,7 @@ from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
-from mesos_gpu.engine.queue import secrets
+from mesos_gpu.engine.queue import role, secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
@@ -54,6 +54,7 @@ def _tend(turn: Turn) -> None:
         recalls.on_tick(turn)
         _repeat_kills(turn)
         rolling.on_tick(turn)
+        role.on_tick(turn)
     _abandon_unreachable(turn)
     replaced.on_tick(turn)
     _forget_old(turn)

@@ -45,7 +45,7 @@ from mesos_gpu.scheduler.happenings.follow import Happenings
 from mesos_gpu.scheduler.happenings.log import EventLog
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
-from mesos_gpu.scheduler.messages import MESSAGES, begin_to_list_tasks, call_executor
+from mesos_gpu.scheduler.messages import MESSAGES, QUESTIONS, call_executor
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.requests import PassedOver, Request, asked, refuse_all
 from mesos_gpu.scheduler.snapshots import Snapshots, Uses
@@ -580,8 +580,8 @@ class Daemon:
         if self._deliveries is not None:
             self._deliveries.forget(effect.sources)
 
-    def _list_tasks(self, _: fx.ListTasks) -> None:
-        begin_to_list_tasks(self._driver, self.put)
+    def _question(self, question: fx.ListTasks | fx.ReadRole) -> None:
+        QUESTIONS[type(question)](self._driver, self.put)
 
     def _refuse_rest(self) -> None:
         refuse_all(self._waiting, self._late, self._inbox)
@@ -590,7 +590,7 @@ class Daemon:
 _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     **dict.fromkeys(MESSAGES, Daemon._send),
     fx.Launch: Daemon._launch,
-    fx.ListTasks: Daemon._list_tasks,
+    **dict.fromkeys(QUESTIONS, Daemon._question),
     fx.Publish: Daemon._publish,
     fx.Disbelieve: Daemon._disbelieve,
     fx.ReadSecrets: Daemon._read_secrets,

@@ -34,6 +34,21 @@ def begin_to_list_tasks(driver: Driver, put: Callable[[ev.Event], None]) -> None
     threading.Thread(target=ask, name="list tasks", daemon=True).start()
 
 
+def begin_to_read_role(driver: Driver, put: Callable[[ev.Event], None]) -> None:
+    """Ask the master for the role of the scheduler, on a thread of its own. Without an answer it is asked for again."""
+
+    def ask() -> None:
+        try:
+            role = driver.role()
+        except MesosGpuError as error:
+            logger.warning("it is not known what Mesos lets the role have: %s", error)
+            return
+        if role is not None:
+            put(ev.RoleRead(role))
+
+    threading.Thread(target=ask, name="read role", daemon=True).start()
+
+
 def _acknowledge(driver: Driver, effect: fx.Acknowledge) -> None:
     driver.acknowledge(effect.agent_id, effect.task_id, effect.uuid)
 
@@ -92,6 +107,13 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
     fx.GiveNotice: _give_notice,
     fx.Suppress: _suppress,
     fx.Revive: _revive,
+}
+
+
+#: What a master is asked; the answer is an event, or there is none.
+QUESTIONS: Final[Mapping[type, Callable[[Driver, Callable[[ev.Event], None]], None]]] = {
+    fx.ListTasks: begin_to_list_tasks,
+    fx.ReadRole: begin_to_read_role,
 }
 
 

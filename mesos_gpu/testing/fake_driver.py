@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.testing.memory_store import MemoryStore
@@ -82,6 +83,11 @@ class FakeDriver:
         """Note it."""
         self._note("tasks")
         return self.listed
+
+    def role(self) -> Role | None:
+        """Note it."""
+        self._note("role")
+        return None
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """Note it."""

@@ -12,6 +12,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, OfferId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, Work
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.wire.mesos import report
@@ -68,6 +69,10 @@ class ReadyCluster:
     def tasks(self) -> Sequence[Listed]:
         """List nothing: the scheduler knows all tasks, and never asks."""
         return []
+
+    def role(self) -> Role | None:
+        """Tell nothing: no role has a limit."""
+        return None
 
     def accept(
         self,

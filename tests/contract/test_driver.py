@@ -25,6 +25,7 @@ from mesos_gpu.libmesos import helpers
 from mesos_gpu.local.cluster import AgentSpec, Cluster
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.nodes.offer import Offer, Scalar, carve
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -111,6 +112,9 @@ class ChaosDriver:
 
     def tasks(self) -> Sequence[Listed]:
         return []
+
+    def role(self) -> Role | None:
+        return None
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """No executor of it listens."""
@@ -394,6 +398,7 @@ CALLS: Final[dict[str, Callable[[Driver], object]]] = {
     "kill": lambda driver: driver.kill("t", "a", grace_s=None),
     "reconcile": lambda driver: driver.reconcile([]),
     "tasks": lambda driver: driver.tasks(),
+    "role": lambda driver: driver.role(),
     "message": lambda driver: driver.message("a", "e", b""),
     "shutdown": lambda driver: driver.shutdown("a", "e"),
     "suppress": lambda driver: driver.suppress(),

@@ -14,10 +14,9 @@ from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.cli.mesos.tree import RoleOf, checked_role_of, roles_of_framework, shared
 from mesos_gpu.errors import Conflict
+from mesos_gpu.model.nodes.role import GPUS, Role
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.mesos.operator.quotas import (
-    GPUS,
-    Role,
     roles_of,
     update_quota,
     update_weights,

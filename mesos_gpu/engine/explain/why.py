@@ -13,6 +13,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.role import waits_for_role
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -65,6 +66,8 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
     if waits and job.not_before <= now:
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
+    if job.state is JobState.PENDING and (of_role := waits_for_role(state, job)):
+        answer = replace(answer, summary=f"{answer.summary}; {of_role}")
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 

@@ -8,7 +8,6 @@ from typing import Any
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
-from mesos_gpu.engine.indexes.memory import Capacity
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -16,6 +15,7 @@ from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.role import most_seen
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -523,7 +523,9 @@ class Backlog:
         held = total(each.resources for each in allocations)
         covered, closing = covers.held_for_covers(self._state, settings, self._tasks_on(node.id))
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        free = self._capacity(node.id, self._offered(node.id) + held + covered + closing) - held - covered
+        seen = self._offered(node.id) + held + covered + closing
+        most = most_seen(self._state, settings, self._now, node, seen, reading=self._reading)
+        free = most - held - covered
         parts = covers.open_parts(self._state, node, settings)
         if uncovered := covers.uncovered_parts(self._state, node, settings, free.gpus):
             parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
@@ -556,20 +558,6 @@ class Backlog:
             if (covers.is_closing if gpu.id in state.covers else covers.is_free)(state, gpu.id)
         }
         return well(self._state, node, self._now, self._settings, idle)
-
-    def _capacity(self, agent_id: AgentId, seen: Resources) -> Resources:
-        """The most that was seen of it of late."""
-        old, span_s = self._state.capacities.get(agent_id), self._settings.offer_return_s / 2
-        if old is None or self._now - old.since > 2 * span_s:
-            new = Capacity(self._now, seen, seen)
-        elif self._now - old.since > span_s:
-            new = Capacity(self._now, seen, old.latest)
-        else:
-            most = old.latest.most(seen)
-            new = old if most == old.latest else replace(old, latest=most)
-        if not self._reading:
-            self._state.capacities[agent_id] = new
-        return new.latest.most(new.before)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
         if self._tasks is None:

@@ -510,6 +510,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.GiveNotice: Witness._give_notice,
     fx.Reconcile: Witness._ignore,
     fx.ListTasks: Witness._ignore,
+    fx.ReadRole: Witness._ignore,
     fx.ReadSecrets: Witness._ignore,
     fx.ForgetSecrets: Witness._ignore,
     fx.Suppress: Witness._ignore,

@@ -396,6 +396,13 @@ def _words(effect: fx.Effect) -> str | None:
             return f"tell {task_id} of {what}, notice {notice.number}"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
-        case fx.Suppress() | fx.Revive() | fx.ListTasks() | fx.ReadSecrets() | fx.ForgetSecrets():
+        case (
+            fx.Suppress()
+            | fx.Revive()
+            | fx.ListTasks()
+            | fx.ReadRole()
+            | fx.ReadSecrets()
+            | fx.ForgetSecrets()
+        ):
             return type(effect).__name__.lower()
     return None

@@ -179,6 +179,22 @@ def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
         wait_until("all is given back", released)
 
 
+def test_a_limit_shrinks_offers_and_is_not_taken_for_the_size_of_a_node(stack: Stack, client: Client) -> None:
+    master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
+    queues = {"prod": {"guarantee_gpus": 4}, "default": {}}
+    client.call("PUT", "/v1/queues", dict, body={"version": 1, "queues": queues})
+    limited = {"role": "gpu", "limits": {"gpus": {"value": 3}}}
+    master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
+    whole = job(client, 4)
+    said = "by Mesos' quota the role gpu may have 3 GPUs, and 0 are used"
+    wait_until("why says it", lambda: said in client.why(whole)["summary"], 60)
+    assert client.why(whole)["can_ever_run"]
+    part = job(client, 1)
+    master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [{"role": "gpu"}]}})
+    client.kill(part)
+    wait_until("it runs", lambda: client.job(whole)["state"] == "running", 60)
+
+
 def test_what_cannot_be_is_refused(stack: Stack, client: Client) -> None:
     unknown = tried(stack, "reserve", "plan", "a100")
     assert (unknown.returncode, "there are: default" in unknown.stderr) == (66, True), unknown.stderr

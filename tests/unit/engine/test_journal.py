@@ -40,6 +40,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed
@@ -97,6 +98,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.TasksListed(
         (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
     ),
+    ev.RoleRead(Role("gpu", 2.0, {"gpus": 3.0}, used={"gpus": 1.0}, frameworks=("f",))),
     ev.SecretsRead({"team/hf": "", "team/s3": "there is none"}),
     ev.UnknownAdopted(TaskId("t")),
     ev.UnknownKilled(TaskId("t")),
@@ -243,7 +245,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
         "resets",
     }  # not in each of these worlds
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
-    rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
+    rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "role"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
     rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}

@@ -4,32 +4,9 @@ Sources: include/mesos/v1/{quota/quota,master/master}.proto (UPDATE_QUOTA, UPDAT
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-GPUS: Final = "gpus"
-Amounts = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A role as a master knows it. Amounts by the name of a resource.
-
-    Attributes:
-        name: Of it.
-        weight: Beside others; 1 if nobody has set it.
-        limits: What its frameworks may have at most; a resource that is not named has no limit.
-        guarantees: What the master holds back for it.
-        used: What is allocated to it and reserved for it.
-        frameworks: Ids of those that are subscribed with it.
-    """
-
-    name: str
-    weight: float = 1.0
-    limits: Amounts = field(default_factory=dict)
-    guarantees: Amounts = field(default_factory=dict)
-    used: Amounts = field(default_factory=dict)
-    frameworks: tuple[str, ...] = ()
+from mesos_gpu.model.nodes.role import GPUS, Amounts, Role
 
 
 def roles_of(answered: Iterable[Mapping[str, Any]]) -> dict[str, Role]:

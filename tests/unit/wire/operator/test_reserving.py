@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.wire.mesos.operator import reserving
-from mesos_gpu.wire.mesos.operator.quotas import Role, roles_of, update_quota, with_limit
+from mesos_gpu.wire.mesos.operator.quotas import roles_of, update_quota, with_limit
 
 
 def scalar(name: str, amount: float, **more: Any) -> dict[str, Any]:
