@@ -23,11 +23,12 @@ from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
+from mesos_gpu.engine.gpus import role
 from mesos_gpu.engine.gpus.cards import on_reset_requested
 from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
 from mesos_gpu.engine.match.matching import match
 from mesos_gpu.engine.match.offers import on_offers
-from mesos_gpu.engine.queue import role, secrets
+from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.queue.admitting import admitted
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job

@@ -7,9 +7,9 @@ from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.effects import Reconcile
-from mesos_gpu.engine.gpus import cards, covers, rolling
+from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
-from mesos_gpu.engine.queue import role, secrets
+from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon

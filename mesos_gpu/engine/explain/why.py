@@ -8,12 +8,12 @@ from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
+from mesos_gpu.engine.gpus.role import waits_for_role
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.neighbours import Neighbours
-from mesos_gpu.engine.queue.role import waits_for_role
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings

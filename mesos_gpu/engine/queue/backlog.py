@@ -8,6 +8,7 @@ from typing import Any
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
+from mesos_gpu.engine.gpus.role import most_seen
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -15,7 +16,6 @@ from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
 from mesos_gpu.engine.queue.neighbours import Neighbours
-from mesos_gpu.engine.queue.role import most_seen
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State

@@ -469,7 +469,7 @@ def test_files_are_private_and_bounded(tmp_path: Path) -> None:
     journal.close()
     files = files_of(directory)
     head = len(files[0].read_bytes().partition(b"\n")[0])
-    assert 6 <= len(files) <= writing.FILES
+    assert 4 <= len(files) <= writing.FILES
     assert sum(path.stat().st_size for path in files) < (64 << 10) + head * 2
     assert int(files[0].stem[-8:]) > 1, "the oldest are gone"
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}

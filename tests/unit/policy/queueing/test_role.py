@@ -7,7 +7,7 @@ import pytest
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.why import why_of
-from mesos_gpu.engine.queue.role import ASK_AGAIN_S
+from mesos_gpu.engine.gpus.role import ASK_AGAIN_S
 from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.testing.builders import World
 from tests.unit.policy.queueing.test_queue import run, view, world
