@@ -236,14 +236,8 @@ def test_every_field_of_the_state_comes_back_as_it_was(
         happen(seed, 100)
     saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
     assert set(kept.STATES.names) == saved
-    rare = {
-        "released",
-        "notified",
-        "idle_since",
-        "reconciliation",
-        "contested",
-        "resets",
-    }  # not in each of these worlds
+    # What is not in each of these worlds.
+    rare = {"released", "notified", "idle_since", "reconciliation", "contested", "resets"}
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "role"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
