@@ -4,7 +4,9 @@ All is prepared beside it first. While names change, `PATH.restoring` is there, 
 a restore that was killed is to be done again.
 """
 
+import glob
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -124,14 +126,11 @@ def _kept(path: Path) -> Path | None:
 
 
 def _free(path: Path) -> Path:
-    now = datetime.now(UTC)
-    for number in range(1000):
-        kept = Path(f"{path}.replaced-{now:%Y%m%dT%H%M%SZ}{f'-{number}' if number else ''}")
-        if not kept.exists() and not hooks_of(kept).exists():
-            return kept
-    raise Conflict(
-        f"too many copies of {path} are beside it", remedy="remove some of those that end in .replaced-…"
-    )
+    """A new name, later than all that there are: one of this second that is free may have been that of an older one."""
+    kept = Path(f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    there = [each.name.removeprefix(kept.name) for each in path.parent.glob(f"{glob.escape(kept.name)}*")]
+    numbers = [int(number[1] or 0) for end in there if (number := re.match(r"(?:-(\d+))?(?![\d])", end))]
+    return kept if not there else kept.with_name(f"{kept.name}-{max(numbers, default=0) + 1}")
 
 
 def _mark_of(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from mesos_gpu.local.zookeeper import JAR
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import framework_of, other_than
-from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.e2e.test_jobs import end_of, output_of
 from tests.e2e.upgrade.earlier import HA_EARLIER, ROOT, AnyScheduler, archive_of, unpacked
 
 DAMAGED = 65
@@ -39,12 +40,19 @@ class Site:
     ours: Path  # the same of this program
     flags: Path  # a directory
 
-    def begun(self, client: Client, name: str) -> str:
-        """A job that runs until it is told to end, with status 7."""
+    def begun(self, scheduler: AnyScheduler, name: str) -> str:
+        """A job that runs until it is told to end, with status 7; any release is asked, so without a client of ours."""
         flag = self.flags / name
         command = f"echo begins; while [ ! -e {flag} ]; do sleep 0.1; done; echo ends; exit 7"
-        job = str(submit(client, command, gpus=1)["id"])
-        wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", LONGEST_S)
+        asked = json.dumps({"name": name, "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32})
+        connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/jobs", asked, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            made = json.loads(response.read())
+        assert response.status == 201, made
+        job = str(made["id"])
+        wait_until(f"{name} runs", lambda: state_of(scheduler, job) == "running", LONGEST_S)
         return job
 
     def see_the_end(self, client: Client, name: str, job: str) -> None:
@@ -77,6 +85,10 @@ def site(open_directory: Path) -> Iterator[Site]:
         yield Site(stack, earlier, archive, ours, flags)
 
 
+def state_of(scheduler: AnyScheduler, job: str) -> str:
+    return str(scheduler.get(f"/v1/jobs/{job}")["state"])
+
+
 def abdicated(stack: Stack, leader: AnyScheduler) -> None:
     """The leader leaves its place, and its process ends."""
     connection = http.client.HTTPConnection("127.0.0.1", leader.port, timeout=30)
@@ -107,15 +119,14 @@ def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_see
     assert isinstance(first, AnyScheduler)
     assert isinstance(second, AnyScheduler)
     [framework] = framework_of(stack)
-    with Client(first.url) as client:
-        wait_until("the nodes report", lambda: len(client.gpus()) == 4)
-        before = site.begun(client, "before")
+    wait_until("the nodes report", lambda: len(first.get("/v1/gpus")["gpus"]) == 4)
+    before = site.begun(first, "before")
     site.archive.write_bytes(site.ours.read_bytes())
 
     anew(second, ROOT)
-    with Client(second.url) as client:  # a standby of this release, a leader of the earlier one
-        wait_until("it follows", lambda: client.job(before)["state"] == "running", LONGEST_S)
-        between = site.begun(client, "between")
+    # A standby of this release, a leader of the earlier one.
+    wait_until("it follows", lambda: state_of(second, before) == "running", LONGEST_S)
+    between = site.begun(second, "between")
     assert stack.leader() is first
 
     abdicated(stack, first)
@@ -133,7 +144,7 @@ def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_see
         for name, job in (("before", before), ("between", between)):
             assert client.job(job)["state"] == "running"
             site.see_the_end(client, name, job)
-        after = site.begun(client, "after")
+        after = site.begun(second, "after")
     abdicated(stack, second)
     assert other_than(stack, second) is first
     assert framework_of(stack) == [framework]
