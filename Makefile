@@ -65,6 +65,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch
 	@$(BIN)/mesos-gpu bench placement
 	@$(BIN)/mesos-gpu bench queues
+	@$(BIN)/mesos-gpu bench arrays
 	@$(BIN)/mesos-gpu bench reports
 	@$(BIN)/mesos-gpu bench metrics
 	@$(BIN)/mesos-gpu bench store

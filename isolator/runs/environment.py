@@ -28,6 +28,7 @@ _SECRET = (
 _OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
 #: Whatever the agent was started with: the same command finds the same programs on every host.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OF_ARRAY = "MESOS_GPU_ARRAY_"  # says which task of a job array it is; nothing of ours reads it
 _SECRET_PREFIXES = ("LIBPROCESS_",)
 
 
@@ -39,7 +40,8 @@ def task_environment(
     Args:
         own: The executor's environment, from the agent.
         task_id: Mesos' task id.
-        assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs.
+        assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs; what says
+            which task of a job array it is comes that way, too.
         user: USER and LOGNAME of the user that the command runs as.
     """
     kept = {k: v for k, v in own.items() if k not in _SECRET and not k.startswith(_SECRET_PREFIXES)}
@@ -65,7 +67,7 @@ def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignme
 
 
 def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
-    asked = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_")}
+    asked = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_") or k.startswith(_OF_ARRAY)}
     gpus = ",".join(assignment.gpus)
     if assignment.share is not None:
         from isolator.shares.variables import kept, visible

@@ -45,7 +45,7 @@ def problems(state: State) -> list[str]:
 
 
 def _problems_of_arrays(state: State) -> list[str]:
-    """Where what is known of arrays is not what a look at all jobs gives, or one has more at once than it may."""
+    """Where what is known of arrays is not what a look at all jobs gives."""
     said, members = list[str](), state.members
     live: dict[JobId, set[JobId]] = {}
     for job in state.jobs.values():
@@ -54,9 +54,7 @@ def _problems_of_arrays(state: State) -> list[str]:
     if live != {array_id: set(jobs) for array_id, jobs in members.jobs.items()}:
         said.append(f"members of arrays are {members.jobs}, and should be {live}")
     for array in state.arrays.values():
-        here, at_once = live.get(array.id, set()), array.indexes.at_once
-        if at_once is not None and len(here) > at_once:
-            said.append(f"{len(here)} of array {array.id} are there at once, and {at_once} may be")
+        here = live.get(array.id, set())
         if overlaps(array):
             said.append(f"array {array.id} counts a task twice")
         drafts = members.drafts.get(array.id, {})

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -47,6 +48,7 @@ class MemoryStore:
     catalog: AppCatalog
     jobs: dict[JobId, Job]
     tasks: dict[TaskId, Task]
+    arrays: dict[JobId, JobArray]
     nodes: dict[AgentId, Node]
     drains: dict[tuple[Target, str], Drain]
     cards: dict[GpuId, Card]

@@ -16,6 +16,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
+from mesos_gpu.cli.bench.arrays import arrays
 from mesos_gpu.cli.bench.exits import listener
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
@@ -103,6 +104,7 @@ bench.add_command(volume)
 bench.add_command(shim)
 bench.add_command(placement)
 bench.add_command(queues)
+bench.add_command(arrays)
 bench.add_command(reports)
 bench.add_command(metrics)
 bench.add_command(store)

@@ -84,10 +84,10 @@ def queues(jobs: int, as_json: bool) -> None:
 
 
 def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, float]:
-    cluster, document = _Cluster(), _document(nodes * gpus)
+    cluster, document = Cluster(), document_of(nodes * gpus)
     if tree:
         cluster.step(ev.QueuesChanged(document, 0))
-    leaves = _leaves(document)
+    leaves = leaves_in(document)
     cluster.fill(nodes, gpus, [replace(_RUNNING, queue=leaf) for leaf in leaves])
     cluster.submit(jobs, leaves)
     state, settings = cluster.state, cluster.settings
@@ -117,8 +117,8 @@ def _seat_anew(state: State, settings: Settings, now: float) -> None:
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
     """Let others want what they are guaranteed when one queue has borrowed all: the match that plans for all of them, a
     match while these plans are under way, and as a baseline one before them."""
-    cluster, document = _Cluster(), _document(nodes * gpus)
-    leaves = _leaves(document)
+    cluster, document = Cluster(), document_of(nodes * gpus)
+    leaves = leaves_in(document)
     owed = {DEFAULT_POOL: Guarantee(nodes * gpus * 100)}  # half of all, of five top queues together
     queues = {
         path: replace(spec, guarantee_gpus={} if "/" in path else owed, limit_gpus={})
@@ -167,7 +167,7 @@ def _plans(nodes: int, gpus: int) -> dict[str, float]:
     }
 
 
-class _Cluster:
+class Cluster:
     """The engine, and nodes in memory that it has all jobs started on."""
 
     def __init__(self) -> None:
@@ -324,7 +324,7 @@ def _shares(state: State, settings: Settings, now: float) -> Shares:
     return standing
 
 
-def _document(gpus: int) -> QueueDocument:
+def document_of(gpus: int) -> QueueDocument:
     """Queues of a cluster of so many GPUs: those at the top are guaranteed some, those below may hold half of all."""
     queues: dict[str, QueueSpec] = {}
     level = [""]
@@ -339,7 +339,8 @@ def _document(gpus: int) -> QueueDocument:
     return QueueDocument(queues=queues)
 
 
-def _leaves(document: QueueDocument) -> list[str]:
+def leaves_in(document: QueueDocument) -> list[str]:
+    """Paths of the queues that take jobs."""
     return [path for path in document.queues if path.count("/") == len(_FAN) - 1]
 
 

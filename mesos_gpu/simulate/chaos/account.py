@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
@@ -13,6 +14,7 @@ from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.testing.memory_store import MemoryStore
 
 _OF_APP: Final = "._app."
+OF_ARRAY: Final = "s."  # tasks of the array s-1 are s.0-1.1 and so on
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class Told:
 
 def job_of(task_id: str) -> JobId:
     """The job whose launch has this id; an instance of an app has dots in its name."""
+    if task_id.startswith(OF_ARRAY):
+        return JobId(".".join(task_id.split(".")[:2]))
     return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
 
 
@@ -78,6 +82,8 @@ class Account:
         self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
         self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
         self.seats_change = False  # by the batch in hand
+        self.arrays: dict[JobId, JobArray] = {}  # as they were asked for
+        self.spent: set[JobId] = set()  # members of arrays that have finished, be they forgotten
 
     def note_unseen(self, now: float) -> None:
         """Since when an agent has more GPUs free than the offers have that the scheduler holds."""

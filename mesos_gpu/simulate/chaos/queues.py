@@ -5,6 +5,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
@@ -22,6 +25,7 @@ from mesos_gpu.simulate.chaos.world import World
 from mesos_gpu.wire.mesos.notice import encode_checkpoint
 
 T = TypeVar("T")
+_MOST_ARRAYS: Final = 4  # at once
 LEAVES: Final = ("a/x", "a/y", "b", "default")
 _OWED: Final = (0, 1, 2, 4)
 _LIMITS: Final = (None, None, None, 1, 2, 4)
@@ -150,8 +154,49 @@ def _steps(world: World, a: int, b: int) -> None:
 
 
 #: name: (how often, what it does)
+_ARRAYS: Final = ("0-5%2", "0-3", "1,4,9%1", "0-9%3", "0-8:2%2", "7")
+_RANGES: Final = (None, "0-2", "1-9", "4", "3-5,9", "0-8:4")
+
+
+def _submit_array(world: World, a: int, b: int) -> None:
+    """A user hands in a job array."""
+    if len(world.state.members.jobs) >= _MOST_ARRAYS:
+        return
+    digits = _Digits(a)
+    array_id = JobId(world.target or world.new_id("s-"))
+    world.chosen.append(array_id)
+    spec = JobSpec(
+        "s",
+        command="true",
+        array=digits.of(_ARRAYS),
+        gpus=digits.of((0, 1, 1, 2)),
+        cpus=0.1,
+        max_attempts=digits.of((1, 1, 3)),
+        tasks=digits.of((1, 1, 1, 1, 2)),
+        preemptible=digits.of((False, True)),
+        queue=digits.of(LEAVES),
+    )
+    world.say(f"array {array_id} is submitted: {spec.array}, {spec.tasks} tasks of {spec.gpus} GPUs each")
+    world.inbox.append(ev.JobSubmitted(array_id, spec))
+
+
+def _kill_tasks(world: World, a: int, b: int) -> None:
+    """A user kills some tasks of an array, or all."""
+    array = choose(world, [each for each in world.state.arrays.values() if each.ended_at is None], a, _id_of)
+    if array is not None:
+        indexes = _RANGES[b % len(_RANGES)]
+        world.say(f"a user kills {indexes or 'all'} of array {array.id}")
+        world.inbox.append(ev.ArrayKillRequested(array.id, indexes))
+
+
+def _id_of(array: JobArray) -> str:
+    return array.id
+
+
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "change queues": (0.0, _change),
     "checkpoint": (0.5, _checkpoint),
     "clock steps": (0.05, _steps),
+    "submit array": (0.0, _submit_array),
+    "kill tasks": (0.0, _kill_tasks),
 }

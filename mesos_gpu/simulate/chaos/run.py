@@ -116,8 +116,21 @@ _SWITCHES: Final = {
     "older state": 0.2,
 }
 SWITCHES: Final = tuple(_SWITCHES.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True))
+#: Job arrays, of which ranges are killed, with and without a tree of queues.
+_ARRAYS: Final = {
+    "submit array": 4.0,
+    "kill tasks": 1.0,
+    "change queues": 0.05,
+    "submit": 1.0,
+    "submit share": 0.3,
+    "restart": 1.0,
+    "go on": 3.0,
+}
+ARRAYS: Final = tuple(
+    0.0 if name in APPS else _ARRAYS.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True)
+)
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES)
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS)
 
 
 @dataclass(frozen=True, slots=True)

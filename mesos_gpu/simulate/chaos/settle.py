@@ -55,9 +55,12 @@ def _replace_monitors(world: World) -> None:
     raise Violation("at a quiet time, each monitor is of the latest release", str(left))
 
 
+_NOTHING_KNOWN: Final = Facts()  # of a draft of an array
+
+
 def could_run(world: World, job: Job) -> bool:
     """Whether agents with nothing else on them would do."""
-    needs, spec = world.mesos.facts[job.id].needs, job.spec
+    needs, spec = world.mesos.facts.get(job.id, _NOTHING_KNOWN).needs, job.spec
     if spec.gpu_milli_in_all > WHOLE * world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
     for pool in limits.pools_open(world.witness, job):
@@ -244,8 +247,12 @@ def _run_out(world: World) -> None:
 
 
 def _kill_jobs(world: World) -> None:
+    for array in world.state.arrays.values():
+        if array.ended_at is None:
+            world.inbox.append(ev.ArrayKillRequested(array.id))
     for job in world.waiting_or_running():
-        world.inbox.append(ev.KillRequested(job.id))
+        if job.array is None:
+            world.inbox.append(ev.KillRequested(job.id))
     world.flush()
 
 

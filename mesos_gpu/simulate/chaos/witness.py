@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
-from mesos_gpu.simulate.chaos.rules import books, gangs, limits, past, rollouts, shares, stops
+from mesos_gpu.simulate.chaos.rules import arrays, books, gangs, limits, past, rollouts, shares, stops
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
@@ -86,6 +86,10 @@ class Witness(Account):
                 self.drained[target, name] = None if deadline_s is None else now + deadline_s
             case ev.UndrainRequested(target, name):
                 self.drained.pop((target, name), None)
+            case ev.JobSubmitted(job_id, spec) if spec.array is not None:
+                arrays.submitted(self, job_id, spec.array)
+            case ev.ArrayKillRequested(array_id, indexes):
+                arrays.killed(self, array_id, indexes)
             case ev.JobSubmitted(job_id):
                 self.submitted.add(job_id)
             case ev.KillRequested(job_id):
@@ -198,7 +202,8 @@ class Witness(Account):
     def _job(self, job: Job) -> None:
         if job.app_version is not None:
             self._instance(job)
-        facts = self.mesos.facts[job.id]
+        facts = self.mesos.facts.setdefault(job.id, Facts()) if job.array else self.mesos.facts[job.id]
+        arrays.ended(self, job)
         old = self.disk.jobs.get(job.id)
         self.seats_change |= job.seat is not None and (old is None or old.seat != job.seat)
         if old is not None and old.state.ended:
@@ -269,6 +274,7 @@ class Witness(Account):
                 self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
                 self._quota(task, task.job_id, now)
+                arrays.launched(self, task, task.job_id, now)
                 limits.limited(self, task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
@@ -476,7 +482,8 @@ class Witness(Account):
         saved = self.disk.tasks
         tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (
-            ("jobs", state.jobs, self.disk.jobs),
+            ("jobs", _saved(state), self.disk.jobs),
+            ("arrays", state.arrays, self.disk.arrays),
             ("tasks", tasks, saved),
             ("nodes", state.nodes, self.disk.nodes),
             ("drains", state.drains, self.disk.drains),
@@ -488,6 +495,14 @@ class Witness(Account):
             if here != there:
                 keys = [k for k in {**here, **there} if here.get(k) != there.get(k)]
                 raise Violation("what is known is on disk", f"{name} differ: {keys}", *map(str, keys))
+
+
+def _saved(state: State) -> Mapping[JobId, Job]:
+    """The jobs that a store has: not the drafts of arrays."""
+    drafts = {job_id for drafts in state.members.drafts.values() for job_id in drafts}
+    return (
+        {job_id: job for job_id, job in state.jobs.items() if job_id not in drafts} if drafts else state.jobs
+    )
 
 
 def _heard_as(saved: Task | None, task: Task) -> Task:
