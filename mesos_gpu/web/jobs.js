@@ -16,6 +16,7 @@ export const list = {
   async load({ query }) {
     const asked = new URLSearchParams({ order: "activity", limit: PAGE, skip: PAGE * (page(query) - 1) });
     if (query.get("instances") !== "true") asked.set("no_instances", "true");
+    asked.set("fold_arrays", "true");
     if (query.get("q")) asked.set("search", query.get("q"));
     if (query.get("state")) asked.set("state", query.get("state"));
     return { jobs: await get(`/v1/jobs?${asked}`) };
@@ -87,14 +88,26 @@ function gpusOf(job) { // as limits of queues count them: an exact share is a pa
 export function jobTable(jobs, query, turn) {
   const now = Date.now() / 1000;
   const rows = sortedBy(jobs, KEYS, query).map((job) => Object.assign([
-    h("span", {}, link(to.job(job.id), job.name, { title: job.id }), job.app ? h("span", { class: "soft" }, ` of ${job.app}`) : null),
-    badge(job.state, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
+    h("span", {}, link(to.job(job.id), job.name, { title: job.id }), job.app ? h("span", { class: "soft" }, ` of ${job.app}`) : null, job.array ? h("span", { class: "soft" }, `[${job.array}]`) : null),
+    job.array_counts ? h("span", {}, badge(job.state), " ", ended(job.array_counts)) : badge(job.state, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     job.owner ?? "", link(to.queue(job.queue), job.queue), job.tasks > 1 ? `${job.tasks}×${gpusOf(job) / job.tasks}` : gpusOf(job),
     job.hostnames.join(" "), span(now - job.submitted_at), job.started_at === null ? "" : span((job.ended_at ?? now) - job.started_at),
     plain(job) ? "" : h("div", { class: "lines", title: job.message }, job.message), buttons(job, true),
   ], { key: job.id }));
   return h("div", { key: "jobs" }, table([["Job", "cut"], ["State"], ["Owner"], ["Queue"], ["GPUs", "n"], ["Host"], ["Age", "n"], ["Ran", "n"], ["Message", "message"], ["Actions", "actions"]],
     rows, { caption: "Jobs", empty: "No jobs.", ...sorting(KEYS, query, turn) }));
+}
+
+/** How many tasks of an array have ended, as a bar. */
+function ended(counts) {
+  const over = counts.finished + counts.failed + counts.killed, text = `${over} of ${counts.tasks} tasks have ended`;
+  return h("progress", { max: counts.tasks, value: over, title: text, "aria-label": text });
+}
+
+function tasksOf(array, query, turn) {
+  const how = ["running", "waiting", "finished", "failed", "killed"].map((word) => [word[0].toUpperCase() + word.slice(1), array[word] || null]);
+  return section("Tasks", h("p", {}, ended(array.array.array_counts), ` ${array.array.message}`), facts(how), jobTable(array.jobs, query, turn),
+    array.total > array.jobs.length ? h("p", { class: "soft" }, `${array.total - array.jobs.length} more are not shown.`) : null);
 }
 
 function plain(job) { // what it says follows from its state
@@ -132,9 +145,10 @@ export const one = {
     const [why, changes] = await Promise.all([job.state === "pending" ? get(`/v1/why/${path}`) : null, noted.key === key ? noted.changes : changesOf(`/v1/jobs/${path}`)]);
     noted = { key, changes };
     const used = tasks.tasks.some((task) => task.gpu_ids.length) ? await past(`/v1/jobs/${path}/use`) : null;
-    return { job, tasks: tasks.tasks, why, changes: noted.changes, used };
+    const array = job.array_counts ? await get(`/v1/arrays/${path}?limit=${PAGE}`) : null;
+    return { job, tasks: tasks.tasks, why, changes: noted.changes, used, array };
   },
-  view({ job, tasks, why, changes, used }) {
+  view({ job, tasks, why, changes, used, array }, { query, turn }) {
     const reads = mayJob("output", job) || mayJob("run", job); // a queue may show what its jobs print to those who run jobs in it
     return [
       h("div", { class: "head", key: "head" }, h("h2", {}, job.name, " ", badge(job.state)), buttons(job, false)),
@@ -142,8 +156,8 @@ export const one = {
       why ? whyOf(why) : null, about(job),
       job.use || (used && used.coarse.busy_pct.some((each) => each !== null)) ? use(used) : null,
       tasks.length && reads ? logs(job, tasks) : null,
-      mayJob("exec", job) ? shell(job, tasks) : null,
-      history(tasks), changed(changes),
+      mayJob("exec", job) && !array ? shell(job, tasks) : null,
+      array ? tasksOf(array, query, turn) : history(tasks), changed(changes),
     ];
   },
 };

@@ -29,8 +29,8 @@ export async function load({ fresh }) {
 
 function others() {
   return Promise.all([
-    getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&limit=3"),
-    getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&limit=8"),
+    getIf("queue:see", `/v1/queue?limit=${LOOKED_AT}`), getIf("job:see", "/v1/jobs?state=failed&no_instances=true&fold_arrays=true&limit=3"),
+    getIf("app:see", "/v2/deployments?embed=waiting"), getIf("job:see", "/v1/jobs?state=active&order=activity&no_instances=true&fold_arrays=true&limit=8"),
   ]);
 }
 

@@ -74,7 +74,7 @@ export const one = {
   async load({ id }) {
     const path = id.split("/").map(encodeURIComponent).join("/");
     const [why, share, jobs] = await Promise.all([
-      getKnown(`/v1/queue-why/${path}`), getKnown(`/v1/queue-shares/${path}`), getIf("job:see", `/v1/jobs?order=activity&no_instances=true&state=active&limit=1000&queue=${encodeURIComponent(id)}`),
+      getKnown(`/v1/queue-why/${path}`), getKnown(`/v1/queue-shares/${path}`), getIf("job:see", `/v1/jobs?order=activity&no_instances=true&fold_arrays=true&state=active&limit=1000&queue=${encodeURIComponent(id)}`),
     ]);
     return { id, why, share, jobs: jobs?.jobs ?? [] };
   },

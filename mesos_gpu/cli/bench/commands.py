@@ -16,12 +16,11 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
-from mesos_gpu.cli.bench.arrays import arrays
 from mesos_gpu.cli.bench.exits import listener
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
-from mesos_gpu.cli.bench.queues import queues
+from mesos_gpu.cli.bench.queues import arrays, queues
 from mesos_gpu.cli.bench.reports import reports
 from mesos_gpu.cli.bench.scale import scale
 from mesos_gpu.cli.bench.shim import shim

@@ -1,11 +1,16 @@
-"""`mesos-gpu bench queues`: matches, reclaim, and one answer to why a job waits, through a tree of 500 leaves."""
+"""`mesos-gpu bench queues`: matches, reclaim, and one answer to why a job waits, through a tree of 500 leaves.
+
+`mesos-gpu bench arrays`: what job arrays that wait cost a match, beside the same tasks as jobs.
+"""
 
 import random
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from time import thread_time
+from pathlib import Path
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -28,6 +33,7 @@ from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import (
@@ -84,10 +90,10 @@ def queues(jobs: int, as_json: bool) -> None:
 
 
 def _measured(nodes: int, gpus: int, jobs: int, *, tree: bool) -> dict[str, float]:
-    cluster, document = Cluster(), document_of(nodes * gpus)
+    cluster, document = _Cluster(), _document(nodes * gpus)
     if tree:
         cluster.step(ev.QueuesChanged(document, 0))
-    leaves = leaves_in(document)
+    leaves = _leaves(document)
     cluster.fill(nodes, gpus, [replace(_RUNNING, queue=leaf) for leaf in leaves])
     cluster.submit(jobs, leaves)
     state, settings = cluster.state, cluster.settings
@@ -117,8 +123,8 @@ def _seat_anew(state: State, settings: Settings, now: float) -> None:
 def _reclaims(nodes: int, gpus: int, jobs: int) -> dict[str, float]:
     """Let others want what they are guaranteed when one queue has borrowed all: the match that plans for all of them, a
     match while these plans are under way, and as a baseline one before them."""
-    cluster, document = Cluster(), document_of(nodes * gpus)
-    leaves = leaves_in(document)
+    cluster, document = _Cluster(), _document(nodes * gpus)
+    leaves = _leaves(document)
     owed = {DEFAULT_POOL: Guarantee(nodes * gpus * 100)}  # half of all, of five top queues together
     queues = {
         path: replace(spec, guarantee_gpus={} if "/" in path else owed, limit_gpus={})
@@ -167,7 +173,7 @@ def _plans(nodes: int, gpus: int) -> dict[str, float]:
     }
 
 
-class Cluster:
+class _Cluster:
     """The engine, and nodes in memory that it has all jobs started on."""
 
     def __init__(self) -> None:
@@ -324,7 +330,7 @@ def _shares(state: State, settings: Settings, now: float) -> Shares:
     return standing
 
 
-def document_of(gpus: int) -> QueueDocument:
+def _document(gpus: int) -> QueueDocument:
     """Queues of a cluster of so many GPUs: those at the top are guaranteed some, those below may hold half of all."""
     queues: dict[str, QueueSpec] = {}
     level = [""]
@@ -339,8 +345,7 @@ def document_of(gpus: int) -> QueueDocument:
     return QueueDocument(queues=queues)
 
 
-def leaves_in(document: QueueDocument) -> list[str]:
-    """Paths of the queues that take jobs."""
+def _leaves(document: QueueDocument) -> list[str]:
     return [path for path in document.queues if path.count("/") == len(_FAN) - 1]
 
 
@@ -358,3 +363,76 @@ def _ms(done: Callable[[], object], rounds: int = _ROUNDS) -> float:
         done()
         took_ms.append((thread_time() - before) * 1000)
     return statistics.median(took_ms)
+
+
+# --- job arrays
+
+_ARRAY_NODES, _ARRAY_GPUS = 100, 4
+_ARRAYS: Final = 10
+
+
+@click.command()
+@click.option("--tasks", default=10_000, show_default=True, type=click.IntRange(1), help="Of each array.")
+@json_option
+def arrays(tasks: int, as_json: bool) -> None:
+    """Match 10 arrays of 10,000 tasks on a full cluster of 400 GPUs, with a tree of queues and without, beside 10 jobs
+    and beside as many jobs as the arrays have tasks; processor time in ms.
+
+    Then the time to take in and save an array of so many tasks, 200 at once.
+    """
+    result: dict[str, float] = {}
+    for tree in (False, True):
+        place = "tree" if tree else "line"
+        for name, array, count in (
+            (f"{_ARRAYS}_jobs", "", 1),
+            (f"{_ARRAYS}_arrays_of_{tasks}", f"0-{tasks - 1}", 1),
+            (f"{_ARRAYS * tasks}_jobs", "", tasks),
+        ):
+            output.note(f"{name} wait, in one {place}")
+            result[f"{place}_{name}_match_ms"] = round(_match_ms(array, count, tree=tree), 2)
+    result["submit_ms"] = round(_submit_ms(tasks), 2)
+    if as_json:
+        output.document(result)
+    else:
+        output.table(("FIGURE", "MS"), list(result.items()), empty="")
+
+
+def _full(*, tree: bool) -> tuple[_Cluster, list[str]]:
+    cluster, document = _Cluster(), _document(_ARRAY_NODES * _ARRAY_GPUS)
+    if tree:
+        cluster.step(ev.QueuesChanged(document, 0))
+    leaves = _leaves(document)
+    cluster.fill(_ARRAY_NODES, _ARRAY_GPUS, [replace(_RUNNING, queue=leaf) for leaf in leaves])
+    return cluster, leaves
+
+
+def _spec(name: str, queue: str, array: str = "") -> JobSpec:
+    return JobSpec(name, command="true", gpus=1, cpus=0.1, queue=queue, array=array or None)
+
+
+def _match_ms(array: str, count: int, *, tree: bool) -> float:
+    """The median time of a match, with something that waits in each of ten queues."""
+    cluster, leaves = _full(tree=tree)
+    for i in range(_ARRAYS):
+        for j in range(count):
+            spec = _spec(f"w{i}", leaves[i * 7 % len(leaves)], array)
+            cluster.step(ev.JobSubmitted(JobId(f"w{i}x{j}-0a1b2c3d"), spec))
+    cluster.match()  # the first one makes what later ones keep
+    return _ms(cluster.match)
+
+
+def _submit_ms(tasks: int) -> float:
+    """Take in an array, and write what is saved of it to a disk: from the request's event to its answer."""
+    from mesos_gpu.adapters.sqlite_store import SqliteStore
+
+    cluster, leaves = _full(tree=False)
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as directory:
+        store = SqliteStore(Path(directory) / "state.sqlite")
+        try:
+            before = perf_counter()
+            spec = _spec("sweep", leaves[0], f"0-{tasks - 1}%200")
+            effects = cluster.step(ev.JobSubmitted(JobId("sweep-0a1b2c3d"), spec))
+            store.save([effect for effect in effects if isinstance(effect, Save)])
+            return (perf_counter() - before) * 1000
+        finally:
+            store.close()
