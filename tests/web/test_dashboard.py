@@ -235,3 +235,19 @@ def test_the_page_says_by_https_that_it_is_open_to_all_and_that_a_certificate_en
     assert "Whoever reaches this page over the network can do everything" in banner[1]
     assert "server.pem: the certificate expires in 3.0 days" in banner[1]
     assert not problems(view), "no error, and nothing against the page's own policy"
+
+
+def test_an_array_is_one_row_that_opens_into_its_tasks(rig: Rig, browser: Browser) -> None:
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    array = rig.submit(name="sweep", array="0-9%2", gpus=1)
+    name, _, tail = array["id"].rpartition("-")
+    rig.status(f"{name}.0-{tail}.1", "TASK_FINISHED")
+    view = browser.page(rig.url)
+    page = view.visit("#/jobs")
+    assert len(re.findall(">Kill</button>", page)) == 1, "tasks have no rows of their own"
+    assert "[0-9%2]" in page
+    assert 'title="1 of 10 tasks have ended"' in page
+    page = view.visit(f"#/jobs/{array['id']}")
+    assert "sweep.1" in page
+    assert re.search(r"Waiting</dt>\s*<dd[^>]*>2-9", page), page
+    assert problems(view) == []
