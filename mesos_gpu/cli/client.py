@@ -36,6 +36,7 @@ from mesos_gpu.api.spec.shapes import (
     Why,
 )
 from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.reach.answers import decoded
 from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
 from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
 from mesos_gpu.cli.reach.patience import unhurried
@@ -467,7 +468,7 @@ class Client:
         if kind is bytes:
             return cast(_T, response.content)
         try:
-            return msgspec.json.decode(response.content or empty, type=kind)
+            return decoded(response.content or empty, kind)
         except msgspec.DecodeError as err:
             raise self._not_ours(str(err)) from err
 
