@@ -25,7 +25,7 @@ def decoded(content: bytes, kind: type[_T]) -> _T:
 
 
 def _filled(value: Any, kind: Any) -> Any:
-    """It with None for each key that an object lacks, and that may be None."""
+    """The value with None for each key that an object lacks and that may be None."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         fitting = [each for each in inner if each is not type(None)]
