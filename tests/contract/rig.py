@@ -1,6 +1,5 @@
 """A scheduler as clients of its interface meet it: a real server, a real engine, a driver that only notes."""
 
-from dataclasses import replace
 from typing import Any
 
 import requests
@@ -45,13 +44,9 @@ class Rig:
         return dict(response.json())
 
     def node(self, agent: str = "a1", gpus: tuple[Gpu, ...] = (gpu("g0"),), isolation: str = "") -> None:
-        self.offer(f"{agent}-1", agent, len(gpus))
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=len(gpus)),)))
         self.report(*gpus, agent=agent, isolation=isolation)
-        self.offer(f"{agent}-2", agent, len(gpus))
-
-    def offer(self, name: str, agent: str, gpus: int) -> None:
-        made = replace(offer(name, agent, gpus=gpus), received_at=self.clock.now())
-        self.daemon.put(ev.OffersArrived((made,)))
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(gpus)),)))
 
     def report(self, *gpus: Gpu, agent: str = "a1", isolation: str = "") -> None:
         self.tell(Inventory(gpus, "simulated", "535", "12.2", isolation), agent)

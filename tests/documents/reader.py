@@ -20,7 +20,7 @@ NOT_HERE: Final = {
     "make ": "sets the machine up, which it is, or runs these tests",
     ". .venv/bin/activate": "the reader's PATH has it",
 }
-_NOT_YET: Final = 73
+_NOT_YET, _NOT_THERE = 73, 66
 #: What a command says of a job that has not begun yet, as on a busy machine.
 _WAITS: Final = re.compile(r"^mesos-gpu: job \S+: waits for .*\n", re.M)
 _PATIENCE_S: Final = 60.0
@@ -72,7 +72,7 @@ class Reader:
     def _do(self, where: str, command: Command, good: set[int]) -> None:
         done = self.type(command.text)
         give_up_at = time.monotonic() + _PATIENCE_S
-        while done.returncode == _NOT_YET and _NOT_YET not in good and time.monotonic() < give_up_at:
+        while _is_early(done) and done.returncode not in good and time.monotonic() < give_up_at:
             time.sleep(0.5)  # as a person does who is told that a job has not begun
             done = self.type(command.text)
         assert done.returncode in good, f"{where}\n{done.stdout}"
@@ -82,6 +82,11 @@ class Reader:
             assert printed(command.prints, _WAITS.sub("", done.stdout)), (
                 f"{where}\nis shown as:\n{expected}\nand prints:\n{done.stdout}"
             )
+
+
+def _is_early(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a job has not begun, or a card is not reported yet."""
+    return done.returncode == _NOT_YET or (done.returncode == _NOT_THERE and "there is no GPU" in done.stdout)
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def test_a_gang_of_three_by_two_over_agents(client: Client, scratch: Path) -> No
     gang = until(
         client, submit(client, "train", command, 2, tasks=3, constraints=[["hostname", "UNIQUE"]]), "running"
     )
-    wait_until("all have written", lambda: len(list(scratch.iterdir())) == 6)
+    wait_until("all have written", lambda: sum(path.stat().st_size > 0 for path in scratch.iterdir()) == 6)
     env = [dict(line.split("=", 1) for line in (scratch / str(i)).read_text().splitlines()) for i in range(3)]
     tasks = client.tasks(gang["id"])
     assert [task["rank"] for task in tasks] == [0, 1, 2]
