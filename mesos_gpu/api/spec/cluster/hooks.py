@@ -97,7 +97,7 @@ class DeadLetters(TypedDict):
 class RetryRequest(TypedDict, total=False):
     """What is to be tried again."""
 
-    ids: Annotated[list[Count], says(description="of dead letters; none: all")]
+    ids: Annotated[list[Count], says(description="of dead letters; none: all")] | None
 
 
 class Retried(TypedDict):
