@@ -140,6 +140,7 @@ class Standby:
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
+                self._note_change(scope)  # before its answer is out: who has that may ask at once
                 headers = MutableHeaders(raw=list(message["headers"]))
                 headers[REQUEST_ID] = about.request
                 headers.setdefault(LEADER.decode(), self._leader_url())
@@ -149,8 +150,11 @@ class Standby:
         try:
             await self._passed(scope, receive, named)
         finally:
-            if scope["method"] not in SAFE:
-                self._changed_at = time.monotonic()
+            self._note_change(scope)
+
+    def _note_change(self, scope: Scope) -> None:
+        if scope["method"] not in SAFE:
+            self._changed_at = time.monotonic()
 
     def _leader_url(self) -> str:
         leader = self._leader()

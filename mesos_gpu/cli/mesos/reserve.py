@@ -10,10 +10,11 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.mesos.master import Master, master_options
-from mesos_gpu.cli.mesos.tree import ANY_ROLE, roles_of_framework, shared
+from mesos_gpu.cli.mesos.tree import Shared, roles_of_framework, shared
 from mesos_gpu.errors import BadConfiguration, Conflict, NotFound
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.mesos.operator import reserving
+from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _HEADERS: Final = ("NODE", "GPUS", "RESERVED", "TO RESERVE", "IN USE", "OF OTHERS")
@@ -79,9 +80,9 @@ def plan(app: App, pool: str, master: str, credentials: Path | None, role: str |
     \b
       mesos-gpu mesos reserve plan default --master 10.0.0.2:5050
     """
-    asked = Master(master, credentials)
-    _role_of(app, asked, role)
-    _tell(list(_agents(app, asked, pool)), as_json=as_json)
+    asked, ours = Master(master, credentials), shared(app.client())
+    _role_of(ours, asked, role)
+    _tell(list(_agents(ours, asked, pool)), as_json=as_json)
 
 
 @reserve.command()
@@ -98,13 +99,13 @@ def apply(
     \b
       mesos-gpu mesos reserve apply default --master 10.0.0.2:5050 --mesos-credentials operator.json
     """
-    asked = Master(master, credentials)
-    ours, agents = _role_of(app, asked, role), list(_agents(app, asked, pool))
-    todo = [agent for agent in agents if agent.free]
+    asked, ours = Master(master, credentials), shared(app.client())
+    whose = _role_of(ours, asked, role)
+    todo = [agent for agent in _agents(ours, asked, pool) if agent.free]
     if todo and not yes:
-        click.confirm(f"Reserve {counted(len(todo), 'agent')} for role {ours}?", abort=True, err=True)
-    _do(asked, todo, lambda agent: reserving.reserve(agent.id, agent.free, ours, asked.principal, pool))
-    after = list(_agents(app, asked, pool))
+        click.confirm(f"Reserve {counted(len(todo), 'agent')} for role {whose}?", abort=True, err=True)
+    _do(asked, todo, lambda agent: reserving.reserve(agent.id, agent.free, whose, asked.principal, pool))
+    after = list(_agents(ours, asked, pool))
     _tell(after, as_json=as_json)
     if left := sum(agent.in_use for agent in after):
         output.note(f"{counted(round(left), 'GPU')} in use: run this again when what has them has ended")
@@ -122,21 +123,21 @@ def release(app: App, pool: str, master: str, credentials: Path | None, as_json:
     \b
       mesos-gpu mesos reserve release default --master 10.0.0.2:5050 --mesos-credentials operator.json
     """
-    asked = Master(master, credentials)
-    todo = [agent for agent in _agents(app, asked, pool, everywhere=True) if agent.idle]
+    asked, ours = Master(master, credentials), shared(app.client())
+    todo = [agent for agent in _agents(ours, asked, pool, everywhere=True) if agent.idle]
     if todo and not yes:
         click.confirm(f"Give {counted(len(todo), 'agent')} back to everybody?", abort=True, err=True)
     _do(asked, todo, lambda agent: reserving.unreserve(agent.id, agent.idle))
-    _tell(list(_agents(app, asked, pool, everywhere=True)), as_json=as_json)
+    _tell(list(_agents(ours, asked, pool, everywhere=True)), as_json=as_json)
 
 
-def _role_of(app: App, master: Master, role: str | None) -> str:
+def _role_of(ours: Shared, master: Master, role: str | None) -> str:
     """The role that reservations are for.
 
     Raises:
         BadConfiguration: The scheduler has not that one, has several, or has none of its own.
     """
-    roles = roles_of_framework(master, shared(app.client()).framework)
+    roles = roles_of_framework(master, ours.framework)
     if role is None and len(roles) == 1:
         (role,) = roles
     if role not in roles:
@@ -150,13 +151,12 @@ def _role_of(app: App, master: Master, role: str | None) -> str:
     return role
 
 
-def _agents(app: App, master: Master, pool: str, *, everywhere: bool = False) -> Iterator[Agent]:
+def _agents(ours: Shared, master: Master, pool: str, *, everywhere: bool = False) -> Iterator[Agent]:
     """Agents of a pool; `everywhere`: also those that are no longer in it and have reservations for it.
 
     Raises:
         NotFound: There is no such pool.
     """
-    ours = shared(app.client())
     nodes = ours.nodes.get(pool, {})
     known = sorted({*ours.nodes, *(each.name for each in ours.document.pools)})
     if pool not in known and not everywhere:

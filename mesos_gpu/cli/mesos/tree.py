@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,13 +10,12 @@ from mesos_gpu.cli.mesos.master import Master
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.pools import pool_of
+from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 from mesos_gpu.wire.tenancy.document import decode
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Node
     from mesos_gpu.cli.client import Client
-
-ANY_ROLE: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)

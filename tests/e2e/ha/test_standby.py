@@ -68,9 +68,10 @@ def test_reads_are_answered_here_with_their_age_and_say_who_leads(
         job = end_of(client, submit(client, "true"))
 
     def has_it() -> bool:
-        status, _, body = ask(standby, "GET", f"/v1/jobs/{job['id']}")
-        return status == 200 and body["state"] == "finished"
+        status, headers, body = ask(standby, "GET", f"/v1/jobs/{job['id']}")
+        return status == 200 and body["state"] == "finished" and "age" in headers
 
+    # After a change that this standby sent on, it answers itself only once its copy is younger than that.
     wait_until("the standby has it", has_it, 10)
     for path in (f"/v1/jobs/{job['id']}", f"/v1/jobs/{job['id']}/tasks", "/v1/jobs", "/v2/apps", "/v2/groups",
                  "/v1/services", "/v1/queues", "/v1/tokens", "/v1/usage", "/v1/events"):  # fmt: skip
