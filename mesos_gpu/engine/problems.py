@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine.indexes.agents import Agents, agents_of
+from mesos_gpu.engine.indexes.agents import Agents, Place, agents_of
 from mesos_gpu.engine.indexes.arrays import overlaps
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.arrays.indexes import count, has
@@ -109,6 +109,8 @@ def _problems_of_agents(state: State) -> list[str]:
             said.append(f"agents {name} are {sorted(now)}, and should be {sorted(truth)}")
     if _offers(known) != _offers(made):
         said.append(f"offers by agent are {_offers(known)}, and should be {_offers(made)}")
+    if _places(known) != _places(made):
+        said.append(f"agents by place are {known.places}, and should be {made.places}")
     if _names(known) != _names(made):
         said.append(f"agents that name a GPU are {known.naming}, and should be {made.naming}")
     return said
@@ -116,6 +118,10 @@ def _problems_of_agents(state: State) -> list[str]:
 
 def _offers(agents: Agents) -> list[list[Offer]]:
     return [[held.offer for held in agents.offers[a].values()] for a in agents.in_order(agents.offers)]
+
+
+def _places(agents: Agents) -> tuple[dict[Place, set[AgentId]], set[Place]]:
+    return {place: set(there) for place, there in agents.places.items()}, set(agents.crowded)
 
 
 def _names(agents: Agents) -> dict[GpuId, set[AgentId]]:

@@ -38,9 +38,11 @@ def running(small: bool) -> Iterator[Rig]:
 class Soak:
     """Epoch after epoch on one cluster, until the time is over or something is wrong."""
 
-    def __init__(self, seed: int, plan: Plan, small: bool, tell: Callable[[str], None]) -> None:
-        """Nothing runs yet."""
-        self._seed, self._plan, self._small, self._tell = seed, plan, small, tell
+    def __init__(
+        self, seed: int, plan: Plan, small: bool, tell: Callable[[str], None], keep: Path | None = None
+    ) -> None:
+        """Nothing runs yet. `keep`: a directory for logs of epochs in which something is wrong."""
+        self._seed, self._plan, self._small, self._tell, self._keep = seed, plan, small, tell, keep
         self.tally = Tally()
         self._first = 1
 
@@ -54,7 +56,8 @@ class Soak:
             number = 0
             while time.monotonic() < ends_at and (epochs is None or number < epochs):
                 number += 1
-                story = story_of(self._seed, number, self._plan, self._small)
+                so_far = {kind: row.times for kind, row in self.tally.rows.items()}
+                story = story_of(self._seed, number, self._plan, self._small, so_far)
                 outcome = self.play(rig, story)
                 if outcome.verdict.findings:
                     failed = failed or (story, outcome)
@@ -69,8 +72,10 @@ class Soak:
         epoch = Epoch(rig, story, self._first, self._tell)
         began_at = time.monotonic()
         outcome = epoch.run()
+        if outcome.verdict.findings and self._keep is not None:
+            rig.keep(self._keep / f"epoch-{story.epoch}", lines_of(outcome))
         self._first = epoch.load.next_number
-        tally_up(self.tally, outcome, epoch)
+        tally_up(self.tally, outcome, epoch.load, epoch.ends)
         self.tally.switches, self.tally.deposed = dict(rig.switches), rig.deposed
         took_s = time.monotonic() - began_at
         self._tell(
@@ -129,6 +134,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--fault-every-s", type=float, default=Plan().fault_every_s, help="from one to the next, on average"
     )
+    parser.add_argument("--times", type=int, default=Plan().times, help="that each process is to be killed")
     parser.add_argument("--faults", help="only these kinds, with commas between them")
     parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
     parser.add_argument("--go-on", action="store_true", help="also when something is wrong")
@@ -139,17 +145,22 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         help="clusters on which a failure may be played; default: 8, or 0 of --replay",
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="play this story, and nothing else")
-    parser.add_argument("--story", type=Path, default=Path(_STORY), help="where a failure is written")
+    parser.add_argument(
+        "--story",
+        type=Path,
+        default=Path(_STORY),
+        help="where a failure is written; logs come to a directory beside it",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
     return parser.parse_args(words)
 
 
-def faults_of(names: str | None, small: bool) -> dict[str, int]:
-    """Kinds of faults, with their weights."""
+def faults_of(names: str | None, small: bool) -> tuple[str, ...]:
+    """Kinds of faults."""
     chosen = names.split(",") if names is not None else list(SMALL if small else FAULTS)
     if unknown := [name for name in chosen if name and name not in FAULTS]:
         raise SystemExit(f"--faults: {', '.join(unknown)}: choose of {', '.join(FAULTS)}")
-    return {name: FAULTS[name] for name in chosen if name}
+    return tuple(filter(None, chosen))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -164,8 +175,9 @@ def main(words: Sequence[str] | None = None) -> int:
     story = Story.load(asked.replay) if asked.replay else None
     seed = story.seed if story else asked.seed if asked.seed is not None else int(time.time())
     small = story.small if story else asked.small
-    plan = Plan(asked.epoch_s, fault_every_s=asked.fault_every_s, faults=faults_of(asked.faults, small))
-    soak = Soak(seed, plan, small, tell)
+    faults = faults_of(asked.faults, small)
+    plan = Plan(asked.epoch_s, fault_every_s=asked.fault_every_s, faults=faults, times=asked.times)
+    soak = Soak(seed, plan, small, tell, asked.story.with_suffix(""))
     tell(f"seed {seed}")
     if story:
         with running(small) as rig:

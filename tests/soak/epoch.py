@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,16 +15,19 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import poll
 from tests.soak import witness
-from tests.soak.acts import LOAD, PLANTED, Act, Story
+from tests.soak.acts import FAULTS, LOAD, PLANTED, Act, Story
 from tests.soak.evidence import WORK
 from tests.soak.faults import Faults, Injected
 from tests.soak.judge import Excuse, Finding, Verdict, judge
 from tests.soak.load import Item, Load
 from tests.soak.rig import Rig
-from tests.soak.tally import Tally
+from tests.soak.tally import Row, Tally
 from tests.soak.work import SLOTS_OF_CARD
 
 _SETTLE_S: Final = 150.0
+_RECOVER_S: Final = 60.0  # after which a fault that is to be alone waits no longer
+_FIND_S: Final = 15.0  # for somebody to be there whom it can be done to
+_SHORTLY_S: Final = 2.0
 _LOOK_S: Final = 0.05
 NOTHING: Final = "nothing"  # in the table: no fault
 
@@ -81,7 +85,8 @@ class Epoch:
         self._planted: list[subprocess.Popen[bytes]] = []
         self._findings: list[Finding] = []
         self._cgroup: Path | None = None
-        self._began_at, self._opened_at = 0.0, time.time()
+        self._waiting = deque[Act]()
+        self._began_at, self._opened_at, self._shot_at = 0.0, time.time(), 0.0
 
     def run(self) -> Outcome:
         """Play it, and judge."""
@@ -91,7 +96,11 @@ class Epoch:
             self._began_at = time.monotonic()
             for act in self._story.acts:
                 self._wait_until(act.at_s)
-                self._play(act)
+                if self._story.alone and act.kind in FAULTS:
+                    self._waiting.append(act)
+                else:
+                    self._play(act)
+            self._waiting.clear()
             while self._undo:
                 self._wait_until(self._undo[0][0])
             self._settle()
@@ -108,20 +117,34 @@ class Epoch:
     @property
     def ends(self) -> dict[int, float]:
         """When the latest task of each piece of work wrote that it was done, in seconds since the epoch."""
-        return {line.number: line.at for line in self._rig.evidence.lines() if line.word == "end"}
+        self._rig.evidence.lines()
+        return self._rig.evidence.ends
 
     def _now(self) -> float:
         return time.monotonic() - self._began_at
 
     def _wait_until(self, at_s: float) -> None:
-        """Undo meanwhile what is to be undone."""
+        """Undo meanwhile what is to be undone, and go on with faults that wait for each other."""
         while True:
+            self._play_waiting()
             while self._undo and self._undo[0][0] <= self._now():
                 self._undo.pop(0)[1]()
             left_s = at_s - self._now()
             if left_s <= 0:
                 return
             time.sleep(min(_LOOK_S, left_s))
+
+    def _play_waiting(self) -> None:
+        """The next fault, once the small job after the one before has ended; it is left out if it finds nobody."""
+        if not self._waiting or not (self._has_recovered() or self._now() - self._shot_at > _RECOVER_S):
+            return
+        late = self._now() - max(self._waiting[0].at_s, self._shot_at) > _FIND_S
+        if self._inject(self._waiting[0]) or late:
+            self._waiting.popleft()
+
+    def _has_recovered(self) -> bool:
+        probe = self._shots[-1].probe
+        return probe is not None and probe.number in self.ends
 
     def _undo_at(self, at_s: float, undo: Callable[[], None]) -> None:
         self._undo = sorted([*self._undo, (at_s, undo)], key=lambda pair: pair[0])
@@ -138,12 +161,13 @@ class Epoch:
         else:
             self._inject(act)
 
-    def _inject(self, act: Act) -> None:
+    def _inject(self, act: Act) -> bool:
+        """Whether there was anything that it could be done to."""
         begin, tasks = time.time(), len(self._rig.evidence.held("run"))
         injected = self._faults.inject(act)
         if injected is None:
-            return
-        shot = Shot(act, injected, begin, tasks)
+            return False
+        shot, self._shot_at = Shot(act, injected, begin, tasks), self._now()
         self._shots.append(shot)
         self._tell(f"{self._now():6.1f} s  {act.kind}: {injected.what}, {tasks} under way")
         wiped = self._rig.hostname(injected.agent) if injected.wiped and injected.agent is not None else ""
@@ -152,6 +176,7 @@ class Epoch:
             self._undo_at(self._now() + act.lasts_s, lambda: self._heal(shot))
         else:
             self._heal(shot)
+        return True
 
     def _heal(self, shot: Shot) -> None:
         shot.injected.heal()
@@ -258,28 +283,39 @@ class Epoch:
         return left
 
 
-def tally_up(tally: Tally, outcome: Outcome, epoch: Epoch) -> None:
-    """Add an epoch to the table."""
+def tally_up(tally: Tally, outcome: Outcome, load: Load, ends: Mapping[int, float]) -> None:
+    """Add an epoch to the table; `ends`: when each piece of work was done."""
     tally.epochs += 1
     tally.asked += outcome.asked
     tally.done += outcome.verdict.done
     tally.again += outcome.verdict.again
-    tally.taken += epoch.load.taken
-    ends = epoch.ends
+    tally.taken += load.taken
+    asked_at = {item.number: item.asked_at for item in load.items}
     for shot in outcome.shots:
         row = tally.row(shot.act.kind)
         row.times += shot.injected.times
         row.tasks += shot.tasks
-        for finding in outcome.verdict.findings:
-            row.lost += finding.what == "lost"
-            row.doubled += finding.what in ("doubled", "card")
         row.leaked += outcome.leaked
-        if shot.probe and shot.healed_at and shot.probe.number in ends:
-            end = ends[shot.probe.number]
-            if not any(_beside(other, shot.healed_at, end) for other in outcome.shots if other is not shot):
-                row.recovery_s.append(end - shot.healed_at)
+        _note_recovery(row, shot, outcome.shots, ends)
+    for finding in outcome.verdict.of("lost", "doubled", "card"):
+        begin, is_lost = asked_at.get(finding.number, 0.0), finding.what == "lost"
+        tally.lost += is_lost
+        tally.doubled += not is_lost
+        for kind in {shot.act.kind for shot in outcome.shots if (shot.healed_at or begin) >= begin}:
+            tally.row(kind).lost += is_lost
+            tally.row(kind).doubled += not is_lost
+    tally.leaked += outcome.leaked
 
 
-def _beside(lasting: Shot, begin: float, end: float) -> bool:
-    """Whether a fault lasted at some time between two."""
-    return bool(lasting.act.lasts_s) and lasting.begin < end and (lasting.healed_at or end) > begin
+def _note_recovery(row: Row, shot: Shot, shots: Sequence[Shot], ends: Mapping[int, float]) -> None:
+    if not shot.probe or not shot.healed_at or shot.probe.number not in ends:
+        return
+    end = ends[shot.probe.number]
+    took_s = end - shot.healed_at
+    is_alone = not any(_beside(other, shot.healed_at, end) for other in shots if other is not shot)
+    (row.recovery_s if is_alone else row.among_others_s).append(took_s)
+
+
+def _beside(other: Shot, begin: float, end: float) -> bool:
+    """Whether another fault lasted, or came, between two times or shortly before."""
+    return other.begin < end and (other.healed_at or end) > begin - _SHORTLY_S

@@ -52,6 +52,7 @@ class Evidence:
         self.directory = directory
         self._said, self._read = directory / "said", 0
         self._lines: list[Line] = []
+        self.ends: dict[int, float] = {}  # of each work, when the latest of its tasks wrote that it was done
 
     def make(self, cards: Iterable[str]) -> None:
         """The files, and a slot of each card."""
@@ -78,7 +79,9 @@ class Evidence:
             text = file.read()
         whole = text[: text.rfind("\n") + 1]
         self._read += len(whole.encode())
-        self._lines += read_lines(whole)
+        lines = read_lines(whole)
+        self._lines += lines
+        self.ends.update({line.number: line.at for line in lines if line.word == "end"})
         return self._lines
 
     def held(self, kind: str) -> dict[str, int]:

@@ -1,18 +1,22 @@
 """The cluster that a soak runs on, and what it asks the kernel of it."""
 
 import contextlib
+import http.client
 import itertools
+import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.cli.client import Client, Refused, Unreachable
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.processes import Master, Process, poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
@@ -22,7 +26,8 @@ from tests.soak.tending import Tending, Watching
 T = TypeVar("T")
 GIVE_UP_S: Final = 150.0
 GPUS: Final = 2  # of each node
-_ARGUMENTS: Final = ("--share-linger", "1", "--report-interval", "2", "--unreachable-timeout", "60")
+_MOST_LOG: Final = 20_000_000  # bytes
+_ARGUMENTS: Final = ("--share-linger", "5", "--report-interval", "2", "--unreachable-timeout", "60")
 _QUEUES: Final = """\
 queues:
   production: {guarantee_gpus: 1}
@@ -217,6 +222,29 @@ class Rig:
         leader = self.cluster.leader()
         assert leader is not None, "no master leads"
         return dict(leader.state())
+
+    def keep(self, directory: Path, findings: Sequence[str]) -> None:
+        """Copy what tells of an epoch: logs, what tasks wrote, the scheduler's jobs, Mesos' state."""
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        (directory / "findings").write_text("\n".join(findings) + "\n")
+        logs = [*self.stack.directory.rglob("log"), *self.stack.directory.rglob("stderr")]
+        for path in (*logs, self.evidence.directory / "said"):
+            name = str(path.relative_to(self._directory)).replace("/", "_")
+            with contextlib.suppress(OSError):  # a sandbox may be removed meanwhile
+                (directory / name).write_bytes(path.read_bytes()[-_MOST_LOG:])
+        looks: dict[str, Callable[[], object]] = {
+            "jobs.json": lambda: self.ask(lambda client: client.jobs(), leader=True),
+            "nodes.json": lambda: self.ask(lambda client: client.nodes(), leader=True),
+            "gpus.json": lambda: self.ask(lambda client: client.gpus(), leader=True),
+            "mesos.json": self.mesos,
+        }
+        for name, look in looks.items():
+            try:
+                text = json.dumps(look(), indent=1)
+            except (MesosGpuError, OSError, http.client.HTTPException, AssertionError) as error:
+                text = f"{type(error).__name__}: {error}"
+            (directory / name).write_text(text + "\n")
 
     def tails(self) -> str:
         """The end of the schedulers' logs."""

@@ -13,10 +13,11 @@ class Row:
     Attributes:
         times: How often; of kills: how many processes.
         tasks: That were under way then, all times together.
-        lost, doubled: Pieces of work that were under way during one of them.
+        lost, doubled: Pieces of work that were asked for before one of them, and were lost or done twice.
         leaked: Cards that were not given back after an epoch with it.
         recovery_s: From each to the end of a small job that was submitted right then, or when it was healed; only of
-            those that no lasting fault was beside meanwhile.
+            those that no other fault was beside meanwhile.
+        among_others_s: The same of the rest.
     """
 
     times: int = 0
@@ -25,6 +26,7 @@ class Row:
     doubled: int = 0
     leaked: int = 0
     recovery_s: list[float] = field(default_factory=list)
+    among_others_s: list[float] = field(default_factory=list)
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -40,6 +42,9 @@ class Tally:
     rows: dict[str, Row] = field(default_factory=dict)
     epochs: int = 0
     asked: int = 0  # pieces of work
+    lost: int = 0
+    doubled: int = 0
+    leaked: int = 0
     done: int = 0
     again: int = 0
     taken: int = 0  # of those that were refused for want of ZooKeeper or a leader
@@ -64,7 +69,8 @@ class Tally:
 
     def text(self) -> str:
         """All of it, for people."""
-        head = ("fault", "times", "tasks", "lost", "doubled", "leaked", "alone", "p50 s", "p99 s")
+        once = ("p50 s", "p99 s")
+        head = ("fault", "times", "tasks", "lost", "doubled", "leaked", "alone", *once, "others", *once)
         lines = [head, *((kind, *_cells(row)) for kind, row in sorted(self.rows.items()))]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         table = [
@@ -77,11 +83,16 @@ class Tally:
         led = ", ".join(f"{count} of {kind}" for kind, count in self.switches.items())
         kept = f"{self.taken} kept though refused"
         ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
+        wrong = f"{self.lost} lost, {self.doubled} doubled, {self.leaked} cards leaked"
         fenced = f"{self.deposed} schedulers that lived were deposed"
-        return "\n".join([*table, f"{ended}, {kept}; switches of leaders: {led}; {fenced}"])
+        return "\n".join([*table, f"{ended}, {kept}; {wrong}; switches of leaders: {led}; {fenced}"])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    times = [quantile(row.recovery_s, share) for share in (0.5, 0.99)]
-    counts = (row.times, row.tasks, row.lost, row.doubled, row.leaked, len(row.recovery_s))
-    return (*map(str, counts), *("-" if each is None else f"{each:.1f}" for each in times))
+    counts = (row.times, row.tasks, row.lost, row.doubled, row.leaked)
+    return (*map(str, counts), *_times(row.recovery_s), *_times(row.among_others_s))
+
+
+def _times(recovery_s: Sequence[float]) -> tuple[str, ...]:
+    quantiles = [quantile(recovery_s, share) for share in (0.5, 0.99)]
+    return (str(len(recovery_s)), *("-" if each is None else f"{each:.1f}" for each in quantiles))

@@ -13,6 +13,8 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.wire.mesos.reservations import owner_of
 
+Place = tuple[str, str]  # host name and URL
+
 
 class Held(NamedTuple):
     """An offer that is held."""
@@ -42,6 +44,8 @@ class Agents:
         unwatched: Those without a monitor.
         lost: Those that are lost.
         naming: By GPU, those whose latest report names it.
+        places: By host name and address, those that were seen there: of several, all but one are gone for good.
+        crowded: Places of several.
         reports: The latest of each agent, as long as its node has what it was read as.
         arrivals: How many offers have been held so far.
     """
@@ -51,6 +55,8 @@ class Agents:
     unwatched: dict[AgentId, None] = field(default_factory=dict)
     lost: dict[AgentId, None] = field(default_factory=dict)
     naming: dict[GpuId, tuple[AgentId, ...]] = field(default_factory=dict)
+    places: dict[Place, tuple[AgentId, ...]] = field(default_factory=dict)
+    crowded: dict[Place, None] = field(default_factory=dict)
     reports: dict[AgentId, Report] = field(default_factory=dict, compare=False)
     arrivals: int = field(default=0, compare=False)
 
@@ -93,6 +99,11 @@ class Agents:
         else:
             _mark(self.unwatched, new.id, new.monitor is None)
             _mark(self.lost, new.id, new.lost_at is not None)
+        if (was := _place(old)) != (at := _place(new)):
+            if was is not None:
+                self._stand(was, [each for each in self.places[was] if each != node.id])
+            if at is not None:
+                self._stand(at, [*self.places.get(at, ()), node.id])
         named, names = _named(old), _named(new)
         if named is names or named == names:
             return
@@ -100,6 +111,15 @@ class Agents:
             self._name(gpu_id, [each for each in self.naming.get(gpu_id, ()) if each != node.id])
         for gpu_id in names:
             self._name(gpu_id, [*self.naming.get(gpu_id, ()), node.id])
+
+    def _stand(self, place: Place, agents: list[AgentId]) -> None:
+        self.places[place] = tuple(agents)
+        if not agents:
+            del self.places[place]
+        if len(agents) > 1:
+            self.crowded[place] = None
+        else:
+            self.crowded.pop(place, None)
 
     def _name(self, gpu_id: GpuId, agents: list[AgentId]) -> None:
         self.naming[gpu_id] = tuple(dict.fromkeys(agents))
@@ -153,6 +173,11 @@ def _mark(known: dict[AgentId, None], agent_id: AgentId, is_so: bool) -> None:
 
 def _is_reserved(offers: Mapping[OfferId, Held]) -> bool:
     return any(owner_of(scalar) is not None for held in offers.values() for scalar in held.offer.resources)
+
+
+def _place(node: Node | None) -> Place | None:
+    """None: of no node, or of one whose address nobody said."""
+    return (node.hostname, node.agent_url) if node is not None and node.agent_url else None
 
 
 def _named(node: Node | None) -> tuple[GpuId, ...]:

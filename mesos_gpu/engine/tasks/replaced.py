@@ -3,33 +3,55 @@
 Mesos says of a task on an agent that was lost before another one came from its host, with an empty work directory, that
 it is unreachable for as long as the master remembers. What was given up holds its cards until its agent is back, so
 that no card has two owners: here it gives them up. Should it run on after all, the host's ledger refuses others.
+
+No two agents are at one address. A master that sees a new one come where it knows another takes the other's tasks for
+lost at once; but a master that has just come waits ten minutes or more for agents that it read in its registry
+(`--agent_reregister_timeout`), and says nothing of their tasks. Here they are lost as with any other master.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import inf
 
 from mesos_gpu.engine.tasks.statuses import move
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 
 
 def on_tick(turn: Turn) -> None:
-    """End what was given up on such agents, and take them for lost."""
-    restless = map(turn.state.tasks.__getitem__, turn.state.restless.tasks)
-    given_up = [task for task in restless if _is_given_up(turn, task)]
-    if not given_up:
-        return
-    # A cover comes last: what has shares of its card goes before it.
-    for task in sorted(given_up, key=lambda task: (task.covers is not None, task.id)):
-        successor = _successor(turn, task)
-        if successor is None:
-            continue
+    """Take such agents for lost, and end what was given up on them, or was at the address of a later one."""
+    _end(turn, _given_up(turn))
+    displaced = dict(_displaced(turn))
+    for agent_id in displaced:
+        _lose(turn, agent_id)
+    if displaced:
+        live = map(turn.state.tasks.__getitem__, turn.state.live)
+        _end(
+            turn, [(task, displaced[task.agent_id]) for task in live if _is_displaced(turn, task, displaced)]
+        )
+
+
+def _end(turn: Turn, pairs: Iterable[tuple[Task, Node]]) -> None:
+    """Tasks are lost, each for another agent. A cover comes last: what has shares of its card goes before it."""
+    for task, successor in sorted(pairs, key=lambda pair: (pair[0].covers is not None, pair[0].id)):
         why = f"{task.hostname} has another agent now: {successor.id}"
         move(turn, task, TaskState.LOST, Status(task.id, "TASK_LOST", message=why), None)
-        node = turn.state.nodes.get(task.agent_id)
-        if node is not None and node.lost_at is None:
-            turn.put_node(replace(node, lost_at=turn.now))
+        _lose(turn, task.agent_id)
+
+
+def _lose(turn: Turn, agent_id: AgentId) -> None:
+    node = turn.state.nodes.get(agent_id)
+    if node is not None and node.lost_at is None:
+        turn.put_node(replace(node, lost_at=turn.now))
+
+
+def _given_up(turn: Turn) -> list[tuple[Task, Node]]:
+    restless = map(turn.state.tasks.__getitem__, turn.state.restless.tasks)
+    successors = ((task, _successor(turn, task)) for task in restless if _is_given_up(turn, task))
+    return [(task, successor) for task, successor in successors if successor is not None]
 
 
 def _is_given_up(turn: Turn, task: Task) -> bool:
@@ -46,7 +68,46 @@ def _successor(turn: Turn, task: Task) -> Node | None:
     for node in turn.state.nodes.values():
         if node.id == task.agent_id or node.hostname != task.hostname or node.lost_at is not None:
             continue
-        reported = {gpu.id for gpu in node.gpus}
-        if since is not None and (node.reported_at or 0.0) > since and reported >= set(task.gpus):
+        if since is not None and _has_reported(node, since, task):
             return node
     return None
+
+
+def _has_reported(node: Node, since: float, task: Task) -> bool:
+    """Whether a node's monitor has named all cards that a task holds after some time."""
+    return (node.reported_at or 0.0) > since and {gpu.id for gpu in node.gpus} >= set(task.gpus)
+
+
+def _displaced(turn: Turn) -> Iterator[tuple[AgentId, Node]]:
+    """Agents at whose addresses another one runs its monitor since they were seen last, with that one."""
+    for place in turn.state.agents.crowded:
+        there = [turn.state.nodes[agent_id] for agent_id in turn.state.agents.places[place]]
+        came_at = {node.id: at for node in there if (at := _came_at(turn, node)) is not None}
+        if not came_at:
+            continue
+        latest = max(came_at, key=came_at.__getitem__)
+        for node in there:
+            if node.id != latest and _seen_at(turn, node) < came_at[latest]:
+                yield node.id, turn.state.nodes[latest]
+
+
+def _came_at(turn: Turn, node: Node) -> float | None:
+    """When the monitor that runs on a node was launched: its agent was there then; None: none runs."""
+    monitor = None if node.monitor is None or node.lost_at is not None else turn.state.tasks.get(node.monitor)
+    return monitor.launched_at if monitor is not None and monitor.state is TaskState.RUNNING else None
+
+
+def _seen_at(turn: Turn, node: Node) -> float:
+    """When an agent is known to have been there last; infinity: it may just have come."""
+    monitor = None if node.monitor is None else turn.state.tasks.get(node.monitor)
+    seen = [node.reported_at, None if monitor is None else monitor.launched_at]
+    return max((at for at in seen if at is not None), default=inf if node.lost_at is None else 0.0)
+
+
+def _is_displaced(turn: Turn, task: Task, displaced: dict[AgentId, Node]) -> bool:
+    """Whether its agent is, and it may end now: what Mesos calls unreachable is given up first."""
+    successor = displaced.get(task.agent_id)
+    if successor is None or task.state in (TaskState.UNREACHABLE, TaskState.ABANDONED):
+        return False
+    came_at = _came_at(turn, successor)
+    return came_at is not None and task.launched_at < came_at and _has_reported(successor, came_at, task)

@@ -112,6 +112,23 @@ def test_an_agent_whose_work_dir_is_wiped_comes_back_as_another_and_the_job_is_l
     all_is_well(stack, client, job, said)
 
 
+def test_a_job_goes_on_though_a_new_master_waits_for_the_agent_that_was_wiped(
+    stack: Stack, client: Client, open_directory: Path
+) -> None:
+    """A master that has just come waits ten minutes for agents that it read in its registry, and says nothing of their
+    tasks; here another agent is at the address of one."""
+    (agent,) = stack.cluster.agents
+    job, said = working(client, open_directory)
+    old = agent.id
+    agent.kill()
+    stack.cluster.master.kill()
+    shutil.rmtree(agent.directory / "work")
+    stack.cluster.master.start().wait()
+    agent.start().wait()
+    assert agent.id != old
+    all_is_well(stack, client, job, said)
+
+
 def test_an_agent_that_forgets_its_id_does_not_share_the_cards_of_what_still_runs(
     stack: Stack, client: Client, open_directory: Path
 ) -> None:

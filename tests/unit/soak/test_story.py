@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.soak.acts import DOWN, FAULTS, KILLS, LOAD, SMALL, Act, Plan, Story, story_of
+from tests.soak.epoch import Outcome, Shot, tally_up
+from tests.soak.faults import Injected
+from tests.soak.judge import Finding, Verdict
+from tests.soak.load import Item, Load
 from tests.soak.shrink import shrink
 from tests.soak.tally import Tally, quantile
 
@@ -21,15 +25,33 @@ def test_a_story_follows_from_its_seed_and_epoch() -> None:
     assert all(act.at_s < 300 for act in story.acts)
 
 
-def test_every_kind_of_load_and_fault_comes_in_half_an_hour() -> None:
-    acts = [act for epoch in range(1, 13) for act in story_of(1, epoch, Plan(), small=False).acts]
-    often = Counter(act.kind for act in acts)
+def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
+    plan, often = Plan(), Counter[str]()
+    for epoch in range(1, 9):
+        for act in story_of(1, epoch, plan, False, often).acts:
+            often[act.kind] += KILLS.get(act.kind, 1)
     assert often.keys() == {*LOAD, *FAULTS}
-    assert often[DOWN] == 3
-    processes = {"kill executor": 2, "kill monitor": 2}
-    assert all(often[kind] * processes.get(kind, 1) >= 50 for kind in KILLS), often
-    small = Plan(lasts_s=600, faults={kind: FAULTS[kind] for kind in SMALL})
-    assert {act.kind for act in story_of(1, 1, small, small=True).acts} == {*LOAD, *SMALL}
+    assert often[DOWN] == 2
+    assert all(often[kind] >= plan.times for kind in KILLS), often
+
+
+def test_on_one_machine_only_what_it_has_is_killed() -> None:
+    acts = story_of(1, 1, Plan(lasts_s=600, faults=SMALL), small=True).acts
+    assert {act.kind for act in acts} == {*LOAD, *SMALL}
+
+
+def test_what_was_killed_seldom_is_killed_more_often_then() -> None:
+    so_far = dict.fromkeys(KILLS, 50) | {"kill keeper": 0}
+    kills = Counter(act.kind for act in story_of(1, 3, Plan(), False, so_far).acts if act.kind in KILLS)
+    assert kills.most_common(1)[0][0] == "kill keeper"
+
+
+def test_faults_that_wait_for_each_other_come_one_at_a_time_and_others_in_bursts() -> None:
+    alone, many = (story_of(1, epoch, Plan(), small=False) for epoch in (1, 3))
+    assert (alone.alone, many.alone) == (True, False)
+    assert alone.with_acts(alone.acts[:3]).alone, "also in a story that was made shorter"
+    at_once = [Counter(act.at_s for act in story.acts if act.kind in KILLS) for story in (alone, many)]
+    assert (max(at_once[0].values()), max(at_once[1].values())) == (1, 3)
 
 
 def test_nothing_else_goes_wrong_while_zookeeper_is_down() -> None:
@@ -51,9 +73,9 @@ def test_a_story_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         "",
         "[]",
-        '{"version": 2, "seed": 1, "epoch": 1, "small": true, "acts": []}',
-        '{"version": 1, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "pray", "pick": 1, "at_s": 0}]}',
-        '{"version": 1, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "job"}]}',
+        '{"version": 1, "seed": 1, "epoch": 1, "small": true, "acts": []}',
+        '{"version": 2, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "pray", "pick": 1, "at_s": 0}]}',
+        '{"version": 2, "seed": 1, "epoch": 1, "small": true, "acts": [{"kind": "job"}]}',
     ],
     ids=["empty", "list", "version", "kind", "field"],
 )
@@ -108,6 +130,34 @@ def test_the_table_has_a_line_for_each_fault() -> None:
     row = tally.row("kill agent")
     row.times, row.tasks, row.recovery_s = 3, 12, [1.0, 2.0, 9.0]
     lines = tally.text().splitlines()
-    assert lines[1].split() == ["kill", "agent", "3", "12", "0", "0", "0", "3", "2.0", "9.0"]
+    assert lines[1].split() == ["kill", "agent", "3", "12", "0", "0", "0", "3", "2.0", "9.0", "0", "-", "-"]
     assert lines[-1].endswith("switches of leaders: 4 of masters; 2 schedulers that lived were deposed")
     assert tally.as_json()["rows"]["kill agent"]["p50_s"] == 2
+
+
+def test_what_is_wrong_counts_for_the_faults_that_came_after_it_was_asked_for() -> None:
+    load = Load.__new__(Load)
+    load.items, load.taken = [Item(1, "job", {}, 10.0), Item(2, "job", {}, 30.0)], 0
+    shots = [
+        Shot(Act(kind, 0, 0.0), Injected(kind), at, 1, at)
+        for kind, at in (("kill agent", 20.0), ("slow", 40.0))
+    ]
+    outcome = Outcome(Verdict([Finding("lost", "", 2), Finding("doubled", "", 1)]), shots, 2)
+    tally = Tally()
+    tally_up(tally, outcome, load, {})
+    assert (tally.lost, tally.doubled) == (1, 1)
+    assert [(row.lost, row.doubled) for row in tally.rows.values()] == [(0, 1), (1, 1)]
+
+
+def test_a_recovery_counts_as_alone_only_if_no_other_fault_was_near() -> None:
+    load = Load.__new__(Load)
+    load.items, load.taken = [], 0
+    probes = [Item(number, "probe", {}, 0.0) for number in (1, 2, 3)]
+    shots = [
+        Shot(Act("kill agent", 0, 0.0), Injected(""), at, 1, at, probe)
+        for at, probe in zip((10.0, 11.0, 40.0), probes, strict=True)
+    ]
+    tally = Tally()
+    tally_up(tally, Outcome(Verdict(), shots), load, {1: 14.0, 2: 15.0, 3: 42.0})
+    row = tally.row("kill agent")
+    assert (row.recovery_s, row.among_others_s) == ([2.0], [4.0, 4.0])

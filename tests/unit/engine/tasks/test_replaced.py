@@ -98,3 +98,68 @@ def test_without_another_agent_they_are_held(world: World) -> None:
     give_up(world)
     assert state_of(world) is TaskState.ABANDONED
     assert list(world.state.holders) == ["g0"]
+
+
+@pytest.fixture
+def silent() -> World:
+    """A job of one card runs on the first agent; the master that told that is gone, and the next says nothing of it."""
+    world = World()
+    world.register()
+    world.node("a1", gpu("g0"))
+    world.submit(gpus=1)
+    world.status("j1.1", "TASK_RUNNING")
+    world.tick(1)
+    return world
+
+
+def come_there(world: World, agent: str, *cards: Gpu, reports: int = 2) -> TaskId:
+    """An agent registers at the address of the first one, and reports; its monitor."""
+    there = replace(
+        offer(f"{agent}-o{world.now}", agent, gpus=len(cards)), hostname=HOST, agent_url="http://a1:5051"
+    )
+    monitor = only(world.offers(there), fx.Launch).tasks[0].task.id
+    for _ in range(reports):  # a card is the earlier agent's until that is known to be gone
+        world.tick(world.settings.tend_interval_s + 1)
+        world.report(agent, *cards, task=monitor)
+    world.tick(world.settings.tend_interval_s + 1)
+    return monitor
+
+
+def test_what_ran_at_the_address_of_another_agent_is_lost_though_no_master_says_so(silent: World) -> None:
+    old = silent.state.nodes[AgentId("a1")].monitor
+    come_there(silent, "a9", gpu("g0"))
+    assert state_of(silent) is TaskState.LOST
+    assert old not in silent.state.tasks, "the monitor of the agent that is gone"
+    assert AgentId("a1") not in silent.state.nodes
+    silent.offers(replace(offer("o-late", "a9", gpus=1), hostname=HOST))
+    assert (silent.job().task_id, silent.job().state) == ("j1.2", JobState.STARTING)
+
+
+def test_until_the_monitor_of_the_other_agent_runs_nothing_is_taken_for_lost(silent: World) -> None:
+    come_there(silent, "a9", gpu("g0"), reports=0)
+    assert state_of(silent) is TaskState.RUNNING
+    assert silent.state.nodes[AgentId("a1")].lost_at is None
+
+
+def test_an_agent_that_has_just_come_is_not_lost_for_the_one_that_was_there_before(silent: World) -> None:
+    old = silent.state.nodes[AgentId("a1")].monitor
+    silent.offers(replace(offer("o-9", "a9"), hostname=HOST, agent_url="http://a1:5051"))
+    silent.state.set_node(replace(silent.state.nodes[AgentId("a9")], monitor=None))
+    for _ in range(3):
+        silent.tick(silent.settings.tend_interval_s + 1)
+        silent.report("a1", gpu("g0"), task=old)
+    assert [node.lost_at for node in silent.state.nodes.values()] == [None, None]
+    assert state_of(silent) is TaskState.RUNNING
+
+
+def test_a_card_that_the_other_agent_does_not_have_is_held(silent: World) -> None:
+    come_there(silent, "a9", gpu("g7"))
+    assert state_of(silent) is TaskState.RUNNING
+    assert list(silent.state.holders) == ["g0"]
+
+
+def test_agents_of_one_host_at_addresses_of_their_own_end_nothing_of_each_other(silent: World) -> None:
+    come(silent, "a9", gpu("g7"))
+    silent.tick(silent.settings.tend_interval_s + 1)
+    assert state_of(silent) is TaskState.RUNNING
+    assert silent.state.nodes[AgentId("a1")].lost_at is None
