@@ -1,11 +1,12 @@
 """When periods of budgets begin: at midnight of a zone, on days of 23, 24 and 25 hours. Pure."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.tenancy import Period
+from mesos_gpu.policy.tenancy.local_time import midnight
 
 _MONTHS: Final = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12}
 _DAYS: Final = {Period.DAY: 1, Period.WEEK: 7}
@@ -31,11 +32,11 @@ def period_at(period: Period, zone: str, now: float) -> Span:
     place = ZoneInfo(zone)
     today = datetime.fromtimestamp(now, place).date()
     index = _index_of(period, today)
-    begins = _midnight(_first_day(period, index), place)
+    begins = midnight(_first_day(period, index), place)
     if now < begins:  # a day whose midnight is not there: it begins later than its date says
         index -= 1
-        begins = _midnight(_first_day(period, index), place)
-    return Span(index, begins, _midnight(_first_day(period, index + 1), place))
+        begins = midnight(_first_day(period, index), place)
+    return Span(index, begins, midnight(_first_day(period, index + 1), place))
 
 
 def once(begins: str, ends: str, zone: str) -> Span:
@@ -46,7 +47,7 @@ def once(begins: str, ends: str, zone: str) -> Span:
         zoneinfo.ZoneInfoNotFoundError: There is no such zone.
     """
     place = ZoneInfo(zone)
-    return Span(0, _midnight(date.fromisoformat(begins), place), _midnight(date.fromisoformat(ends), place))
+    return Span(0, midnight(date.fromisoformat(begins), place), midnight(date.fromisoformat(ends), place))
 
 
 def _index_of(period: Period, day: date) -> int:
@@ -62,22 +63,3 @@ def _first_day(period: Period, index: int) -> date:
         return _MONDAY + timedelta(days=index * _DAYS[period])
     year, month = divmod(index * _MONTHS[period], 12)
     return date(year, month + 1, 1)
-
-
-def _midnight(day: date, place: ZoneInfo) -> int:
-    """Seconds since the epoch of the first moment of a day. Where clocks are set forward at midnight, that is the one
-    after; where they are set back to it, the first of the two."""
-    local = datetime.combine(day, time(), place)
-    at = int(local.astimezone(UTC).timestamp())
-    if datetime.fromtimestamp(at, place).replace(tzinfo=None) == local.replace(tzinfo=None):
-        return at
-    # In a gap, fold 0 gives the offset before it: the time that it names is as far after the gap's end as midnight is
-    # after its begin.
-    low, high = at - 86400, at
-    while high - low > 1:
-        middle = (low + high) // 2
-        if datetime.fromtimestamp(middle, place).date() < day:
-            low = middle
-        else:
-            high = middle
-    return high
