@@ -234,7 +234,7 @@ def pool_of_node(tree: Tree, node: Node | None) -> str:
     pools = tree.document.pools
     if not pools or node is None:
         return DEFAULT_POOL
-    return pool_of(pools, {gpu.model for gpu in node.gpus}, node.attributes)
+    return pool_of(pools, {gpu.model for gpu in node.gpus}, node)
 
 
 def cost_of_granted(

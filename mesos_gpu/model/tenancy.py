@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import (
     LABEL_KEY,
     NAME,
+    Constraints,
     Flag,
     Kind,
     Models,
@@ -217,6 +219,12 @@ class QueueSpec:
         {}, PerPool(), about="the most of it that others may have while it is idle"
     )
     limit_gpus: Mapping[str, int] = asks({}, PerPool(), about="the most that it may hold")
+    pools: tuple[str, ...] | None = asks(
+        None, Names(NAME, NAME_FORM), about="those that its jobs may use, the first choice first"
+    )
+    overflow_after_s: float | None = asks(
+        None, Seconds(0, LONGEST_S), about="so long a job waits before it may use the next of its pools"
+    )
     weight: int = asks(1, Whole(0, 1_000_000), about="its part of what is left over")
     band: int = asks(0, Whole(-1000, 1000), about="of higher bands, queues get what is left over first")
     reclaim: Reclaim | None = asks(None, OneOf(Reclaim), about="whose jobs are stopped for what it is owed")
@@ -262,6 +270,8 @@ class Resolved:
     starve_after_s: float = 86400.0
     default_timeout_s: float | None = None
     default_priority: int = 0
+    pools: tuple[str, ...] | None = None  # every one that is not dedicated, in no order
+    overflow_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +307,8 @@ class Pool:
         name: Of it.
         models: A node of it has GPUs of one of these alone; empty: of any.
         attributes: What its agent's attributes are, by name.
+        constraints: What its agent is like, of those constraints of jobs that look at the agent alone.
+        dedicated: Whether only queues that name it in their `pools` use it.
     """
 
     name: str
@@ -304,6 +316,10 @@ class Pool:
     attributes: Mapping[str, str] = asks(
         {}, Strings(LABEL_KEY, "NUL"), about="what its agent's attributes are, by name"
     )
+    constraints: tuple[Constraint, ...] = asks(
+        (), Constraints(), about="what its agent is like: IS, LIKE, UNLIKE, or CLUSTER with a value"
+    )
+    dedicated: bool = asks(False, Flag(), about="only queues that name it use it")
 
 
 BUDGET_FIELDS: Final = declared(Budget, ())

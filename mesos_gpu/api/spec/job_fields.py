@@ -53,7 +53,7 @@ _Index = Annotated[int, says(minimum=0, maximum=HIGHEST)]
 _Indexes = Annotated[str, like(TEXT, description=FORM)]
 _Port = Annotated[int, says(minimum=0, maximum=65535)]
 _Part = Annotated[str, says(maxLength=LONGEST_WORD)] | float
-_Constraint = Annotated[
+ConstraintAsked = Annotated[
     list[_Part],
     says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and what it compares with"),
 ]
@@ -178,7 +178,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Command: lambda _: _Command,
     of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
     of.Args: lambda _: list[_Text],
-    of.Constraints: lambda _: Annotated[list[_Constraint], says(maxItems=MOST_CONSTRAINTS)],
+    of.Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
     of.Mounts: lambda _: Annotated[list[_Mount], says(maxItems=MOST_MOUNTS)],

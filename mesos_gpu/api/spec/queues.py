@@ -3,11 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
-from mesos_gpu.api.spec.job_fields import PLAIN_ANSWERED, PLAIN_REQUESTED, Count, Hint, described, like
+from mesos_gpu.api.spec.job_fields import (
+    PLAIN_ANSWERED,
+    PLAIN_REQUESTED,
+    ConstraintAsked,
+    Count,
+    Hint,
+    described,
+    like,
+)
 from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model import tenancy
-from mesos_gpu.model.jobs.fields import NAME, QUEUE, Field, Kind, entry
+from mesos_gpu.model.jobs.fields import NAME, QUEUE, Constraints, Field, Kind, entry
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
@@ -16,6 +24,7 @@ from mesos_gpu.model.tenancy import (
     POOL_FIELDS,
     Fairness,
 )
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.tenancy import document, kinds
 
 _CONFLICT: Final = 409
@@ -118,6 +127,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
         list[Annotated[int, says(minimum=1, maximum=1000)]],
         says(maxItems=20, uniqueItems=True, description="rising"),
     ],
+    Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
     tenancy.Names: lambda kind: Annotated[
         list[Annotated[str, like(kind.pattern)]], says(maxItems=kinds.MOST_NAMES, uniqueItems=True)
     ],
@@ -136,6 +146,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     tenancy.GpuHours: lambda _: float,
     tenancy.Percents: lambda _: list[int],
     tenancy.Names: lambda _: list[str],
+    Constraints: lambda _: list[list[str]],
 }
 
 

@@ -9,6 +9,7 @@ import click
 from mesos_gpu.cli.mesos.master import Master
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.policy.tenancy.checks import NodeFacts
 from mesos_gpu.policy.tenancy.pools import pool_of
 from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 from mesos_gpu.wire.tenancy.document import decode
@@ -58,7 +59,8 @@ def shared(client: "Client") -> Shared:
         if node["state"] == "lost":
             continue
         has = of_agent.get(node["agent_id"], [])
-        pool = pool_of(document.pools, set(has), node["attributes"])
+        place = NodeFacts((), node["attributes"], node["hostname"], node["region"], node["zone"])
+        pool = pool_of(document.pools, set(has), place)
         nodes.setdefault(pool, {})[node["agent_id"]] = node
         for model in has:
             counts = models.setdefault(pool, {})

@@ -168,7 +168,7 @@ class Coming:
     def _seating(self) -> Seating:
         """Who had a seat in the latest match."""
         assert self._state.tree is not None, "seats are of a tree of queues"
-        return Seating(Ground(self._state, self._state.tree), self._state.seats_given)
+        return Seating(Ground(self._state, self._state.tree, self._now), self._state.seats_given)
 
     def _later(
         self, backlog: Backlog, job: Job, request: Request, moments: list[float]

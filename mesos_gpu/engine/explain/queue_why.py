@@ -41,16 +41,16 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
     assert tree is not None, "a queue with a share is of a tree"
     forecast = Forecast(state, settings, now, standing_of(state, settings, now), Coming(state, settings, now))
     waiting = [job for job in forecast.jobs if path in lineage(leaf_of(tree, job))]
-    held = _seated(state, tree, path)
+    held = _seated(state, tree, path, now)
     pools = [QueuePool(step, held.get(step.pool, 0)) for step in share.steps if step.path == path]
     waits = _grouped(state, settings, now, forecast, waiting)
     first = why_of(state, settings, now, waiting[0]) if waiting else None
     return QueueWhy(path, _summary(tree, path, forecast, waiting, pools), tuple(pools), waits, first)
 
 
-def _seated(state: State, tree: Tree, path: str) -> dict[str, int]:
+def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:
     """What jobs of a queue hold within guarantees, by pool, thousandths of cost."""
-    ground, sums = Ground(state, tree), dict[str, int]()
+    ground, sums = Ground(state, tree, now), dict[str, int]()
     jobs = {
         job.id: job for task_id in state.live if (job := state.holding_job(state.tasks[task_id])) is not None
     }

@@ -13,6 +13,7 @@ from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.queue.take import Take
@@ -28,6 +29,7 @@ from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
+from mesos_gpu.policy.explain.hurdles import clock
 from mesos_gpu.policy.explain.silence import lost, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.room.allotment import allot
@@ -47,17 +49,17 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     if job.state is JobState.PENDING:
         queue, kept = _queue_view(state, settings, now, job)
     neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
+    pools = None if state.tree is None else Pools(state, state.tree, now)
     offers = _offers(state, past_offers=past_offers)
     nodes: list[NodeCapacity] = []
     for node in state.nodes.values():
         ruled_out = (
             neighbours.ruled_out(job.spec, node)
-            or _off_pool(state, job, node)
+            or _off_pool(state, job, node, pools)
             or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else "")
         )
-        view = _node_view(
-            state, settings, now, node, offers.get(node.id, ()), neighbours.barred(job, node), ruled_out
-        )
+        barred = neighbours.barred(job, node) or _not_yet(state, job, node, pools, now)
+        view = _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out)
         its = kept.get(node.id)
         nodes.append(replace(view, kept=tuple([_kept_of(view, job, each) for each in its])) if its else view)
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
@@ -68,22 +70,35 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
     if job.state is JobState.PENDING and (of_role := waits_for_role(state, job)):
         answer = replace(answer, summary=f"{answer.summary}; {of_role}")
+    if pools is not None and job.state is JobState.PENDING and (later := pools.next(job)) is not None:
+        here, (pool, at) = " and ".join(pools.now(job)), later
+        words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
+        answer = replace(answer, summary=f"{answer.summary}; {words}")
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 
 
-def _off_pool(state: State, job: Job, node: Node) -> str:
-    """Say in which pool a node is, if the job's class is for others; "": it may go there."""
+def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:
+    """Say in which pool a node is, if the job's class or its queue is for others; "": it may go there."""
     tree, name = state.tree, job.spec.job_class
-    known = class_of(tree, name) if tree is not None and name is not None else None
-    if tree is None or known is None or not known.pools:
+    if tree is None or pools is None or (pool := pool_of_node(tree, node)) in pools.every(job):
         return ""
-    pool = pool_of_node(tree, node)
-    return (
-        ""
-        if pool in known.pools
-        else f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
-    )
+    known = class_of(tree, name) if name is not None else None
+    if known is not None and known.pools and pool not in known.pools:
+        return f"{OF_POOL}{pool}, and class {known.name} is for {', '.join(known.pools)}"
+    return f"{OF_POOL}{pool}, and queue {job.spec.queue} uses {', '.join(tree.pools_of(job.spec.queue))}"
+
+
+def _not_yet(state: State, job: Job, node: Node, pools: Pools | None, now: float) -> str:
+    """Say in which pool a node is, if the job may use that only when it has waited longer."""
+    if (
+        state.tree is None
+        or pools is None
+        or (pool := pool_of_node(state.tree, node)) not in pools.every(job)
+    ):
+        return ""
+    at = pools.opens_at(job, pool)
+    return f"{OF_POOL}{pool}, which it may use from {clock(at, now)} on" if at else ""
 
 
 def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:

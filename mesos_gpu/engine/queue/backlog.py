@@ -109,7 +109,7 @@ class Backlog:
         self._tasks: dict[AgentId, list[Task]] | None = None
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
         charges = charges_of(state, settings)
-        self.held = None if charges is None else Held(state, charges)
+        self.held = None if charges is None else Held(state, charges, now)
         self._below: dict[tuple[str, str], list[Allocation]] = {}  # what is held of limits
         self._barriers = (
             None if self.held is None else Barriers(state, self.held, now, self.attained, standing)
@@ -185,17 +185,17 @@ class Backlog:
     def in_pools(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
-        """Keep those of some nodes that are in pools whose limits leave room for all of a job. One with a seat goes to
-        the pool of that; only where there is no room, and it may borrow, to others."""
+        """Keep those of some nodes that are in pools whose limits leave room for all of a job, each pool for itself
+        where its queue has an order of them. One with a seat goes to the pool of that; only where there is no room,
+        and it may borrow, to others."""
         pools, held = self.open_pools(job), self.held
         if pools is None or held is None:
             return (nodes,)
-        able = {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in pools}
-        seat = self._state.seats_given.get(job.id)
-        if seat is None:
-            return (able,)
-        its = {agent_id: node for agent_id, node in able.items() if held.pool_of(agent_id) == seat.pool}
-        return (its, able) if job.spec.preemptible else (its,)
+        parts = held.pools.preferred(job, pools, self._state.seats_given.get(job.id))
+        return [
+            {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in part}
+            for part in parts
+        ]
 
     def open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
@@ -273,7 +273,9 @@ class Backlog:
             self._keep(reservations)
 
     def _is_lost(self, job: Job, request: Request, *, starves: bool) -> bool:
-        """Whether no node could serve who starves, or has a seat."""
+        """Whether no node could serve who starves, or has a seat; not while there are pools that he may use later."""
+        if self.held is not None and self.held.pools.next(job) is not None:
+            return False
         if job.id in self._state.seats_given:
             able = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
             return is_hopeless(self._state, request, able)
@@ -326,14 +328,15 @@ class Backlog:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
         if self.held is None or not self.held.tree.document.pools or not job.spec.gpus:
             return self._reservations_in(job, request, DEFAULT_POOL)
-        by_pool = [self._reservations_in(job, request, pool) for pool in sorted(self.held.pools_of(job))]
+        pools = self.held.pools.every(job) if self._reading else self.held.pools_of(job)
+        by_pool = [self._reservations_in(job, request, pool) for pool in sorted(pools)]
         return min(filter(None, by_pool), key=lambda each: max(r.at for r in each), default=[])
 
     def _reservations_in(self, job: Job, request: Request, pool: str) -> list[Reservation]:
         """Find where and when it could start in one pool."""
         limits = self._limits(job, pool)
         if not limits or self.held is None:
-            return self._reserve(job, request, pool)
+            return self._from(job, pool, self._reserve(job, request, pool))
         cost = self.held.cost_of(job, pool)
         granted = leave_of_all(limits, cost, self._now)
         if granted is None:
@@ -350,9 +353,15 @@ class Backlog:
                 awaited=leave.awaited,
             )
             return [kept]
-        return [
-            with_leave(reservation, leave, limits, cost) for reservation in self._reserve(job, request, pool)
-        ]
+        there = self._from(job, pool, self._reserve(job, request, pool))
+        return [with_leave(reservation, leave, limits, cost) for reservation in there]
+
+    def _from(self, job: Job, pool: str, reservations: list[Reservation]) -> list[Reservation]:
+        """Reservations in a pool: not before a job may use it."""
+        opens_at = 0.0 if self.held is None else self.held.pools.opens_at(job, pool)
+        return (
+            [replace(each, at=max(each.at, opens_at)) for each in reservations] if opens_at else reservations
+        )
 
     def _reserve(
         self, job: Job, request: Request, pool: str = "", *, beside: bool = True
@@ -361,7 +370,7 @@ class Backlog:
         every = self._state.nodes
         # What others are ended for is kept for whom they are ended.
         there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
-        able = [node for node in there if self.serves(job, node)]
+        able = [node for node in there if self.serves(job, node, ever=self._reading)]
         if pool and self.held is not None and self.held.tree.document.pools and job.spec.gpus:
             held = self.held
             able = [node for node in able if held.pool_of(node.id) == pool]
@@ -463,12 +472,14 @@ class Backlog:
 
     # --- nodes
 
-    def serves(self, job: Job, node: Node) -> bool:
-        """Whether the job may go there at all, now."""
+    def serves(self, job: Job, node: Node, *, ever: bool = False) -> bool:
+        """Whether the job may go there at all, now; with `ever` also where it may go only when it has waited longer."""
         if node.lost_at is not None or is_closed(self._state, node):
             return False
-        if self.held is not None and self.held.pool_of(node.id) not in self.held.pools_of(job):
-            return False
+        if self.held is not None:
+            pools = self.held.pools.every(job) if ever else self.held.pools_of(job)
+            if self.held.pool_of(node.id) not in pools:
+                return False
         return not self.neighbours.barred(job, node)
 
     def new_enough(self, job: Job, node: Node) -> bool:

@@ -73,7 +73,8 @@ class Barriers:
     def _kind(self, job: Job) -> Hashable:
         """Jobs of one kind wait for the same."""
         own = None if job.room_made_at is None else job.id  # something may be kept for it itself
-        return ruled_as(job), job.id in self._state.seats_given, own
+        opened = self._held.pools.count(job) if self._has_document else 0
+        return ruled_as(job), job.id in self._state.seats_given, own, opened
 
     def _wait_of_rules(self, job: Job) -> Wait | None:
         """Who only lacks a seat waits for that: whatever else keeps a job waiting comes first, as no seat helps it."""
@@ -86,7 +87,7 @@ class Barriers:
     def _wait_of_budgets_and_scopes(self, job: Job, *, lacks_seat: bool) -> Wait | None:
         if lacks_seat and (wait := self._budgets.wait_for_seat(job)):
             return wait
-        cost = max(self._held.cost_of(job, pool) for pool in self._held.pools_of(job))
+        cost = max((self._held.cost_of(job, pool) for pool in self._held.pools_of(job)), default=0)
         if wait := self._budgets.refuses(job, cost, self._held.taken_below):
             return wait
         scopes = self._scopes_of(job)
@@ -132,8 +133,8 @@ class Barriers:
 
     def beyond(self, job: Job) -> str:
         """Which limit never lets a job start, in words; "": none does so."""
-        whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools_of(job))]
-        return whys[0] if all(whys) else ""
+        whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
+        return whys[0] if whys and all(whys) else ""
 
     def _beyond_in(self, job: Job, pool: str) -> str:
         wanted = self._held.cost_of(job, pool)

@@ -1,24 +1,117 @@
-"""What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost."""
+"""What queues and users hold during a match: a book of its ledger over the tree of queues, in thousandths of cost. And
+which pools a job may use: as its queue and class say, and while it waits, as far as it has waited for each."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, up
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT
 from mesos_gpu.policy.admission.limits import class_of, pools_for
-from mesos_gpu.policy.tenancy.tree import lineage
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+
+def waits_since(state: State, job: Job) -> float:
+    """When a job that waits began to: handed in, due again, or ended, seconds since the epoch."""
+    ended = (task.ended_at or 0.0 for task in state.round_of(job))
+    return max(job.submitted_at, job.not_before, *ended)
+
+
+class Pools:
+    """At one moment; valid as long as no node changes."""
+
+    def __init__(self, state: State, tree: Tree, now: float) -> None:
+        """Look at no node yet.
+
+        Args:
+            state: The engine's.
+            tree: The queues.
+            now: Seconds since the epoch.
+        """
+        self._state, self._tree, self._now = state, tree, now
+        self._every: dict[tuple[str, str | None, tuple[str, ...]], tuple[str, ...]] = {}
+
+    @cached_property
+    def models(self) -> Mapping[str, frozenset[str]]:
+        """Models of the GPUs in each pool that has nodes."""
+        models: dict[str, set[str]] = {}
+        for node in self._state.nodes.values():
+            here = models.setdefault(pool_of_node(self._tree, node), set())
+            here.update(gpu.model for gpu in node.gpus)
+        return {pool: frozenset(names) for pool, names in models.items()}
+
+    def every(self, job: Job) -> tuple[str, ...]:
+        """All that a job may use at any time, in the order of its queue; those without a node that has what it asks for
+        come last, as it is of no use to wait for them."""
+        spec = job.spec
+        wanted = spec.gpu_model if self._tree.overflow_after_s(spec.queue) is not None else ()
+        key = spec.queue, spec.job_class, wanted
+        pools = self._every.get(key)
+        if pools is None:
+            pools = pools_for(self._tree, spec.queue, class_of(self._tree, spec.job_class))
+            if self._tree.overflow_after_s(spec.queue) is not None and len(pools) > 1:
+                pools = tuple(sorted(pools, key=lambda pool: not self._has(pool, wanted)))
+            self._every[key] = pools
+        return pools
+
+    def _has(self, pool: str, wanted: tuple[str, ...]) -> bool:
+        there = self.models.get(pool, frozenset())
+        return bool(there & {*wanted} if wanted else there)
+
+    def count(self, job: Job) -> int:
+        """How many of them it may use now, from the first on."""
+        every, after_s = len(self.every(job)), self._tree.overflow_after_s(job.spec.queue)
+        if not after_s or every < 2 or job.state is not JobState.PENDING:
+            return every
+        waited_s = self._now - waits_since(self._state, job)
+        return max(1, min(every, 1 + int(waited_s // after_s)))
+
+    def now(self, job: Job) -> tuple[str, ...]:
+        """List those that it may use now, the first choice first."""
+        every, count = self.every(job), self.count(job)
+        return every if count == len(every) else every[:count]
+
+    def opens_at(self, job: Job, pool: str) -> float:
+        """From when on it may use a pool of `every`, seconds since the epoch; 0: now."""
+        every = self.every(job)
+        place = every.index(pool) if pool in every else 0
+        if place < self.count(job):
+            return 0.0
+        return waits_since(self._state, job) + place * (self._tree.overflow_after_s(job.spec.queue) or 0.0)
+
+    def next(self, job: Job) -> tuple[str, float] | None:
+        """The pool that it may use next, and from when on; None: it may use all of its pools."""
+        every, count = self.every(job), self.count(job)
+        return None if count == len(every) else (every[count], self.opens_at(job, every[count]))
+
+    def preferred(self, job: Job, open_to: Collection[str], seat: Seat | None) -> Sequence[frozenset[str]]:
+        """Where a place is looked for, the best first: in the pool of a job's seat, then in those of its queue in their
+        order, together where they have none. Who may not borrow goes nowhere but to his seat.
+
+        Args:
+            job: One that waits.
+            open_to: The pools that it may use now, and that have room in their limits.
+            seat: That it has; None: it borrows.
+        """
+        first = [frozenset((seat.pool,)) & {*open_to}] if seat is not None else []
+        if first and not job.spec.preemptible:
+            return first
+        if self._tree.overflow_after_s(job.spec.queue) is None:
+            return [*first, frozenset(open_to)]
+        return [*first, *(frozenset((pool,)) for pool in self.now(job) if pool in open_to)]
 
 
 class Held:
     """What queues and users hold, beside what a match has taken so far."""
 
-    def __init__(self, state: State, charges: Charges) -> None:
+    def __init__(self, state: State, charges: Charges, now: float) -> None:
         """Begin with what all tasks hold."""
         self._state, self._charges = state, charges
         self.tree = charges.tree
@@ -27,8 +120,8 @@ class Held:
         self._taken: list[tuple[Job, Charge] | None] = []
         self._costs: dict[tuple[tuple[str, ...], int, str], int] = {}
         self._pools: dict[AgentId, str] = {}
-        self._models: dict[str, set[str]] | None = None
-        self._of_class: dict[str | None, frozenset[str]] = {}
+        self.pools = Pools(state, self.tree, now)
+        self._sets: dict[tuple[str, ...], frozenset[str]] = {}
 
     @property
     def revision(self) -> int:
@@ -96,21 +189,20 @@ class Held:
     # --- what a job may cost
 
     def pools_of(self, job: Job) -> frozenset[str]:
-        """The pools that a job may use."""
-        name = job.spec.job_class
-        pools = self._of_class.get(name)
-        if pools is None:
-            known = class_of(self.tree, name) if name is not None else None
-            pools = self._of_class[name] = frozenset(pools_for(self.tree, known))
-        return pools
+        """The pools that a job may use now."""
+        pools = self.pools.now(job)
+        known = self._sets.get(pools)
+        if known is None:
+            known = self._sets[pools] = frozenset(pools)
+        return known
 
     def pools_with(self, job: Job) -> list[str]:
-        """Name, of the pools that a job may use, those that have nodes with a model that it asks for."""
+        """Name, of the pools that a job may use now, those that have nodes with a model that it asks for."""
         wanted = job.spec.gpu_model
         return [
             pool
             for pool in sorted(self.pools_of(job))
-            if (there := self._models_of(pool)) is not None and (not wanted or there & set(wanted))
+            if (there := self.pools.models.get(pool)) is not None and (not wanted or there & {*wanted})
         ]
 
     def cost_of(self, job: Job, pool: str) -> int:
@@ -125,17 +217,9 @@ class Held:
         return cost
 
     def _dearest(self, wanted: tuple[str, ...], pool: str) -> int:
-        costs, there = self.tree.document.gpu_cost, self._models_of(pool) or set()
-        models = there & set(wanted) if wanted else there
+        costs, there = self.tree.document.gpu_cost, self.pools.models.get(pool, frozenset())
+        models = there & {*wanted} if wanted else there
         return max(costs.get(model, 1) for model in models or wanted or costs)
-
-    def _models_of(self, pool: str) -> set[str] | None:
-        if self._models is None:
-            self._models = {}
-            for node in self._state.nodes.values():
-                here = self._models.setdefault(self.pool_of(node.id), set())
-                here.update(gpu.model for gpu in node.gpus)
-        return self._models.get(pool)
 
     # --- a book of the ledger
 

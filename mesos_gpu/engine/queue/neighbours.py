@@ -9,8 +9,9 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.fit import Fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
-from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
+from mesos_gpu.policy.cluster.constraints import Placed, violated
 from mesos_gpu.policy.cluster.verdicts import Verdicts
+from mesos_gpu.policy.nodes.fields import UNDECIDED, excluded
 from mesos_gpu.policy.room.allotment import allot
 
 

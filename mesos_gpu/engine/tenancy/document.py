@@ -41,7 +41,9 @@ def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
 def found_of(state: State, document: QueueDocument) -> Findings:
     """Hold a document against the nodes that are known."""
     facts = [
-        NodeFacts(tuple(gpu.model for gpu in node.gpus), node.attributes)
+        NodeFacts(
+            tuple(gpu.model for gpu in node.gpus), node.attributes, node.hostname, node.region, node.zone
+        )
         for node in state.nodes.values()
         if node.gpus
     ]

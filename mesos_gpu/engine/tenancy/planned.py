@@ -42,7 +42,7 @@ def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
         for path in sorted(paths, key=lambda path: path.split("/"))
         for pool in sorted(pools)
     )
-    return QueuePlan(queues, _unseated(state, after))
+    return QueuePlan(queues, _unseated(state, after, now))
 
 
 def _of(figures: Mapping[tuple[str, str], int], tree: Tree | None, path: str, pool: str) -> int | None:
@@ -91,9 +91,9 @@ class _Figures:
         return dues
 
 
-def _unseated(state: State, tree: Tree) -> tuple[JobId, ...]:
+def _unseated(state: State, tree: Tree, now: float) -> tuple[JobId, ...]:
     """Running jobs that have a seat now and would have none."""
-    ground = Ground(state, tree)
+    ground = Ground(state, tree, now)
     cells = cells_of(tree, ground.capacity if tree.document.overbook else None)
     held = [
         Held(job.spec.queue, job.seat, Ask(job.id, (ground.granted(job),), job.spec.tasks, (job.sequence,)))

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.held import waits_since
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.tenancy.shares import Shares
@@ -457,7 +458,7 @@ class Reclaim:
         waits for it would wait for ever.
         """
         patience = self._tree.queues[leaf_of(self._tree, job)].resolved.patience
-        since = self._waits_since(job)
+        since = waits_since(self._turn.state, job)
         if not patience:
             return 0.0
         at_stake = 0
@@ -466,10 +467,6 @@ class Reclaim:
             then = self._ran(each.job, each.milli, max(since, min(each.started_at, self._turn.now)))
             at_stake += cost(then, min(each.least_ms, then.since_start_ms), self._restart_ms)
         return since + patience * at_stake / max(self._wanted(job)[1], 1)
-
-    def _waits_since(self, job: Job) -> float:
-        ended = (task.ended_at or 0.0 for task in self._turn.state.round_of(job))
-        return max(job.submitted_at, job.not_before, *ended)
 
     # --- plans
 

@@ -7,6 +7,7 @@ from heapq import merge
 
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
+from mesos_gpu.engine.queue.held import Pools
 from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import Leaf, Ranked, leaf_of, leaves_of, rank_in_leaf
@@ -19,7 +20,6 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.policy.admission.limits import class_of, pools_for
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
@@ -34,18 +34,16 @@ class Ground:
 
     state: State
     tree: Tree
+    now: float
 
     def pool_of(self, node: Node | None) -> str:
         """The pool that a node is in; of one that is not known the default one."""
         return pool_of_node(self.tree, node)
 
     @cached_property
-    def models(self) -> Mapping[str, frozenset[str]]:
-        """Models of the GPUs in each pool that has nodes."""
-        models: dict[str, set[str]] = {}
-        for node in self.state.nodes.values():
-            models.setdefault(self.pool_of(node), set()).update(gpu.model for gpu in node.gpus)
-        return {pool: frozenset(names) for pool, names in models.items()}
+    def pools(self) -> Pools:
+        """Which pools jobs may use."""
+        return Pools(self.state, self.tree, self.now)
 
     @cached_property
     def capacity(self) -> Mapping[str, int]:
@@ -64,20 +62,24 @@ class Ground:
         return cells_of(self.tree, self.capacity)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
-        """What each task of a job takes at most of a cell of each pool that it may use, the cheapest first."""
+        """What each task of a job takes at most of a cell of each pool that it may use now: in the order of its queue,
+        and where that has none the cheapest first."""
         milli, asked = job.spec.counted_milli, set(job.spec.gpu_model)
         if not self.tree.document.pools and not self.tree.document.gpu_cost:
             return ((DEFAULT_POOL, milli),)
-        pools = pools_for(self.tree, class_of(self.tree, job.spec.job_class))
+        there = self.pools.models
         able = {
-            pool: models & asked if asked else models for pool, models in self.models.items() if pool in pools
+            pool: there[pool] & asked if asked else there[pool]
+            for pool in self.pools.now(job)
+            if pool in there
         }
         costs = [
             (max(self.tree.cost_milli(model, milli) for model in models), pool)
             for pool, models in able.items()
             if models
         ]
-        return tuple((pool, cost) for cost, pool in sorted(costs))
+        ordered = self.tree.overflow_after_s(job.spec.queue) is not None
+        return tuple((pool, cost) for cost, pool in (costs if ordered else sorted(costs)))
 
     def granted(self, job: Job) -> tuple[str, int]:
         """The pool where a job runs, and what each of its tasks takes there; of one that is in several pools the most,
@@ -162,7 +164,7 @@ def seat(turn: Turn, may_start: MayStart = lambda *_: True) -> Seating | None:
     tree = tree_of(turn.state, turn.settings)
     if tree is None:
         return None
-    ground = Ground(turn.state, tree)
+    ground = Ground(turn.state, tree, turn.now)
     running = _running(turn.state)
     held = [_held(ground, job) for job in running if job.seat is not None]
     room, changed = kept(ground.cells, held)
@@ -296,7 +298,7 @@ def _asks(ground: Ground, ranked: Iterable[Ranked], free: int, may_start: MaySta
     given = ground.state.seats_given
     for rank, job, milli, ruled in ranked:
         tasks = job.spec.tasks
-        kind = job.spec.gpu_model, milli, tasks, job.spec.job_class
+        kind = job.spec.gpu_model, milli, tasks, job.spec.job_class, ground.pools.count(job)
         so_far = taken.get(kind, 0)
         if so_far > free:
             continue

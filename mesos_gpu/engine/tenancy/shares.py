@@ -100,7 +100,7 @@ class Shares:
         capacity, tree = self.pools[pool], self._tree
         for (queue, models, job_class), (gpu_milli, cpus_milli, mem_mib) in self._state.books.wanted.items():
             leaf, known = tree.leaf_of(queue), class_of(tree, job_class)
-            elsewhere = known is not None and known.pools and pool not in known.pools
+            elsewhere = pool not in tree.pools_of(leaf) or (known and known.pools and pool not in known.pools)
             if leaf and tree.queues[leaf].stop is Stop.NONE and not elsewhere:
                 cost = capacity.cost_of(models, gpu_milli)
                 if cost or not gpu_milli:

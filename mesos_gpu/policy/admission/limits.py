@@ -8,7 +8,6 @@ from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, JobSpec
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import (
-    DEFAULT_POOL,
     EVERYBODY,
     NO_LIMITS,
     ROOT,
@@ -146,14 +145,13 @@ def faults(tree: Tree, spec: JobSpec, user: str, cost_milli: int) -> Iterator[Fa
             why = f"the budget of queue {safe[0]} is safe: it starts only jobs with a time limit"
             yield Fault("/timeout_s", why)
     known = class_of(tree, spec.job_class)
-    pools = pools_for(tree, known, spec.gpu_model)
-    if not pools and known is not None:
-        where = f"class {known.name} is for pools {', '.join(known.pools)}"
-        yield Fault("/gpu_model", f"{where}, and none of them has {' or '.join(spec.gpu_model)}")
+    pools = pools_for(tree, spec.queue, known, spec.gpu_model)
+    if not pools:
+        yield _without_pool(tree, spec, known)
     elif why := _never_seated(tree, queue, spec, cost_milli // spec.tasks):
         yield Fault("/preemptible", why)
     bounds = [bound for bound in tree.bounds[spec.queue] if cost_milli > bound.milli]
-    if bounds and pools and pools <= {bound.pool for bound in bounds}:
+    if bounds and pools and {*pools} <= {bound.pool for bound in bounds}:
         yield Fault("/gpus", _too_many(f"queue {bounds[0].path}", "limit_gpus", bounds[0].milli, cost_milli))
 
 
@@ -176,7 +174,7 @@ def faults_together(tree: Tree, spec: JobSpec, user: str, cost_milli: int, count
         if all_gpus is not None and count * cost_milli > all_gpus:
             why = _too_many(scope.words, "max_gpus", all_gpus, count * cost_milli, "together they ask")
             yield Fault("/instances", why)
-    pools = pools_for(tree, class_of(tree, spec.job_class), spec.gpu_model)
+    pools = {*pools_for(tree, spec.queue, class_of(tree, spec.job_class), spec.gpu_model)}
     for path in lineage(spec.queue):
         most_of = {each.pool: each.milli for each in tree.bounds[path] if each.path == path}
         most = sum(most_of[pool] for pool in pools & most_of.keys())
@@ -198,15 +196,34 @@ def queue_of_app(tree: Tree, queue: str, app_id: str) -> str:
     return group if by_group else queue
 
 
-def pools_for(tree: Tree, known: JobClass | None, models: Collection[str] = ()) -> set[str]:
-    """The pools that jobs of a class may use; None: of no class. `models`: without those that never have one of
-    these; none: any will do."""
-    pools = {DEFAULT_POOL, *(pool.name for pool in tree.document.pools)}
-    if known is not None and known.pools:
-        pools = set(known.pools)
-    if models:
-        pools -= {each.name for each in tree.document.pools if each.models and not {*models} & {*each.models}}
-    return pools
+def pools_for(
+    tree: Tree, queue: str, known: JobClass | None, models: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The pools that jobs may use, in the order of their queue.
+
+    Args:
+        tree: The queues.
+        queue: Theirs.
+        known: Their class; None: they have none.
+        models: Pools that never have one of these are left out; none: any will do.
+    """
+    never = {each.name for each in tree.document.pools if each.models and not {*models} & {*each.models}}
+    of_class = known.pools if known is not None else ()
+    return tuple(
+        pool
+        for pool in tree.pools_of(queue)
+        if (not of_class or pool in of_class) and not (models and pool in never)
+    )
+
+
+def _without_pool(tree: Tree, spec: JobSpec, known: JobClass | None) -> Fault:
+    """What to say of a job that may use no pool."""
+    of_queue = f"queue {spec.queue} uses pools {', '.join(tree.pools_of(spec.queue))}"
+    of_class = f"class {known.name} is for pools {', '.join(known.pools)}" if known and known.pools else ""
+    if of_class and not pools_for(tree, spec.queue, known):
+        return Fault("/class", f"{of_class}, and {of_queue}: there is none of both")
+    named = f"{of_class or of_queue}, and none of them has"
+    return Fault("/gpu_model", f"{named} {' or '.join(spec.gpu_model)}")
 
 
 def _of_class(tree: Tree, spec: JobSpec) -> Iterator[Fault]:
@@ -317,7 +334,7 @@ def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
     seat. `milli`: what each of its tasks costs at least."""
     if not _needs_seat(tree, queue, spec):
         return ""
-    pools = pools_for(tree, class_of(tree, spec.job_class), spec.gpu_model)
+    pools = {*pools_for(tree, spec.queue, class_of(tree, spec.job_class), spec.gpu_model)}
     if not (owed := _owed_to(tree, queue)) & pools:
         those = f" of pool {' or '.join(sorted(pools))}, which it may use" if owed and pools else ""
         return f"it is not preemptible, and queue {queue.path} is guaranteed nothing{those}{_how_else(queue, spec)}"

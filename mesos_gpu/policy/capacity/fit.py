@@ -205,7 +205,7 @@ def _closed(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     if node.silent and request.gpu.count:
         yield Misfit(Stage.UNREPORTED)
     if node.ruled_out or node.barred:
-        yield Misfit(_ruled_out(node.ruled_out))
+        yield Misfit(_ruled_out(node.ruled_out or node.barred))
     if not as_new_as(node.driver, request.min_driver):
         yield Misfit(Stage.DRIVER)
 

@@ -5,13 +5,11 @@ waits behind it is not held up.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Final
 
 from mesos_gpu.model.jobs.pattern import cost, matches
 
-#: Whether a value matches an expression; None: not known yet.
-Judge = Callable[[str, str], bool | None]
 Known = MutableMapping[tuple[str, str], bool]  # by expression and value
 #: Of `pattern.cost`; takes 20 ms at the most. `node-[0-9]+` is compared with a thousand names for that.
 WORK_OF_JOB: Final = 200_000

@@ -16,10 +16,13 @@ _NONE: Final = Guarantee()
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node, as far as queues go: the model of each of its GPUs, and its agent's attributes."""
+    """A node, as far as queues go: the model of each of its GPUs, and what tells which pool it is in."""
 
     models: tuple[str, ...]
     attributes: Mapping[str, str]
+    hostname: str = ""
+    region: str | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,22 @@ def findings(tree: Tree, nodes: Sequence[NodeFacts]) -> Findings:
             shown = ", ".join(_gpus(size) for size in sorted(_shaped(tree, pool), reverse=True)[:20])
             why = f"the shapes in pool {pool} do not lie on its nodes together: cells of {shown}"
             faults.append(("/queues", why))
+    warnings += _unused_pools(tree, rooms)
     return Findings(tuple(faults), tuple(warnings))
+
+
+def _unused_pools(tree: Tree, rooms: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Pools that queues wait for in vain, and those that nobody uses."""
+    named: dict[str, str] = {}
+    for path, queue in sorted(tree.queues.items()):
+        for pool in queue.spec.pools or ():
+            named.setdefault(pool, path)
+    for pool, path in sorted(named.items()):
+        if not any(rooms.get(pool, ())):
+            yield f"queue {path} uses pool {pool}, and no node with GPUs is in it"
+    for each in tree.document.pools:
+        if each.dedicated and each.name not in named:
+            yield f"pool {each.name} is dedicated, and no queue names it: nobody uses it"
 
 
 def owed_of(tree: Tree, pool: str) -> int:
@@ -78,7 +96,7 @@ def _rooms(tree: Tree, nodes: Iterable[NodeFacts]) -> dict[str, list[int]]:
     """What each node of each pool has, thousandths of cost."""
     rooms: dict[str, list[int]] = {}
     for node in nodes:
-        pool = pool_of(tree.document.pools, set(node.models), node.attributes)
+        pool = pool_of(tree.document.pools, set(node.models), node)
         rooms.setdefault(pool, []).append(sum(tree.cost_milli(model, 1000) for model in node.models))
     return rooms
 

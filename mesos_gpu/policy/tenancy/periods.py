@@ -6,7 +6,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.tenancy import Period
-from mesos_gpu.policy.tenancy.local_time import midnight
+from mesos_gpu.policy.times.local_time import midnight
 
 _MONTHS: Final = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12}
 _DAYS: Final = {Period.DAY: 1, Period.WEEK: 7}

@@ -1,21 +1,27 @@
 """Which pool a node is in. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 
+from mesos_gpu.model.jobs.pattern import matches
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Pool
+from mesos_gpu.policy.nodes.fields import Place, excluded
+
+_matches = lru_cache(maxsize=16_384)(matches)  # the same few expressions, of all nodes, in each match
 
 
-def pool_of(pools: Sequence[Pool], models: Collection[str], attributes: Mapping[str, str]) -> str:
+def pool_of(pools: Sequence[Pool], models: Collection[str], place: Place) -> str:
     """The first pool, by name, all of whose conditions hold.
 
     Args:
         pools: Of the document.
         models: Of the GPUs of the node; none: it is in no pool that asks for models.
-        attributes: Of its agent.
+        place: The node.
     """
-    return min((pool.name for pool in pools if _holds(pool, models, attributes)), default=DEFAULT_POOL)
+    return min((pool.name for pool in pools if _holds(pool, models, place)), default=DEFAULT_POOL)
 
 
-def _holds(pool: Pool, models: Collection[str], attributes: Mapping[str, str]) -> bool:
+def _holds(pool: Pool, models: Collection[str], place: Place) -> bool:
     alone = not pool.models or (bool(models) and all(model in pool.models for model in models))
-    return alone and all(attributes.get(name) == value for name, value in pool.attributes.items())
+    has = all(place.attributes.get(name) == value for name, value in pool.attributes.items())
+    return alone and has and not any(excluded(each, place, _matches) for each in pool.constraints)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import ROOT, OnEmpty, QueueDocument, QueueSpec, Resolved, Stop
+from mesos_gpu.model.tenancy import DEFAULT_POOL, ROOT, OnEmpty, QueueDocument, QueueSpec, Resolved, Stop
 
 _INHERITED = tuple(each.name for each in fields(Resolved))
 
@@ -138,6 +138,26 @@ class Tree:
             path: tuple(bound for above in lineage(path) for bound in _bounds(self.queues[above]))
             for path in self.queues
         }
+
+    @cached_property
+    def shared_pools(self) -> tuple[str, ...]:
+        """The pools that queues may use which name none."""
+        return tuple(
+            sorted({DEFAULT_POOL, *(pool.name for pool in self.document.pools if not pool.dedicated)})
+        )
+
+    def pools_of(self, path: str) -> tuple[str, ...]:
+        """The pools that jobs of a queue may use: where it, or one above it, names them, the first choice first."""
+        queue = self.queues.get(path)
+        named = queue.resolved.pools if queue is not None else None
+        return self.shared_pools if named is None else named
+
+    def overflow_after_s(self, path: str) -> float | None:
+        """How long a job of a queue waits before it may use the next of its pools; None: they have no order."""
+        queue = self.queues.get(path)
+        if queue is None or queue.resolved.pools is None:
+            return None
+        return queue.resolved.overflow_after_s
 
     def beside(self, named: Mapping[str, QueueSpec]) -> QueueDocument:
         """The document, with top queues that it lacks."""

@@ -5,7 +5,8 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from mesos_gpu.model import tenancy
-from mesos_gpu.model.jobs.fields import Field, Kind, Whole
+from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.fields import Constraints, Field, Kind, Whole
 from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
@@ -19,6 +20,7 @@ from mesos_gpu.model.tenancy import (
     Shape,
 )
 from mesos_gpu.wire.checking import MOST_NAME, Check, escaped, is_number, is_text, show
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.kinds import PLAIN_READERS, PLAIN_WRITERS, Reader, Writer, read_fields, write_fields
 
 T = TypeVar("T")
@@ -199,6 +201,26 @@ def _names(check: Check, field: Field) -> tuple[str, ...]:
     return tuple(item for item in got if isinstance(item, str))
 
 
+def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
+    """Constraints that a node meets by itself or does not."""
+    got = check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_CONSTRAINTS:
+        form = f"a list of at most {MOST_CONSTRAINTS} constraints"
+        check.problem(field.key, f'must be {form}, as [["rack", "LIKE", "r[12]"]], got {show(got)}')
+        return ()
+    made = []
+    for index, item in enumerate(got):
+        constraint = constraint_of(item)
+        if isinstance(constraint, str):
+            check.problem(f"{field.key}/{index}", f"{constraint}; got {show(item)}")
+        elif constraint.compares:
+            why = f"{show(item)} compares jobs: a pool takes IS, LIKE, UNLIKE, and CLUSTER with a value"
+            check.problem(f"{field.key}/{index}", why)
+        else:
+            made.append(constraint)
+    return tuple(made)
+
+
 READERS: Final[Mapping[type[Kind], Reader]] = {
     **PLAIN_READERS,
     tenancy.PerPool: _per_pool,
@@ -211,6 +233,7 @@ READERS: Final[Mapping[type[Kind], Reader]] = {
     tenancy.GpuHours: _gpu_hours,
     tenancy.Percents: _percents,
     tenancy.Names: _names,
+    Constraints: _constraints,
 }
 
 
@@ -265,4 +288,5 @@ WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     tenancy.GpuHours: _hours,
     tenancy.Percents: list,
     tenancy.Names: list,
+    Constraints: lambda constraints: [each.as_list() for each in constraints],
 }

@@ -20,6 +20,7 @@ def faults(document: QueueDocument) -> Iterator[Problem]:
         place = f"/queues/{escaped(path)}"
         yield from _of_place(document, path, place)
         yield from _of_figures(spec, place, pools)
+        yield from _of_pools(document, path, place, pools)
         yield from _of_defaults(spec, place)
         for name, budget in _budgets(spec):
             yield from _of_budget(budget, f"{place}/{name}")
@@ -50,6 +51,39 @@ def _of_figures(spec: QueueSpec, place: str, pools: set[str]) -> Iterator[Proble
         if owed is not None and owed.milli > limit:
             why = f"{gpus_of(limit)} of pool {pool} is below the guarantee, {gpus_of(owed.milli)}"
             yield Problem(f"{place}/limit_gpus", why)
+
+
+def _of_pools(document: QueueDocument, path: str, place: str, pools: set[str]) -> Iterator[Problem]:
+    """What is wrong with the pools that a queue names, and with what it is guaranteed of those that it may not use."""
+    named = document.queues[path].pools
+    if named is not None and not named:
+        yield Problem(
+            f"{place}/pools", "must name a pool at least; left out, it is as the queue above has it"
+        )
+    may_use = _usable(document, path)
+    above = _usable(document, path.rpartition("/")[0])
+    for index, pool in enumerate(named or ()):
+        if pool not in pools:
+            yield Problem(f"{place}/pools/{index}", _unknown(pool, pools))
+        elif above is not None and pool not in above:
+            why = f"the queue above it may not use pool {pool}; it uses {', '.join(above)}"
+            yield Problem(f"{place}/pools/{index}", why)
+    dedicated = {pool.name for pool in document.pools if pool.dedicated}
+    for pool, owed in document.queues[path].guarantee_gpus.items():
+        barred = pool in dedicated if may_use is None else pool not in may_use
+        if owed.milli and pool in pools and barred:
+            why = f"it may not use pool {pool}: name it in its pools, or guarantee it nothing there"
+            yield Problem(f"{place}/guarantee_gpus", why)
+
+
+def _usable(document: QueueDocument, path: str) -> tuple[str, ...] | None:
+    """The pools that a queue, or the nearest above it, names; None: none of them names any."""
+    while path:
+        spec = document.queues.get(path)
+        if spec is not None and spec.pools:
+            return spec.pools
+        path = path.rpartition("/")[0]
+    return None
 
 
 def _unknown(pool: str, pools: set[str]) -> str:

@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.policy.cluster.constraints import value_of
+from mesos_gpu.policy.nodes.fields import value_of
 from mesos_gpu.testing.builders import World, offer, spec
 
 FIELDS = st.sampled_from(["hostname", "@zone", "rack"])

@@ -77,3 +77,13 @@ def test_each_pool_is_held_against_its_own_nodes_by_cost() -> None:
             "(overbook: true; mesos-gpu queue apply --overbook)",
         ),
     )
+
+
+def test_pools_that_nobody_uses_or_that_have_no_nodes_are_told() -> None:
+    pools = (Pool("big", ("A100",), dedicated=True), Pool("far", attributes={"rack": "r9"}))
+    document = QueueDocument(version=1, queues={"a": QueueSpec(pools=("far", "default"))}, pools=pools)
+    assert findings(Tree(document), NODES).warnings == (
+        "queue a uses pool default, and no node with GPUs is in it",
+        "queue a uses pool far, and no node with GPUs is in it",
+        "pool big is dedicated, and no queue names it: nobody uses it",
+    )

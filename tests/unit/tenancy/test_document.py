@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from mesos_gpu.adapters.files.text import BadFile
 from mesos_gpu.adapters.files.versioned import QUEUES
-from mesos_gpu.model.jobs.fields import Flag, Kind, Models, Number, OneOf, Strings, Text, Whole, entry
+from mesos_gpu.model.jobs.fields import (
+    Constraints,
+    Flag,
+    Kind,
+    Models,
+    Number,
+    OneOf,
+    Strings,
+    Text,
+    Whole,
+    entry,
+)
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
@@ -69,6 +80,7 @@ VALUES: dict[type[Kind], Any] = {
     Number: numbers,
     Flag: lambda _: st.booleans(),
     OneOf: lambda kind: st.sampled_from([each.value for each in kind.of]),
+    Constraints: lambda _: st.sampled_from([[], [["rack", "LIKE", "r[12]"], ["hostname", "UNLIKE", "x.*"]]]),
     Models: lambda _: st.sampled_from([["A100"], ["T4", "L4"]]),
     Strings: lambda _: st.just({"rack": "r1"}),
     PerPool: lambda _: amounts(MILLI),
@@ -167,6 +179,14 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
         ),
         ({"a": {"guarantee_gpus": {"x": 1}}}, "/queues/a/guarantee_gpus/x", "there are big, default"),
         ({"a": {"guarantee_gpus": [{"nodes": 2}]}}, "/queues/a/guarantee_gpus/0/gpus", "is missing"),
+        ({"a": {"pools": []}}, "/queues/a/pools", "a pool at least"),
+        ({"a": {"pools": ["x"]}}, "/queues/a/pools/0", "there are big, default"),
+        ({"a": {"pools": ["big"]}, "a/b": {"pools": ["default"]}}, "/queues/a~1b/pools/0", "it uses big"),
+        (
+            {"a": {"pools": ["big"]}, "a/b": {"guarantee_gpus": 1}},
+            "/queues/a~1b/guarantee_gpus",
+            "may not use pool default",
+        ),
         ({"a": {"guarantee_gpus": 0.0005}}, "/queues/a/guarantee_gpus", "thousandths"),
         (
             {"a": {"default_timeout_s": 9, "max_timeout_s": 8}},
@@ -196,6 +216,18 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
 def test_what_is_wrong_is_told_with_its_place(queues: dict[str, Any], place: str, word: str) -> None:
     reasons = problems({"queues": queues, "pools": {"big": {}}})
     assert word in reasons[place]
+
+
+def test_pools_have_constraints_of_nodes_alone_and_some_are_dedicated() -> None:
+    written = {"big": {"constraints": [["rack", "like", "r[12]"]], "dedicated": True}}
+    made = decode({"pools": written, "queues": {"a": {"pools": ["big", "default"], "overflow_after_s": 60}}})
+    assert isinstance(made, QueueDocument)
+    assert encode(made)["pools"]["big"]["constraints"] == [["rack", "LIKE", "r[12]"]]
+    said = problems({"pools": {"big": {"constraints": [["rack", "UNIQUE"], ["rack", "NEAR", "x"]]}}})
+    assert "compares jobs" in said["/pools/big/constraints/0"]
+    assert "no operator NEAR" in said["/pools/big/constraints/1"]
+    unnamed = problems({"pools": written, "queues": {"a": {"guarantee_gpus": {"big": 1}}}})
+    assert "may not use pool big" in unnamed["/queues/a/guarantee_gpus"]
 
 
 def test_a_queue_is_changed_alone() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.policy.tenancy.local_time import DAY_S, first_moment, midnight, shown_at
+from mesos_gpu.policy.times.local_time import DAY_S, first_moment, midnight, shown_at
 
 VIENNA = ZoneInfo("Europe/Vienna")
 PLACES = [
@@ -30,11 +30,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("local", "moment"), CASES.values(), ids=CASES)
-def test_of_vienna(local: str, moment: str) -> None:
+def test_when_a_clock_of_vienna_shows_a_time(local: str, moment: str) -> None:
     assert first_moment(datetime.fromisoformat(local), VIENNA) == utc(moment)
 
 
-def test_days_of_23_and_25_hours() -> None:
+def test_some_days_have_23_or_25_hours() -> None:
     lengths = [
         midnight(date(2026, 3, day + 1), VIENNA) - midnight(date(2026, 3, day), VIENNA) for day in (28, 29)
     ]

@@ -1,0 +1,169 @@
+"""Pools of which a queue has the first choice and others, and pools that only queues use which name them."""
+
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.errors import NotAccepted
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
+from mesos_gpu.testing.builders import gpu
+from tests.unit.engine.tenancy.lending import Tenants
+
+FAST, SLOW = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))
+BOTH = ("fast", "slow")
+
+
+@pytest.fixture
+def world() -> Tenants:
+    """Four fast GPUs on one node and four slow ones on another."""
+    world = Tenants()
+    world.register()
+    for agent, model in (("fast", "H100"), ("slow", "T4")):
+        world.cards[agent] = 4
+        world.node(agent, *(gpu(f"{agent}{i}", model) for i in range(4)), cpus=64)
+    return world
+
+
+def apply(world: Tenants, *pools: Pool, classes: tuple[JobClass, ...] = (), **queues: QueueSpec) -> None:
+    world.document_of(queues, pools=pools or (FAST, SLOW), classes=classes)
+
+
+def where(world: Tenants, name: str) -> str | None:
+    """The node of a job of one task; None: it waits."""
+    if world.job(name).state is JobState.PENDING:
+        return None
+    (task,) = world.state.round_of(world.job(name))
+    return str(task.agent_id)
+
+
+def why(world: Tenants, name: str) -> Any:
+    return why_of(world.state, world.settings, world.now, world.job(name))
+
+
+def owed(**gpus: int) -> dict[str, Guarantee]:
+    return {pool: Guarantee(count * 1000) for pool, count in gpus.items()}
+
+
+def test_only_a_queue_that_names_a_dedicated_pool_uses_it(world: Tenants) -> None:
+    apply(
+        world,
+        Pool("fast", models=("H100",), dedicated=True),
+        SLOW,
+        own=QueueSpec(pools=("fast",)),
+        other=QueueSpec(),
+    )
+    world.runs("others", "other", 4)
+    assert where(world, "others") == "slow"
+    world.submit("more", queue="other", gpus=1, preemptible=True)
+    world.passes(5)
+    assert where(world, "more") is None, "though four are free"
+    (off,) = [node.reasons for node in why(world, "more").nodes if node.agent_id == "fast"]
+    assert off == ("is in pool fast, and queue other uses default, slow",)
+    world.runs("its", "own", 4)
+    assert where(world, "its") == "fast"
+    with pytest.raises(NotAccepted, match="queue own uses pools fast, and none of them has T4"):
+        world.submit("never", queue="own", gpus=1, gpu_model=("T4",), preemptible=True)
+
+
+def test_a_pool_that_is_dedicated_takes_no_jobs_of_others_without_gpus(world: Tenants) -> None:
+    slow = Pool("slow", models=("T4",), dedicated=True)
+    apply(
+        world,
+        Pool("fast", models=("H100",), dedicated=True),
+        slow,
+        own=QueueSpec(pools=BOTH),
+        other=QueueSpec(),
+    )
+    world.submit("cpu", queue="other", gpus=0)
+    world.passes(3)
+    assert where(world, "cpu") is None
+    world.submit("its", queue="own", gpus=0)
+    world.passes(3)
+    assert where(world, "its") is not None
+
+
+@pytest.mark.parametrize("order", [("fast", "slow"), ("slow", "fast")])
+def test_the_first_choice_is_filled_first_and_then_the_next(world: Tenants, order: tuple[str, str]) -> None:
+    apply(world, team=QueueSpec(pools=order))
+    for number in range(4):
+        world.runs(f"j{number}", "team", 2)
+    assert [where(world, f"j{number}") for number in range(4)] == [order[0]] * 2 + [order[1]] * 2
+
+
+def test_a_job_goes_on_to_the_next_pool_when_it_has_waited_as_long_as_its_queue_says(world: Tenants) -> None:
+    queues = {"team": QueueSpec(pools=BOTH, overflow_after_s=60.0), "team/a": QueueSpec()}
+    world.document_of(queues, pools=(FAST, SLOW))
+    world.runs("first", "team/a", 4)
+    world.submit("next", queue="team/a", gpus=2, preemptible=True)
+    since = world.now
+    world.passes(50)
+    assert where(world, "next") is None
+    told = why(world, "next")
+    assert "it waits for pool fast, and may use pool slow from" in told.summary
+    (later,) = [node.reasons for node in told.nodes if node.agent_id == "slow"]
+    assert later[0].startswith("is in pool slow, which it may use from")
+    assert told.can_ever_run
+    assert told.estimate is not None
+    assert told.estimate.at == pytest.approx(since + 60, abs=1.0)
+    world.passes(12)
+    assert where(world, "next") == "slow"
+
+
+def test_nobody_is_stopped_in_a_pool_that_a_job_may_not_use_yet(world: Tenants) -> None:
+    team = QueueSpec(guarantee_gpus=owed(fast=2, slow=2), pools=BOTH, overflow_after_s=60.0)
+    apply(world, team=team, dev=QueueSpec(guarantee_gpus=owed(fast=2)))
+    world.runs("its", "dev", 2, gpu_model=("H100",))
+    world.runs("mine", "team", 2, gpu_model=("H100",))
+    world.runs("lent", "dev", 4, gpu_model=("T4",))
+    world.submit("owed", queue="team", gpus=2)
+    assert world.passes(50) == set(), "its queue's fast ones are in use, and it may not use slow ones"
+    assert world.passes(20) == {"lent"}
+    world.obeys()
+    world.passes(2)
+    assert where(world, "owed") == "slow"
+
+
+def test_it_is_no_use_to_wait_for_a_pool_that_has_nothing_of_what_is_asked_for(world: Tenants) -> None:
+    apply(
+        world,
+        Pool("empty", models=("A100",)),
+        FAST,
+        SLOW,
+        team=QueueSpec(pools=("empty", "fast", "slow"), overflow_after_s=600.0),
+    )
+    world.runs("any", "team", 2)
+    assert where(world, "any") == "fast"
+    world.runs("model", "team", 2, gpu_model=("T4",))
+    assert where(world, "model") == "slow"
+
+
+def test_a_class_and_a_queue_must_have_a_pool_in_common(world: Tenants) -> None:
+    apply(
+        world,
+        classes=(JobClass("quick", pools=("fast",)),),
+        team=QueueSpec(pools=("slow",)),
+        all=QueueSpec(pools=BOTH),
+    )
+    with pytest.raises(NotAccepted, match="class quick is for pools fast, and queue team uses pools slow"):
+        world.submit("never", queue="team", gpus=1, job_class="quick", preemptible=True)
+    world.runs("ok", "all", 1, job_class="quick")
+    assert where(world, "ok") == "fast"
+
+
+def test_a_pool_is_the_nodes_that_meet_its_constraints(world: Tenants) -> None:
+    named = Pool("named", constraints=(Constraint("hostname", Operator.LIKE, "fast.*"),), dedicated=True)
+    apply(world, named, own=QueueSpec(pools=("named",)), other=QueueSpec())
+    world.runs("its", "own", 1)
+    world.runs("others", "other", 4)
+    assert (where(world, "its"), where(world, "others")) == ("fast", "slow")
+
+
+def test_the_tasks_of_a_job_are_in_one_of_the_pools_that_have_an_order(world: Tenants) -> None:
+    apply(world, team=QueueSpec(pools=BOTH), loose=QueueSpec())
+    world.runs("holds", "team", 3)
+    world.submit("gang", queue="team", gpus=1, tasks=2, preemptible=True)
+    world.passes(2)
+    assert {str(task.agent_id) for task in world.state.round_of(world.job("gang"))} == {"slow"}
