@@ -86,10 +86,13 @@ def body_of(word: Word, now: float) -> dict[str, object]:
         "at": round(now - word.age_s, 3),
         "until": round(now + word.left_s, 3),
         "recalled": word.recalled,
+        "warning": word.warning,
     }
 
 
 def _words(word: Word) -> str:
+    if word.warning:
+        return f"warned of its end in {word.left_s:.1f} s: {word.why}"
     if word.recalled:
         return f"told to go on: notice {word.number} calls off what was said before"
     return f"told of its end in {word.left_s:.1f} s: {word.why}"

@@ -141,6 +141,9 @@ def _save_asked(turn: Turn, moments: _Moments) -> None:
     for token in list(state.tokens.values()):
         if (token_now := _token(token, moments)) != token:
             turn.put(token_now)
+    for idleness in list(state.idlenesses.values()):
+        if (idleness_now := moments.of(idleness, "since", "known_at")) != idleness:
+            turn.put(idleness_now)
 
 
 def _task(task: Task, moments: _Moments) -> Any:

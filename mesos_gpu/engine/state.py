@@ -15,6 +15,7 @@ from mesos_gpu.engine.indexes.agents import Agents, agents_of, latest_last
 from mesos_gpu.engine.indexes.arrays import Members
 from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved, Use
 from mesos_gpu.engine.indexes.restless import Restless
+from mesos_gpu.engine.indexes.work import GpuWork
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import NO_DOCUMENT, AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -36,6 +37,7 @@ from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.event import JobEvent, recent
+from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span
@@ -74,6 +76,7 @@ class State:
     budget_uses: dict[tuple[str, str, int], BudgetUse] = field(default_factory=dict)  # by its key
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     arrays: dict[JobId, JobArray] = field(default_factory=dict)
+    idlenesses: dict[JobId, Idleness] = field(default_factory=dict)
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
@@ -86,10 +89,8 @@ class State:
     sharers: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of cards that are shared
     # By shared card, the task that holds it in Mesos.
     covers: dict[GpuId, TaskId] = field(default_factory=dict)
-    # Cards that a task holds for shares: since when for none.
-    idle: dict[GpuId, float] = field(default_factory=dict)
-    # Shared cards that no task holds in Mesos: since when.
-    uncovered: dict[GpuId, float] = field(default_factory=dict)
+    idle: dict[GpuId, float] = field(default_factory=dict)  # cards held for shares: since when for none
+    uncovered: dict[GpuId, float] = field(default_factory=dict)  # shared, held in Mesos by none: since when
     keeper_failures: dict[AgentId, tuple[int, float]] = field(
         default_factory=dict
     )  # of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched
@@ -130,6 +131,7 @@ class State:
     # The number of the notice that an executor was last sent, and when.
     notified: dict[TaskId, tuple[int, float]] = field(default_factory=dict)
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
+    gpu_work: GpuWork = field(default_factory=GpuWork)  # of tasks, as far as reports tell
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
     sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
@@ -438,7 +440,7 @@ class State:
             self.restless.leave(task.id)
             self.released.pop(task.id, None)
             self.notified.pop(task.id, None)
-            for results in (self.healths, self.check_results, self.readiness):
+            for results in (self.healths, self.check_results, self.readiness, self.gpu_work.counts):
                 results.pop(task.id, None)
             self._let_go(task)
         else:
@@ -529,6 +531,7 @@ class State:
         job = self.jobs.pop(job_id, None)
         self.ended.pop(job_id, None)
         self.made_room.pop(job_id, None)
+        self.idlenesses.pop(job_id, None)
         if job is not None and job_id in self.sizes:
             self._count(job, gone=True)
 

@@ -13,7 +13,7 @@ from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
-from mesos_gpu.engine.tenancy import accounts, budgets, notices, past_uses, recalls
+from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
@@ -51,6 +51,7 @@ def _tend(turn: Turn) -> None:
         gangs.on_tick(turn)
         resizing.on_tick(turn)
         notices.on_tick(turn)
+        idle.on_tick(turn)
         recalls.on_tick(turn)
         _repeat_kills(turn)
         rolling.on_tick(turn)

@@ -23,6 +23,7 @@ from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.hook import KeptHooks, Sent
+from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Closed, Span
@@ -329,6 +330,20 @@ class ForgetArray(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveIdleness(Save):
+    """Insert or replace."""
+
+    idleness: Idleness
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetIdleness(Save):
+    """Delete: it is at work, and nobody keeps it from anything."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """All that a store holds: jobs by their sequence, tasks by their launch."""
 
@@ -352,6 +367,7 @@ class Saved:
     hooks: KeptHooks | None = None
     sent: Sent | None = None
     arrays: tuple[JobArray, ...] = ()  # by sequence
+    idlenesses: tuple[Idleness, ...] = ()  # by job
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -390,125 +406,62 @@ class Noun:
 
 NOUNS: Final = (
     Noun(
-        Job,
-        "job",
-        "jobs",
-        SaveJob,
-        ForgetJob,
-        {"id": "id", "sequence": "sequence"},
-        ("id",),
-        ("sequence", "id"),
+        Job, "job", "jobs", SaveJob, ForgetJob,
+        {"id": "id", "sequence": "sequence"}, ("id",), ("sequence", "id"),
     ),
     Noun(
-        Task,
-        "task",
-        "tasks",
-        SaveTask,
-        ForgetTask,
+        Task, "task", "tasks", SaveTask, ForgetTask,
         {"id": "id", "job_id": "job_id", "launched_at": "launched_at"},
-        ("id",),
-        ("launched_at", "id"),
-        owner=Job,
-        owned_by="job_id",
+        ("id",), ("launched_at", "id"), owner=Job, owned_by="job_id",
     ),
     Noun(Node, "node", "nodes", SaveNode, ForgetNode, {"id": "id"}, ("id",), ("id",)),
     Noun(
-        Drain,
-        "drain",
-        "drains",
-        SaveDrain,
-        ForgetDrain,
-        {"target": "target", "name": "name"},
-        ("target", "name"),
-        ("target", "name"),
+        Drain, "drain", "drains", SaveDrain, ForgetDrain,
+        {"target": "target", "name": "name"}, ("target", "name"), ("target", "name"),
     ),
     Noun(Card, "card", "cards", SaveCard, None, {"id": "id"}, ("id",), ("id",)),
     Noun(AppCatalog, "catalog of apps", "catalog", SaveServices, table="services"),
     Noun(
-        AppVersion,
-        "app version",
-        "app_versions",
-        SaveAppVersion,
-        ForgetAppVersion,
-        {"app_id": "app.id", "version": "version"},
-        ("app_id", "version"),
-        ("app_id", "version"),
+        AppVersion, "app version", "app_versions", SaveAppVersion, ForgetAppVersion,
+        {"app_id": "app.id", "version": "version"}, ("app_id", "version"), ("app_id", "version"),
     ),
     Noun(
-        RootVersion,
-        "root version",
-        "roots",
-        SaveRootVersion,
-        ForgetRootVersion,
-        {"version": "version"},
-        ("version",),
-        ("version",),
-        table="root_versions",
+        RootVersion, "root version", "roots", SaveRootVersion, ForgetRootVersion,
+        {"version": "version"}, ("version",), ("version",), table="root_versions",
     ),
     Noun(
-        Deployment,
-        "deployment",
-        "deployments",
-        SaveDeployment,
-        ForgetDeployment,
-        {"id": "id", "version": "version"},
-        ("id",),
-        ("version", "id"),
+        Deployment, "deployment", "deployments", SaveDeployment, ForgetDeployment,
+        {"id": "id", "version": "version"}, ("id",), ("version", "id"),
     ),
     Noun(TrafficSplit, "split", "splits", SaveSplit, ForgetSplit, {"name": "name"}, ("name",), ("name",)),
     Noun(
-        AccessDocument,
-        "access document",
-        "access_versions",
-        SaveAccess,
-        ForgetAccess,
-        {"version": "version"},
-        ("version",),
-        ("version",),
+        AccessDocument, "access document", "access_versions", SaveAccess, ForgetAccess,
+        {"version": "version"}, ("version",), ("version",),
     ),
     Noun(
-        QueueDocument,
-        "document of queues",
-        "queue_versions",
-        SaveQueues,
-        ForgetQueues,
-        {"version": "version"},
-        ("version",),
-        ("version",),
+        QueueDocument, "document of queues", "queue_versions", SaveQueues, ForgetQueues,
+        {"version": "version"}, ("version",), ("version",),
     ),
     Noun(
-        PastUse,
-        "past use",
-        "past_uses",
-        SavePastUse,
-        ForgetPastUse,
-        {"queue": "queue", "user": "user"},
-        ("queue", "user"),
-        ("queue", "user"),
+        PastUse, "past use", "past_uses", SavePastUse, ForgetPastUse,
+        {"queue": "queue", "user": "user"}, ("queue", "user"), ("queue", "user"),
     ),
     Noun(Span, "span", "spans", SaveSpan, ForgetSpan, {"task_id": "task_id"}, ("task_id",), ("task_id",)),
     Noun(
-        BudgetUse,
-        "use of a budget",
-        "budget_uses",
-        SaveBudgetUse,
-        ForgetBudgetUse,
+        BudgetUse, "use of a budget", "budget_uses", SaveBudgetUse, ForgetBudgetUse,
         {"queue": "queue", "user": "user", "period": "index"},
-        ("queue", "user", "period"),
-        ("queue", "user", "period"),
+        ("queue", "user", "period"), ("queue", "user", "period"),
     ),
     Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
     Noun(
-        JobArray,
-        "job array",
-        "arrays",
-        SaveArray,
-        ForgetArray,
-        {"id": "id", "sequence": "sequence"},
-        ("id",),
-        ("sequence", "id"),
+        JobArray, "job array", "arrays", SaveArray, ForgetArray,
+        {"id": "id", "sequence": "sequence"}, ("id",), ("sequence", "id"),
     ),
-)
+    Noun(
+        Idleness, "idleness", "idlenesses", SaveIdleness, ForgetIdleness,
+        {"job_id": "job_id"}, ("job_id",), ("job_id",), owner=Job, owned_by="job_id",
+    ),
+)  # fmt: skip
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}
 FORGOTTEN_BY: Final[Mapping[type[Save], Noun]] = {noun.forget: noun for noun in NOUNS if noun.forget}

@@ -37,6 +37,8 @@ EVERYBODY: Final = "*"  # a user that is not named
 MOST_GPUS: Final = 1_000_000
 LONGEST_S: Final = 1e9
 NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
+_LABEL: Final = re.compile(r"[^=\x00]+(=[^\x00]*)?")
+_LABEL_FORM: Final = "the key of a label, or KEY=VALUE, as purpose=demo"
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAY_FORM: Final = "a day, as 2026-11-22"
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
@@ -99,6 +101,14 @@ class OnEmpty(Enum):
     STOP = "stop"  # and what runs is ended, with notice
 
 
+class IdlePolicy(Enum):
+    """What becomes of a job whose GPUs do nothing."""
+
+    REPORT = "report"  # it is reported, and nothing else
+    PRESSURE = "pressure"  # it is warned, and ended when somebody waits whom its GPUs would serve
+    ALWAYS = "always"  # it is warned and ended, whoever waits
+
+
 class Period(Enum):
     """For how long a budget is. It begins at midnight, local time of its zone."""
 
@@ -154,6 +164,10 @@ class LimitsByUser(Kind):
     """An object of limits by the names of users; "*": each of the others."""
 
 
+class IdleRules(Kind):
+    """What becomes of GPUs that do nothing: an `Idle`."""
+
+
 class Budgets(Kind):
     """A budget."""
 
@@ -186,6 +200,59 @@ class Budget:
     warn_at: tuple[int, ...] = asks((50, 80, 100), Percents(), about="of it, at which somebody is told")
     on_empty: OnEmpty = asks(OnEmpty.WARN, OneOf(OnEmpty))
     safe: bool = asks(False, Flag(), about="only what ends inside it by its time limit starts")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What becomes of jobs that hold GPUs and do nothing with them. Times are of idleness, as far as it is known: while
+    nobody can say what the GPUs do, they stand.
+
+    Attributes:
+        warn_after_s: After so long a job is warned.
+        return_after_s: After so long it is ended, with notice before.
+        busy_share: A job is idle while none of its GPUs is at work for more than this part of the time. From twice as
+            much on, it counts as back at work.
+        resume_s: So long in total must it be back at work until its idleness is forgotten; idle time takes from that.
+        start_grace_s: So long after its start nothing counts.
+        policy: What is done.
+        exempt_labels: Jobs with one of these labels are reported, and nothing else.
+        max_keep_s: For so long, from when it is asked, may a job be kept from being ended.
+        requeue: Whether an ended job goes back to its queue.
+        apps: Whether apps' instances are treated as other jobs; else they are reported, and nothing else.
+    """
+
+    warn_after_s: float = asks(1800.0, Seconds(1, LONGEST_S), about="of idleness, then a job is warned")
+    return_after_s: float = asks(
+        3600.0, Seconds(1, LONGEST_S), about="of idleness, then it is ended, with notice before"
+    )
+    busy_share: float = asks(
+        0.01,
+        Number(0.001, 0.5),
+        about="idle is who is at work for no more than this part of the time, on none of its GPUs",
+    )
+    resume_s: float = asks(
+        120.0, Seconds(1, LONGEST_S),
+        about="of work, at twice `busy_share` or more, until idleness is forgotten; idle time takes from it",
+    )  # fmt: skip
+    start_grace_s: float = asks(
+        600.0, Seconds(0, LONGEST_S), about="after a job's start, in which nothing counts"
+    )
+    policy: IdlePolicy = asks(IdlePolicy.REPORT, OneOf(IdlePolicy))
+    exempt_labels: tuple[str, ...] = asks(
+        (), Names(_LABEL, _LABEL_FORM), about="jobs with one of these labels are reported only"
+    )
+    max_keep_s: float = asks(
+        28800.0,
+        Seconds(0, LONGEST_S),
+        about="the longest that a job is kept from that, from when it is asked",
+    )
+    requeue: bool = asks(False, Flag(), about="whether an ended job goes back to its queue")
+    apps: bool = asks(
+        False, Flag(), about="whether apps' instances are treated so, too; else they are reported only"
+    )
+
+
+IDLE_FIELDS: Final = declared(Idle, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +318,7 @@ class QueueSpec:
     default_priority: int | None = asks(None, Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY))
     budget: Budget | None = asks(None, Budgets())
     user_budgets: Mapping[str, Budget] = asks({}, BudgetsByUser())
+    idle: Idle | None = asks(None, IdleRules(), about="what becomes of jobs whose GPUs do nothing")
 
 
 QUEUE_FIELDS: Final = declared(QueueSpec, ())
@@ -272,6 +340,7 @@ class Resolved:
     default_priority: int = 0
     pools: tuple[str, ...] | None = None  # every one that is not dedicated, in no order
     overflow_after_s: float = 0.0
+    idle: Idle = Idle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +355,7 @@ class JobClass:
         max_timeout_s: The longest time limit; None: any.
         pools: Those that its jobs may use; empty: all.
         queues: Those whose jobs may name it, as patterns; empty: all.
+        idle: What becomes of its jobs when their GPUs do nothing; None: as their queue says.
     """
 
     name: str
@@ -297,6 +367,7 @@ class JobClass:
     )
     pools: tuple[str, ...] = asks((), Names(NAME, NAME_FORM), about="those that its jobs may use")
     queues: tuple[str, ...] = asks((), Names(_PATTERN, _PATTERN_FORM), about="those whose jobs may name it")
+    idle: Idle | None = asks(None, IdleRules(), about="what becomes of its jobs when their GPUs do nothing")
 
 
 @dataclass(frozen=True, slots=True)

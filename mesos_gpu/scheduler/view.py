@@ -22,6 +22,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.accounts import unmet
 from mesos_gpu.engine.tenancy.document import found_of, refuse_homeless
+from mesos_gpu.engine.tenancy.idle import idle_of
 from mesos_gpu.engine.tenancy.planned import planned
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.model.access.document import AccessDocument
@@ -42,9 +43,10 @@ from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.queue_plan import QueuePlan
 from mesos_gpu.model.queue_share import PathShare, QueueShare
 from mesos_gpu.model.queue_why import QueueWhy
+from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import QueueDocument
+from mesos_gpu.model.tenancy import Idle, QueueDocument
 from mesos_gpu.policy.accounts.budget import Standing
 from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.gpus.use_series import UseHistory
@@ -153,6 +155,10 @@ class StateView:
         """Versions of the tree of queues, oldest first."""
         return self._state.queue_versions
 
+    def idle_of(self, job: Job) -> tuple[Idleness, Idle] | None:
+        """How idle a job is known to be, and the rules for it; None: it is not, and nobody keeps it."""
+        return idle_of(self._state, job, self._now)
+
     def check_queues(self, document: QueueDocument) -> Findings:
         """Hold a tree of queues against the jobs and nodes that there are.
 
@@ -160,7 +166,7 @@ class StateView:
             Conflict: Jobs would be in no leaf.
         """
         refuse_homeless(self._state, self._settings, document)
-        return found_of(self._state, document)
+        return found_of(self._state, self._settings, document)
 
     def plan_queues(self, document: QueueDocument) -> QueuePlan:
         """What a tree of queues would change, were it the next."""

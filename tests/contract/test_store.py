@@ -38,6 +38,7 @@ from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
+from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.model.usage import BudgetUse, Closed, Part, Span, SpanEnd
@@ -255,6 +256,17 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveArray(array("c", 20, ended_at=3.0)),
         ],
         saves.ForgetArray(JobId("b")),
+    ),
+    "idlenesses": (
+        [
+            saves.SaveIdleness(Idleness(JobId(job), 1, state, 5.0, idle_ms, 10, 6.0, keep_until, "ann"))
+            for job, state, idle_ms, keep_until in (
+                ("a", IdleState.SUSPECT, 60_000, None),
+                ("a", IdleState.WARNED, 120_000, None),
+                ("b", IdleState.ACTIVE, 0, 99.5),
+            )
+        ],
+        saves.ForgetIdleness(JobId("a")),
     ),
 }
 #: What there is one of: a field of `Saved`, and how it becomes another.

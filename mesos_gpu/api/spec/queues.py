@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.fields import NAME, QUEUE, Constraints, Field, Kind, e
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
+    IDLE_FIELDS,
     LIMIT_FIELDS,
     MOST_GPUS,
     POOL_FIELDS,
@@ -82,6 +83,14 @@ class QueueBudget(TypedDict):
     """GPU hours of cost that may be used in a period."""
 
 
+class QueueIdleRequest(TypedDict, total=False):
+    """What becomes of jobs whose GPUs do nothing."""
+
+
+class QueueIdle(TypedDict):
+    """What becomes of jobs whose GPUs do nothing."""
+
+
 class QueuePoolRequest(TypedDict, total=False):
     """Nodes that are shared out together."""
 
@@ -122,6 +131,7 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     tenancy.BudgetsByUser: lambda _: Annotated[
         dict[_User, QueueBudgetRequest], says(maxProperties=kinds.MOST_USERS)
     ],
+    tenancy.IdleRules: lambda _: QueueIdleRequest,
     tenancy.GpuHours: lambda _: Annotated[float, says(minimum=0, maximum=kinds.MOST_HOURS)],
     tenancy.Percents: lambda _: Annotated[
         list[Annotated[int, says(minimum=1, maximum=1000)]],
@@ -143,6 +153,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     tenancy.LimitsByUser: lambda _: dict[str, QueueLimits],
     tenancy.Budgets: lambda _: QueueBudget,
     tenancy.BudgetsByUser: lambda _: dict[str, QueueBudget],
+    tenancy.IdleRules: lambda _: QueueIdle,
     tenancy.GpuHours: lambda _: float,
     tenancy.Percents: lambda _: list[int],
     tenancy.Names: lambda _: list[str],
@@ -162,6 +173,7 @@ def _answered(fields: tuple[Field, ...]) -> dict[str, Hint]:
 for _asked, _shown, _fields in (
     (QueueLimitsRequest, QueueLimits, LIMIT_FIELDS),
     (QueueBudgetRequest, QueueBudget, BUDGET_FIELDS),
+    (QueueIdleRequest, QueueIdle, IDLE_FIELDS),
     (QueuePoolRequest, QueuePool, POOL_FIELDS),
     (QueueClassRequest, QueueClass, CLASS_FIELDS),
     (QueueSpecRequest, QueueSpec, document.SPEC_FIELDS),

@@ -8,13 +8,14 @@ from typing import Annotated, TypedDict
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
 from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, GpuNumber, Mib, answered
+from mesos_gpu.api.spec.notices import JobIdle
+from mesos_gpu.api.spec.notices import Notice as Notice
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.shares.share import Method
-from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
 
@@ -128,18 +129,6 @@ class Resize(TypedDict):
     restart: Annotated[bool, says(description="whether it could have it if it started again")]
 
 
-class Notice(TypedDict):
-    """What a job's tasks were told of their end the last time."""
-
-    reason: Annotated[str, one_of(*NoticeReason)]
-    why: str
-    by: Annotated[str, says(description="the job that it makes room for")] | None
-    at: Moment
-    until: Annotated[float, says(description="when it is ended if it still runs")]
-    recalled_at: Annotated[float, says(description="when it was called off")] | None
-    told: Annotated[bool, says(description="whether all its tasks can read it")]
-
-
 class Progress(TypedDict):
     """How far a job has come, and where its latest launch is."""
 
@@ -166,6 +155,7 @@ class Progress(TypedDict):
     use: Annotated[JobUse | None, says(description="null: it holds none, or its hosts do not say it")]
     resize: Resize | None
     notice: Annotated[Notice | None, says(description="of its latest launch")]
+    idle: Annotated[JobIdle | None, says(description="null: it was not seen idle, and nobody keeps it")]
     checkpoint_at: Annotated[float, says(description="up to when its work is kept")] | None
     stopped: Annotated[int, says(minimum=0, description="how often it made room for others")]
     array_id: Annotated[str, says(description="that it is a task of")] | None

@@ -11,7 +11,7 @@ from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
-from mesos_gpu.api.v1.gpus.use import gpu_use, job_use
+from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
 from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.arrays.indexes import Runs, both, merged, union, without
 from mesos_gpu.model.ids import GpuId, JobId
@@ -87,6 +87,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task], sight: Sight) -> shap
         "use": job_use(view, tasks),
         "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
         "notice": notice(view, [task.notice for task in tasks if task.notice], sight),
+        "idle": job_idle(view, job),
         "checkpoint_at": job.checkpoint_at,
         "stopped": job.stopped,
         "array_id": job.array,
@@ -158,6 +159,7 @@ def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice
         "until": last.until,
         "recalled_at": last.recalled_at,
         "told": all(each.told >= each.number for each in notices),
+        "warning": last.warning,
     }
 
 

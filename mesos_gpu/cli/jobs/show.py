@@ -134,6 +134,8 @@ def _notice(notice: "Notice") -> str:
     """What its tasks were told of their end, and what became of it."""
     if notice["recalled_at"] is not None:
         return f"called off: {notice['why']}"
+    if notice["warning"]:
+        return f"a warning: {notice['why']}"
     unheard = "" if notice["told"] else "; not all its hosts have answered"
     return f"to end at {output.stamp(notice['until'])}: {notice['why']}{unheard}"
 

@@ -6,19 +6,30 @@ from typing import Any, Final
 from mesos_gpu.adapters.files.versioned import QUEUES
 from mesos_gpu.cli.versioned.files import without
 from mesos_gpu.cli.versioned.kept import Kept
-from mesos_gpu.model.tenancy import NO_QUEUES, Budget, JobClass, MinRuntime, Pool, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import (
+    NO_QUEUES,
+    Budget,
+    Idle,
+    JobClass,
+    MinRuntime,
+    Pool,
+    QueueDocument,
+    QueueSpec,
+)
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.tenancy.document import encode
 
 _DEFAULTS: Final = encode(NO_QUEUES)
 _OF_ITEMS: Final = encode(
     QueueDocument(
-        queues={"q": QueueSpec(budget=Budget(0), min_runtime_s=MinRuntime())},
+        queues={"q": QueueSpec(budget=Budget(0), min_runtime_s=MinRuntime(), idle=Idle())},
         pools=(Pool("p"),),
         classes=(JobClass("c"),),
     )
 )
-_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], "budget": None, "min_runtime_s": None}
+_OBJECTS: Final = ("budget", "min_runtime_s", "idle")
+_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], **dict.fromkeys(_OBJECTS)}
+_IDLE: Final[Mapping[str, Any]] = _OF_ITEMS["queues"]["q"]["idle"]
 _RUNTIMES: Final[Mapping[str, Any]] = _OF_ITEMS["queues"]["q"]["min_runtime_s"]
 _BUDGET: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"]["budget"], "gpu_hours": None}
 _POOL: Final[Mapping[str, Any]] = _OF_ITEMS["pools"]["p"]
@@ -44,7 +55,7 @@ def _body(shown: Mapping[str, Any]) -> dict[str, Any]:
     }
     for key, defaults in (("pools", _POOL), ("classes", _CLASS)):
         if shown[key]:
-            body[key] = {name: without(each, defaults) for name, each in shown[key].items()}
+            body[key] = {name: _with_idle(without(each, defaults)) for name, each in shown[key].items()}
     if shown["users"]:
         body["users"] = _by_user(shown["users"])
     body["queues"] = {path: queue_body(spec) for path, spec in shown["queues"].items()}
@@ -53,7 +64,7 @@ def _body(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A queue, without what has its default."""
-    body = without(spec, _QUEUE)
+    body = _with_idle(without(spec, _QUEUE))
     if "budget" in body:
         body["budget"] = without(body["budget"], _BUDGET)
     if "min_runtime_s" in body:
@@ -63,6 +74,11 @@ def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
     if "user_budgets" in body:
         body["user_budgets"] = {name: without(each, _BUDGET) for name, each in body["user_budgets"].items()}
     return body
+
+
+def _with_idle(body: dict[str, Any]) -> dict[str, Any]:
+    """What has an object of idle GPUs, without its defaults."""
+    return {**body, "idle": without(body["idle"], _IDLE)} if "idle" in body else body
 
 
 def _by_user(limits: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -141,6 +141,9 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
             used = any(task.state is TaskState.FAILED for task in members)
             job = replace(job, attempts=job.attempts + used)
             turn.end_job(job, JobState.FAILED, end.message, end.exit_code)
+        case Verdict.REQUEUE if (final := next(filter(_is_final, members), None)) is not None:
+            assert final.notice is not None, "that makes it the last"
+            turn.end_job(job, JobState.KILLED, final.evicted or final.notice.why, end.exit_code)
         case Verdict.REQUEUE if any(_gives_way(task) for task in members):
             for_others = any(task.preempted_for for task in members)
             why = next((task.evicted for task in members if task.evicted), end.message)
@@ -149,6 +152,11 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
             turn.give_way(job, end.message)
         case Verdict.REQUEUE:
             turn.requeue(job, end.message)
+
+
+def _is_final(task: Task) -> bool:
+    """Whether it had a notice that ends its job, which then does not go back to its queue."""
+    return task.notice is not None and task.notice.stands and task.notice.final
 
 
 def _gives_way(task: Task) -> bool:

@@ -34,7 +34,7 @@ def _send(turn: Turn, task: Task, notice: Notice) -> None:
     turn.state.notified[task.id] = notice.number, turn.now
     left_s = max(notice.until - turn.now, 0.0)
     job = turn.state.current(task)
-    signal = job.spec.notice_signal if job is not None else NoticeSignal.NONE
+    signal = NoticeSignal.NONE if job is None or notice.warning else job.spec.notice_signal
     told = notice if job is None else _veiled(turn, job, notice)
     turn.effects.append(GiveNotice(task.agent_id, task.executor_id, task.id, told, left_s, signal))
 

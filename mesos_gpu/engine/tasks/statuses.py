@@ -207,6 +207,8 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     node = changed(node, inventory=inventory, reported_at=turn.now, lost_at=None)
     turn.put_node(node)
     on_uses(turn, node)
+    if not same and inventory.task_uses:
+        turn.state.gpu_work.reported.add(node.id)
     for gpu in node.gpus:
         if not same:
             on_reported(turn, gpu)

@@ -14,7 +14,7 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.policy.tenancy.checks import Findings, NodeFacts, findings
+from mesos_gpu.policy.tenancy.checks import Findings, NodeFacts, findings, too_short
 from mesos_gpu.policy.tenancy.tree import Tree
 
 READ_AGAIN: Final = "mesos-gpu queue show"
@@ -38,8 +38,8 @@ def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
         shorten(turn, until)
 
 
-def found_of(state: State, document: QueueDocument) -> Findings:
-    """Hold a document against the nodes that are known."""
+def found_of(state: State, settings: Settings, document: QueueDocument) -> Findings:
+    """Hold a document against the nodes that are known, and against how often their monitors report."""
     facts = [
         NodeFacts(
             tuple(gpu.model for gpu in node.gpus), node.attributes, node.hostname, node.region, node.zone
@@ -47,7 +47,8 @@ def found_of(state: State, document: QueueDocument) -> Findings:
         for node in state.nodes.values()
         if node.gpus
     ]
-    return findings(Tree(document), facts)
+    found = findings(Tree(document), facts)
+    return replace(found, faults=(*found.faults, *too_short(document, settings.report_interval_s)))
 
 
 def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -> None:

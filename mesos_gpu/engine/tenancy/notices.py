@@ -51,6 +51,7 @@ def give(
     *,
     by: JobId | None = None,
     notice_s: float | None = None,
+    final: bool = False,
 ) -> None:
     """Tell all tasks of a job at once that they are to end. When their time has passed they are ended; the job is then
     queued again at its place, and no attempt is used up. If none of them runs yet, nothing would be lost: they end now.
@@ -63,6 +64,7 @@ def give(
         why: The same in words, as "makes room for job b7, which its queue is guaranteed".
         by: The job that gains.
         notice_s: From now to SIGTERM; None: as its request and its queue say. 0: SIGTERM now.
+        final: Whether the job ends with it, instead of going back to its queue.
     """
     if job.state.ended or job.kill_requested:
         return
@@ -80,16 +82,18 @@ def give(
             turn.put_task(task)
             continue
         number = task.notice.number + 1 if task.notice else 1
-        notice = Notice(number, reason, why, turn.now, until, by, told=task.notice.told if task.notice else 0)
+        heard = task.notice.told if task.notice else 0
+        notice = Notice(number, reason, why, turn.now, until, by, told=heard, final=final)
         if until > turn.now:
             notices.tell(turn, task, notice)
         else:
             turn.put_task(replace(task, notice=notice))
     if until <= turn.now:
-        _end(turn, job, why, by)
+        _end(turn, job, why, by, final=final)
     elif not told:
         notices.happened(turn, EventKind.NOTICE, job, stands(turn, job))
-        turn.put_job(replace(job, message=f"{why}; it is ended in {until - turn.now:g} s and queued again"))
+        left = f"in {until - turn.now:g} s"
+        turn.put_job(replace(job, message=f"{why}; it is ended {left}{'' if final else ' and queued again'}"))
 
 
 def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OTHERS) -> bool:
@@ -173,8 +177,10 @@ def _look_after(turn: Turn, job: Job, drains: Mapping[tuple[Target, str], Drain]
         return  # its executor ends it
     if notice is not None and notice.reason is NoticeReason.DRAIN:
         _look_after_drained(turn, job, notice, _drained(turn, job, drains, tree))
+    elif notice is not None and notice.reason is NoticeReason.IDLE:
+        return  # what is known of its GPUs says whether it ends
     elif notice is not None and turn.now >= notice.until:
-        _end(turn, job, notice.why, notice.by)
+        end(turn, job, notice)
     elif notice is None and (drained := _drained(turn, job, drains, tree)) is not None:
         why, left_s = drained
         if left_s is None or any(task.started_at is not None for task in _members(turn, job)):
@@ -192,7 +198,7 @@ def _look_after_drained(
     elif turn.now < notice.until:
         return
     elif drained[1] is None:
-        _end(turn, job, notice.why, notice.by)
+        end(turn, job, notice)
     elif drained[1] > 0:
         recall(turn, job, "the drain of what it runs on was put off", of=(NoticeReason.DRAIN,))
 
@@ -227,7 +233,13 @@ def _warn_of_limit(turn: Turn, job: Job) -> None:
         give(turn, job, NoticeReason.TIME_LIMIT, why, notice_s=left_s)
 
 
-def _end(turn: Turn, job: Job, why: str, by: JobId | None) -> None:
+def end(turn: Turn, job: Job, notice: Notice) -> None:
+    """End a job whose notice has run out."""
+    _end(turn, job, notice.why, notice.by, final=notice.final)
+
+
+def _end(turn: Turn, job: Job, why: str, by: JobId | None, *, final: bool) -> None:
     notices.happened(turn, EventKind.END, job, stands(turn, job))
-    job = turn.put_job(replace(turn.state.jobs[job.id], message=f"{why}; it is ended here and queued again"))
+    what = "it is ended here" if final else "it is ended here and queued again"
+    job = turn.put_job(replace(turn.state.jobs[job.id], message=f"{why}; {what}"))
     end_tasks(turn, job, why, by)

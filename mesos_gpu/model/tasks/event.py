@@ -19,6 +19,10 @@ class EventKind(Enum):
     NOTICE = "notice"  # its tasks are told that they are to end
     RECALL = "recall"  # they are told that they go on
     END = "end"  # the time of its notice has passed, and it is ended
+    IDLE_WARNING = "idle_warning"  # its GPUs do nothing, and it is told what comes of that
+    IDLE_OVER = "idle_over"  # after such a warning: nothing comes of it any more
+    KEPT = "kept"  # somebody keeps it from being ended for that, until a time
+    KEEP_ENDED = "keep_ended"
     CHECKPOINT = "checkpoint"  # it says that its work is kept
     BUDGET = "budget"  # a threshold of a budget is reached, or nothing is left of it
     SUBMITTED = "submitted"  # a job

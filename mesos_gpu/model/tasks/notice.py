@@ -31,6 +31,8 @@ class Notice:
         by: The job that it makes room for; None: no job.
         recalled_at: When it was called off; None: it stands.
         told: The number of the latest that the executor says its task can read; 0: none.
+        final: The job ends with it, and does not go back to its queue.
+        warning: It only says what comes if nothing changes: the task is not to end yet.
     """
 
     number: int
@@ -41,8 +43,10 @@ class Notice:
     by: JobId | None = None
     recalled_at: float | None = None
     told: int = 0
+    final: bool = False
+    warning: bool = False
 
     @property
     def stands(self) -> bool:
         """Whether the task is to end."""
-        return self.recalled_at is None
+        return self.recalled_at is None and not self.warning

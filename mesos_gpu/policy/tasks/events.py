@@ -29,6 +29,9 @@ def _of_tasks(tasks: Iterable[Task]) -> Iterator[JobEvent]:
         notice = task.notice
         if notice is None or task.job_id is None:
             continue
+        if notice.warning:
+            yield JobEvent(0, notice.at, EventKind.IDLE_WARNING, task.job_id, notice)
+            continue
         given = notice if notice.stands else replace(notice, number=notice.number - 1, recalled_at=None)
         if notice.until > notice.at:
             yield JobEvent(0, notice.at, EventKind.NOTICE, task.job_id, given)

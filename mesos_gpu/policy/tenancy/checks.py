@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument
+from mesos_gpu.policy.tenancy import idle
 from mesos_gpu.policy.tenancy.cells import sizes_of
 from mesos_gpu.policy.tenancy.packing import surely_apart
 from mesos_gpu.policy.tenancy.pools import pool_of
@@ -85,6 +86,15 @@ def _unused_pools(tree: Tree, rooms: Mapping[str, Sequence[int]]) -> Iterator[st
     for each in tree.document.pools:
         if each.dedicated and each.name not in named:
             yield f"pool {each.name} is dedicated, and no queue names it: nobody uses it"
+
+
+def too_short(document: QueueDocument, report_interval_s: float) -> Iterator[tuple[str, str]]:
+    """Where jobs would be warned of idle GPUs before monitors could tell: the place, and why."""
+    rules = {f"/queues/{_escaped(path)}": spec.idle for path, spec in document.queues.items()}
+    rules |= {f"/classes/{_escaped(each.name)}": each.idle for each in document.classes}
+    for place, each in rules.items():
+        if each is not None and (why := idle.too_short(each, report_interval_s)):
+            yield f"{place}/idle/warn_after_s", why
 
 
 def owed_of(tree: Tree, pool: str) -> int:

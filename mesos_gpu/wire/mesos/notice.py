@@ -37,10 +37,11 @@ class Word:
         reason: One of the words of `NoticeReason`, or one that a later scheduler has.
         why: The same in words.
         by: The id of the job that it makes room for; "": no job.
-        recalled: Whether it was called off.
+        recalled: Whether it was called off, or is a warning: the task is not to end now.
         age_s: How long ago it was given.
         left_s: Until the task is ended.
         signal: That it is sent; "": none.
+        warning: Whether it only says what comes if nothing changes; programs that know no warnings see `recalled`.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Word:
     age_s: float
     left_s: float
     signal: str = ""
+    warning: bool = False
 
 
 def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None" = None) -> bytes:
@@ -64,6 +66,7 @@ def encode_notice(notice: "Notice", left_s: float, signal: "NoticeSignal | None"
         "age_s": max(notice.until - left_s - notice.at, 0.0),
         "left_s": left_s,
         "signal": signal.value if signal is not None else "none",
+        **({"warning": True} if notice.warning else {}),
     }
     return json.dumps({_NOTICE: word}, separators=(",", ":")).encode()
 
@@ -88,6 +91,7 @@ def decode_notice(data: bytes) -> Word | None:
         age_s=_span("age_s", word.get("age_s")),
         left_s=_span("left_s", word.get("left_s")),
         signal=_signal(word.get("signal")),
+        warning=word.get("warning") is True,
     )
 
 

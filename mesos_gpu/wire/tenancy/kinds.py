@@ -11,10 +11,12 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     DEFAULT_POOL,
+    IDLE_FIELDS,
     LIMIT_FIELDS,
     MOST_GPUS,
     Budget,
     Guarantee,
+    Idle,
     Limits,
     MinRuntime,
     Shape,
@@ -166,6 +168,15 @@ def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
     return made
 
 
+def _idle(outer: Check, field: Field) -> Idle | None:
+    check = object_at(outer, field.key, outer.given[field.key], IDLE_FIELDS)
+    if check is None:
+        return None
+    made = Idle(**read_fields(check, IDLE_FIELDS, READERS))
+    outer.take(field.key, check)
+    return made
+
+
 def _gpu_hours(check: Check, field: Field) -> int:
     got = check.given[field.key]
     if not is_number(got) or not 0 <= got <= MOST_HOURS:
@@ -230,6 +241,7 @@ READERS: Final[Mapping[type[Kind], Reader]] = {
     tenancy.LimitsByUser: lambda check, field: by_user(check, field.key, limits_at),
     tenancy.Budgets: lambda check, field: _budget_at(check, field.key, check.given[field.key]),
     tenancy.BudgetsByUser: lambda check, field: by_user(check, field.key, _budget_at),
+    tenancy.IdleRules: _idle,
     tenancy.GpuHours: _gpu_hours,
     tenancy.Percents: _percents,
     tenancy.Names: _names,
@@ -285,6 +297,7 @@ WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     tenancy.LimitsByUser: lambda by: {name: written_limits(each) for name, each in by.items()},
     tenancy.Budgets: _written_budget,
     tenancy.BudgetsByUser: lambda by: {name: _written_budget(each) for name, each in by.items()},
+    tenancy.IdleRules: lambda rules: write_fields(rules, IDLE_FIELDS, WRITERS),
     tenancy.GpuHours: _hours,
     tenancy.Percents: list,
     tenancy.Names: list,

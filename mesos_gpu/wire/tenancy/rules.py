@@ -6,7 +6,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Period, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Idle, Period, QueueDocument, QueueSpec
 from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.tenancy.kinds import gpus_of
 
@@ -22,10 +22,12 @@ def faults(document: QueueDocument) -> Iterator[Problem]:
         yield from _of_figures(spec, place, pools)
         yield from _of_pools(document, path, place, pools)
         yield from _of_defaults(spec, place)
+        yield from _of_idle(spec.idle, place)
         for name, budget in _budgets(spec):
             yield from _of_budget(budget, f"{place}/{name}")
     yield from _of_sums(document)
     for each in document.classes:
+        yield from _of_idle(each.idle, f"/classes/{escaped(each.name)}")
         for index, pool in enumerate(each.pools):
             if pool not in pools:
                 yield Problem(f"/classes/{escaped(each.name)}/pools/{index}", _unknown(pool, pools))
@@ -95,6 +97,15 @@ def _of_defaults(spec: QueueSpec, place: str) -> Iterator[Problem]:
         own, limit = getattr(spec, default), getattr(spec.limits, most)
         if own is not None and limit is not None and own > limit:
             yield Problem(f"{place}/{default}", f"{own:g} is above {most}, {limit:g}")
+
+
+def _of_idle(idle: Idle | None, place: str) -> Iterator[Problem]:
+    if idle is not None and idle.return_after_s <= idle.warn_after_s:
+        why = (
+            f"{idle.return_after_s:g} is no more than warn_after_s, {idle.warn_after_s:g}: "
+            "a job is warned before it is ended"
+        )
+        yield Problem(f"{place}/idle/return_after_s", why)
 
 
 def _budgets(spec: QueueSpec) -> Iterator[tuple[str, Budget]]:

@@ -26,12 +26,14 @@ from mesos_gpu.model.jobs.fields import (
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
+    IDLE_FIELDS,
     LIMIT_FIELDS,
     POOL_FIELDS,
     Budgets,
     BudgetsByUser,
     GpuHours,
     Guarantees,
+    IdleRules,
     LimitsByUser,
     Names,
     Percents,
@@ -90,6 +92,9 @@ VALUES: dict[type[Kind], Any] = {
     LimitsByUser: lambda _: st.dictionaries(USERS, fields(LIMIT_FIELDS)),
     Budgets: lambda _: budgets(),
     BudgetsByUser: lambda _: st.dictionaries(USERS, budgets()),
+    IdleRules: lambda _: fields(IDLE_FIELDS).map(
+        lambda made: {**made, "return_after_s": made.get("warn_after_s", 1800) + 1}
+    ),
     GpuHours: lambda _: st.integers(0, 10**6) | st.just(0.25),
     Percents: lambda _: st.sets(st.integers(1, 200), max_size=4).map(sorted),
     Names: lambda kind: st.just([name for name in ("a100",) if kind.pattern.fullmatch(name)]),

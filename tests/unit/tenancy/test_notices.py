@@ -1,6 +1,7 @@
 """Notices: given to all tasks at once, saved first, said again, called off, and followed by the end."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def running(world: World, name: str = "j1", *, state: TaskState = TaskState.RUNN
     return world.state.jobs[job.id]
 
 
-def give(world: World, name: str = "j1", by: str = "other", **more: float) -> list[fx.Effect]:
+def give(world: World, name: str = "j1", by: str = "other", **more: Any) -> list[fx.Effect]:
     turn = Turn(world.state, world.settings, world.now)
     notices.give(
         turn, world.job(name), NoticeReason.RECLAIM, "makes room for job other", by=JobId(by), **more

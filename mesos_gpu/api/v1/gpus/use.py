@@ -6,7 +6,9 @@ from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec.gpus import use as shapes
+from mesos_gpu.api.spec.notices import JobIdle
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu_use import Meters, TaskUse
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
@@ -98,3 +100,21 @@ def _rounded(value: float | None) -> float | None:
 
 def _total(values: tuple[float | None, ...]) -> float | None:
     return None if None in values else round(sum(value or 0.0 for value in values), _DIGITS)
+
+
+def job_idle(view: View, job: Job) -> JobIdle | None:
+    """How far a job is on the way from idle GPUs to its end; None: it is not, and nobody keeps it from that."""
+    found = view.idle_of(job)
+    if found is None:
+        return None
+    known, rules = found
+    return {
+        "state": known.state.value,
+        "since": known.since,
+        "idle_s": known.idle_ms / 1000,
+        "warn_after_s": rules.warn_after_s,
+        "return_after_s": rules.return_after_s,
+        "policy": rules.policy.value,
+        "keep_until": known.keep_until,
+        "kept_by": known.kept_by or None,
+    }

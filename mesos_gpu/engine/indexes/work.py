@@ -1,0 +1,56 @@
+"""What monitors have counted of each task's work on its cards. Not saved: what a restart misses is not known."""
+
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of one task on one card.
+
+    Attributes:
+        at: When its host looked last, seconds since the epoch by the host's clock.
+        work: What it had counted then; None: it could not say.
+        elapsed_ms: How long the job's window is so far.
+        seen_ms: How much of that is known.
+        busy_ms: In how much of that it was at work.
+    """
+
+    at: float
+    work: Work | None
+    elapsed_ms: int = 0
+    seen_ms: int = 0
+    busy_ms: int = 0
+
+
+@dataclass(slots=True)
+class GpuWork:
+    """Of all tasks.
+
+    Attributes:
+        reported: Agents that have reported since it was looked at last.
+        counts: By task and card.
+    """
+
+    reported: set[AgentId] = field(default_factory=set)
+    counts: dict[TaskId, dict[GpuId, Count]] = field(default_factory=dict)
+
+
+def counted(before: Count | None, use: TaskUse) -> Count:
+    """The count with another report. What lies between counts that do not follow from each other is not known."""
+    if before is None or use.at < before.at:  # the host's clock was set back
+        return Count(use.at, use.work)
+    elapsed_ms = before.elapsed_ms + round((use.at - before.at) * 1000)
+    seen_ms, busy_ms = before.seen_ms, before.busy_ms
+    old, new = before.work, use.work
+    if old is not None and new is not None and old.since == new.since:
+        seen_ms += max(new.seen_ms - old.seen_ms, 0)
+        busy_ms += max(new.busy_ms - old.busy_ms, 0)
+    return Count(use.at, new, elapsed_ms, seen_ms, busy_ms)
+
+
+def begun(count: Count) -> Count:
+    """The count at the begin of a window."""
+    return Count(count.at, count.work)

@@ -1,0 +1,280 @@
+"""Jobs whose GPUs do nothing: they are warned, told when they end, and ended, as the rules of their queue or class say.
+
+Fed by what monitors report of tasks. What lies between two reports that do not follow from each other is not known,
+and does not count: a monitor or a scheduler that was away lets the time stand. How far a job is on that way is saved
+when it takes a step, and now and then between.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import Final
+
+from mesos_gpu.engine.indexes.work import begun, counted
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks import notices as words
+from mesos_gpu.engine.tasks.evictions import running
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.event import EventKind
+from mesos_gpu.model.tasks.idle import Idleness, IdleState
+from mesos_gpu.model.tasks.notice import Notice, NoticeReason
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tenancy import Idle, IdlePolicy
+from mesos_gpu.policy.admission.limits import class_of
+from mesos_gpu.policy.tenancy import idle as policy
+from mesos_gpu.policy.tenancy.idle import Used
+from mesos_gpu.policy.tenancy.tree import Tree
+
+OF_IDLE: Final = (NoticeReason.IDLE,)
+_PARTS: Final = 10  # so often, at most, is a job's time saved until its warning, and until its end
+_KEPT: Final = (IdleState.WARNED, IdleState.NOTICE)
+
+
+def rules_of(tree: Tree, job: Job) -> Idle:
+    """The rules for a job: its class', else its queue's."""
+    known = class_of(tree, job.spec.job_class)
+    queue = tree.queues.get(tree.leaf_of(job.spec.queue))
+    own = known.idle if known is not None else None
+    rules = own or (queue.resolved.idle if queue is not None else Idle())
+    return policy.rules_for(rules, job.spec.labels, is_instance=job.app_version is not None)
+
+
+def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
+    """What is shown of a job: how idle it is known to be, and its rules; None: there is nothing to show."""
+    known, tree = state.idlenesses.get(job.id), state.tree
+    if known is None or tree is None:
+        return None
+    if known.keep_until is not None and (now >= known.keep_until or job.state.ended):
+        known = replace(known, keep_until=None, kept_by="")
+    if known.launch != job.launches or (job.state.ended and known.state is not IdleState.RETURNED):
+        known = policy.forgotten(known, known.since)
+    if known.state is IdleState.ACTIVE and known.keep_until is None:
+        return None
+    return known, rules_of(tree, job)
+
+
+def on_tick(turn: Turn) -> None:
+    """Take in what monitors have reported, and end whose notice has run out."""
+    state, tree = turn.state, turn.state.tree
+    work = state.gpu_work
+    reported, work.reported = sorted(work.reported), set()
+    if tree is None:
+        work.counts.clear()
+        return
+    looked: dict[JobId, None] = {}
+    for agent_id in reported:
+        node = state.nodes.get(agent_id)
+        if node is not None:
+            _take_in(turn, node, looked)
+    for job_id in looked:
+        _look(turn, tree, state.jobs[job_id])
+    for task_id in state.restless.in_order(state.restless.tasks):
+        task = state.tasks[task_id]
+        notice, job = task.notice, running(turn, task)
+        if notice is not None and notice.stands and notice.reason is NoticeReason.IDLE and job is not None:
+            _look_after(turn, tree, job, notice)
+
+
+def _take_in(turn: Turn, node: Node, looked: dict[JobId, None]) -> None:
+    """Count what a node's latest report says of tasks that are there."""
+    state = turn.state
+    for use in node.inventory.task_uses if node.inventory else ():
+        task = state.tasks.get(use.task_id)
+        if task is None or task.agent_id != node.id or task.ended or use.gpu_id not in task.gpus:
+            continue
+        if task.job_id is None or task.job_id not in state.jobs:
+            continue
+        counts = state.gpu_work.counts.setdefault(task.id, {})
+        counts[use.gpu_id] = counted(counts.get(use.gpu_id), use)
+        looked.setdefault(task.job_id)
+
+
+def _look(turn: Turn, tree: Tree, job: Job) -> None:
+    """See whether a window of a job is over, and what it says."""
+    members = _members(turn, job)
+    rules = rules_of(tree, job)
+    window = policy.window_s(rules, turn.settings.report_interval_s)
+    counts = [turn.state.gpu_work.counts.get(task.id, {}) for task in members]
+    cards = [of_task.get(gpu) for task, of_task in zip(members, counts, strict=True) for gpu in task.gpus]
+    if not cards or any(card is None or card.elapsed_ms < window * 1000 for card in cards):
+        return  # of some of its cards too little is known: its time stands
+    used = [Used(card.elapsed_ms, card.seen_ms, card.busy_ms) for card in cards if card is not None]
+    for of_task in counts:
+        of_task.update({gpu: begun(count) for gpu, count in of_task.items()})
+    begun_at = max(task.started_at or inf for task in members) + rules.start_grace_s
+    length_ms = min(card.elapsed_ms for card in used)
+    if turn.now - length_ms / 1000 >= begun_at:
+        _judge(turn, job, rules, policy.verdict(used, rules), length_ms)
+
+
+def _members(turn: Turn, job: Job) -> Sequence[Task]:
+    """The tasks of a job that runs as a whole and is not being ended; else none."""
+    members = [task for task in turn.state.round_of(job) if not task.ended]
+    if not members or running(turn, members[0]) is None:
+        return ()
+    return members if all(task.state is TaskState.RUNNING for task in members) else ()
+
+
+def known_of(turn: Turn, job: Job) -> Idleness:
+    """What is remembered of a job: of an earlier launch only until when it is kept."""
+    known = turn.state.idlenesses.get(job.id)
+    if known is None:
+        return Idleness(job.id, job.launches, since=turn.now)
+    if known.launch != job.launches:
+        known = policy.forgotten(replace(known, launch=job.launches), turn.now)
+    return known
+
+
+def _judge(turn: Turn, job: Job, rules: Idle, found: policy.Verdict, ms: int) -> None:
+    known = known_of(turn, job)
+    if known.state is IdleState.NOTICE and notices.stands(turn, job) is None:
+        known = policy.warned(known, turn.now)  # who was to have its GPUs needs them no more
+    if known.keep_until is not None:
+        if turn.now < known.keep_until:
+            return
+        known = keep_ended(turn, job, known)
+    new = policy.advance(known, rules, found, ms, turn.now)
+    if rules.policy is IdlePolicy.REPORT and new.state in _KEPT:
+        new = replace(new, state=IdleState.SUSPECT, since=turn.now)
+    lead = policy.lead_s(rules, turn.settings.report_interval_s, notices.lead_s(turn, job))
+    if known.state in _KEPT and new.state not in _KEPT:
+        _call_off(
+            turn,
+            job,
+            "its GPUs are at work again" if new.state is IdleState.ACTIVE else "nothing comes of it",
+        )
+    elif new.state is IdleState.WARNED and known.state is not IdleState.WARNED:
+        _warn(turn, job, rules)
+    elif (
+        rules.policy is IdlePolicy.ALWAYS and found is policy.Verdict.IDLE and policy.is_due(new, rules, lead)
+    ):
+        new = give(turn, job, new, rules, lead)
+    remember(turn, new, rules)
+
+
+def give(
+    turn: Turn, job: Job, known: Idleness, rules: Idle, lead: float, by: JobId | None = None
+) -> Idleness:
+    """Give a job notice that it ends; not if it ends already for another reason.
+
+    Args:
+        turn: The step.
+        job: Whose.
+        known: What is remembered of it.
+        rules: Its own.
+        lead: Seconds from the notice to the end.
+        by: The job that gains; None: no job.
+
+    Returns:
+        What is remembered then; it is not saved yet.
+    """
+    if notices.stands(turn, job) is not None:
+        return known
+    why = idle_words(known)
+    if by is not None:
+        why += f", and job {by} waits for them"
+    notices.give(turn, job, NoticeReason.IDLE, why, by=by, notice_s=lead, final=not rules.requeue)
+    return policy.noticed(known, turn.now)
+
+
+def idle_words(known: Idleness) -> str:
+    """What is wrong with a job, in words."""
+    return f"its GPUs have done nothing for {known.idle_ms // 1000} s"
+
+
+def remember(turn: Turn, new: Idleness, rules: Idle | None = None) -> None:
+    """Keep it; it is saved when it has taken a step, and with `rules` if it has waited long enough for that."""
+    old = turn.state.idlenesses.get(new.job_id)
+    if new.state is IdleState.ACTIVE and new.keep_until is None:
+        if old is not None:
+            turn.drop(Idleness, new.job_id)
+        return
+    between = 0
+    if rules is not None and old is not None:
+        spans = rules.warn_after_s, max(rules.return_after_s - rules.warn_after_s, 0)
+        between = round(max(min(spans) * 1000 / _PARTS, 1))
+    if old is None or not between or _step(old, between) != _step(new, between):
+        turn.put(new)
+    else:
+        turn.state.put(new)
+
+
+def _step(known: Idleness, ms: int) -> tuple[object, ...]:
+    return (
+        known.launch,
+        known.state,
+        known.since,
+        known.idle_ms // ms,
+        known.resumed_ms // ms,
+        known.keep_until,
+    )
+
+
+def _warn(turn: Turn, job: Job, rules: Idle) -> None:
+    """Tell a job what comes if it goes on so: nothing has to end for that."""
+    left_s = rules.return_after_s - rules.warn_after_s
+    what = "ended" if rules.policy is IdlePolicy.ALWAYS else "ended when somebody waits for them"
+    why = (
+        f"its GPUs have done nothing for {rules.warn_after_s:g} s; after {left_s:g} s more it is {what} "
+        f"(mesos-gpu keep {job.id} puts that off)"
+    )
+    notice = None
+    for task in _members(turn, job):
+        if task.notice is not None and task.notice.stands:
+            return  # it ends already
+        number = task.notice.number + 1 if task.notice else 1
+        told = task.notice.told if task.notice else 0
+        notice = Notice(number, NoticeReason.IDLE, why, turn.now, turn.now + left_s, told=told, warning=True)
+        words.tell(turn, task, notice)
+    words.happened(turn, EventKind.IDLE_WARNING, job, notice)
+    turn.put_job(replace(job, message=why))
+
+
+def _call_off(turn: Turn, job: Job, why: str) -> None:
+    """Tell a job that it goes on: call off its notice, or the warning."""
+    if not notices.recall(turn, job, why, of=OF_IDLE):
+        for task in _members(turn, job):
+            if task.notice is not None and task.notice.warning:
+                notice = replace(
+                    task.notice, number=task.notice.number + 1, warning=False, recalled_at=turn.now
+                )
+                words.tell(turn, task, notice)
+        job = turn.put_job(replace(turn.state.jobs[job.id], message=f"it goes on: {why}"))
+    words.happened(turn, EventKind.IDLE_OVER, job)
+
+
+def let_go(turn: Turn, job: Job, why: str) -> Idleness:
+    """Forget that a job is idle, and tell it so if it was warned; what is remembered then is not saved yet."""
+    known = known_of(turn, job)
+    if known.state in _KEPT:
+        _call_off(turn, job, why)
+    return policy.forgotten(known, turn.now) if known.state is not IdleState.RETURNED else known
+
+
+def keep_ended(turn: Turn, job: Job, known: Idleness) -> Idleness:
+    """The job is kept no longer: its time begins anew. What is remembered then is not saved yet."""
+    words.happened(turn, EventKind.KEEP_ENDED, job)
+    turn.put_job(job)
+    return policy.forgotten(replace(known, keep_until=None, kept_by=""), turn.now)
+
+
+def _look_after(turn: Turn, tree: Tree, job: Job, notice: Notice) -> None:
+    """End a job whose notice has run out, if it is known that it does nothing still."""
+    if turn.now < notice.until:
+        return
+    rules, known = rules_of(tree, job), known_of(turn, job)
+    window = policy.window_s(rules, turn.settings.report_interval_s)
+    ends = policy.may_end(known, rules, notice.at, notice.until, turn.now, window)
+    if ends:
+        remember(turn, policy.returned(known, turn.now))
+        notices.end(turn, job, notice)
+    elif ends is not None:
+        why = "nothing is done about idle GPUs any more"
+        if rules.policy is not IdlePolicy.REPORT:
+            why = "nobody knows what its GPUs do now"
+        notices.recall(turn, job, why, of=OF_IDLE)
+        remember(turn, policy.warned(known, turn.now))
