@@ -6,10 +6,10 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 from typing import Annotated, TypedDict
 
 from mesos_gpu.adapters.tls.clients import Clients
+from mesos_gpu.api.spec.gpus.idle import JobIdle
+from mesos_gpu.api.spec.gpus.idle import Notice as Notice
 from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
 from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, GpuNumber, Mib, answered
-from mesos_gpu.api.spec.notices import JobIdle
-from mesos_gpu.api.spec.notices import Notice as Notice
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec.gpus import use as shapes
-from mesos_gpu.api.spec.notices import JobIdle
+from mesos_gpu.api.spec.gpus.idle import JobIdle
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu_use import Meters, TaskUse
