@@ -8,7 +8,7 @@ from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one task on one card.
+    """What is counted of one task on one card.
 
     Attributes:
         at: When its host looked last, seconds since the epoch by the host's clock.
@@ -27,7 +27,7 @@ class Count:
 
 @dataclass(slots=True)
 class GpuWork:
-    """Of all tasks.
+    """What is counted of all tasks.
 
     Attributes:
         reported: Agents that have reported since it was looked at last.

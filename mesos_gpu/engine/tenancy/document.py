@@ -47,8 +47,8 @@ def found_of(state: State, settings: Settings, document: QueueDocument) -> Findi
         for node in state.nodes.values()
         if node.gpus
     ]
-    found = findings(Tree(document), facts)
-    return replace(found, faults=(*found.faults, *too_short(document, settings.report_interval_s)))
+    of_nodes = findings(Tree(document), facts)
+    return replace(of_nodes, faults=(*of_nodes.faults, *too_short(document, settings.report_interval_s)))
 
 
 def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -> None:

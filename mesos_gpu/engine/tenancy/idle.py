@@ -129,7 +129,7 @@ def known_of(turn: Turn, job: Job) -> Idleness:
     return known
 
 
-def _judge(turn: Turn, job: Job, rules: Idle, found: policy.Verdict, ms: int) -> None:
+def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) -> None:
     known = known_of(turn, job)
     if known.state is IdleState.NOTICE and notices.stands(turn, job) is None:
         known = policy.warned(known, turn.now)  # who was to have its GPUs needs them no more
@@ -137,7 +137,7 @@ def _judge(turn: Turn, job: Job, rules: Idle, found: policy.Verdict, ms: int) ->
         if turn.now < known.keep_until:
             return
         known = keep_ended(turn, job, known)
-    new = policy.advance(known, rules, found, ms, turn.now)
+    new = policy.advance(known, rules, verdict, ms, turn.now)
     if rules.policy is IdlePolicy.REPORT and new.state in _KEPT:
         new = replace(new, state=IdleState.SUSPECT, since=turn.now)
     lead = policy.lead_s(rules, turn.settings.report_interval_s, notices.lead_s(turn, job))
@@ -150,7 +150,9 @@ def _judge(turn: Turn, job: Job, rules: Idle, found: policy.Verdict, ms: int) ->
     elif new.state is IdleState.WARNED and known.state is not IdleState.WARNED:
         _warn(turn, job, rules)
     elif (
-        rules.policy is IdlePolicy.ALWAYS and found is policy.Verdict.IDLE and policy.is_due(new, rules, lead)
+        rules.policy is IdlePolicy.ALWAYS
+        and verdict is policy.Verdict.IDLE
+        and policy.is_due(new, rules, lead)
     ):
         new = give(turn, job, new, rules, lead)
     remember(turn, new, rules)

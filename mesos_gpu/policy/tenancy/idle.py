@@ -74,8 +74,7 @@ def rules_for(rules: Idle, labels: Mapping[str, str], *, is_instance: bool) -> I
 
 def verdict(cards: Iterable[Used], rules: Idle) -> Verdict:
     """What a window says of all cards of all members of a job: one that is at work is enough."""
-    found = Verdict.IDLE
-    unknown, none = False, True
+    paused, unknown, none = False, False, True
     for card in cards:
         none = False
         if card.seen_ms <= 0 or 2 * card.seen_ms < card.elapsed_ms:
@@ -83,11 +82,13 @@ def verdict(cards: Iterable[Used], rules: Idle) -> Verdict:
         elif card.busy_ms >= RESUME_FACTOR * rules.busy_share * card.seen_ms:
             return Verdict.WORKING
         elif card.busy_ms > rules.busy_share * card.seen_ms:
-            found = Verdict.PAUSED
-    return Verdict.UNKNOWN if none or (unknown and found is Verdict.IDLE) else found
+            paused = True
+    if paused:
+        return Verdict.PAUSED
+    return Verdict.UNKNOWN if none or unknown else Verdict.IDLE
 
 
-def advance(known: Idleness, rules: Idle, found: Verdict, ms: int, now: float) -> Idleness:
+def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) -> Idleness:
     """What is remembered after a window.
 
     Nobody goes further than to `warned` by this; who is due then is `noticed`, for whatever reason `rules.policy`
@@ -96,16 +97,16 @@ def advance(known: Idleness, rules: Idle, found: Verdict, ms: int, now: float) -
     Args:
         known: What was remembered before it.
         rules: Those of the job.
-        found: What the window said.
+        said: What the window says.
         ms: How long it was.
         now: When it ended, seconds since the epoch.
     """
-    if found is Verdict.UNKNOWN:
+    if said is Verdict.UNKNOWN:
         return known
     known = replace(known, known_at=now)
-    if found is Verdict.PAUSED:
+    if said is Verdict.PAUSED:
         return known
-    if found is Verdict.WORKING:
+    if said is Verdict.WORKING:
         resumed_ms = known.resumed_ms + ms
         if known.state is IdleState.ACTIVE or resumed_ms >= rules.resume_s * 1000:
             return forgotten(known, now)
@@ -135,22 +136,22 @@ def is_due(known: Idleness, rules: Idle, lead: float) -> bool:
 
 
 def noticed(known: Idleness, now: float) -> Idleness:
-    """It has notice from now on."""
+    """What is remembered of a job that has notice from now on."""
     return replace(known, state=IdleState.NOTICE, since=now)
 
 
 def warned(known: Idleness, now: float) -> Idleness:
-    """Its notice was called off; it stands where it was warned."""
+    """What is remembered of a job whose notice was called off: it stands where it was warned."""
     return replace(known, state=IdleState.WARNED, since=now)
 
 
 def returned(known: Idleness, now: float) -> Idleness:
-    """It is ended."""
+    """What is remembered of a job that is ended."""
     return replace(known, state=IdleState.RETURNED, since=now)
 
 
 def forgotten(known: Idleness, now: float) -> Idleness:
-    """It is at work, or nothing is to become of it: nothing is left of its idleness."""
+    """What is remembered of a job that is at work, or kept: nothing of its idleness."""
     return replace(known, state=IdleState.ACTIVE, since=now, idle_ms=0, resumed_ms=0)
 
 

@@ -104,10 +104,10 @@ def _total(values: tuple[float | None, ...]) -> float | None:
 
 def job_idle(view: View, job: Job) -> JobIdle | None:
     """How far a job is on the way from idle GPUs to its end; None: it is not, and nobody keeps it from that."""
-    found = view.idle_of(job)
-    if found is None:
+    shown = view.idle_of(job)
+    if shown is None:
         return None
-    known, rules = found
+    known, rules = shown
     return {
         "state": known.state.value,
         "since": known.since,

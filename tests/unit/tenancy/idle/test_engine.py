@@ -73,8 +73,8 @@ class Rig:
         return effects
 
     def state(self, name: str = "j1") -> IdleState:
-        found = self.world.state.idlenesses.get(self.world.job(name).id)
-        return IdleState.ACTIVE if found is None else found.state
+        known = self.world.state.idlenesses.get(self.world.job(name).id)
+        return IdleState.ACTIVE if known is None else known.state
 
     def notice(self, name: str = "j1") -> Notice | None:
         return self.world.state.round_of(self.world.job(name))[0].notice

@@ -80,7 +80,7 @@ def test_work_in_total_makes_it_active_again() -> None:
 
 
 def test_one_kernel_now_and_then_saves_nobody() -> None:
-    """One busy window in six, be it at full load: it is idle for the other five, and those take from what it gains."""
+    """A script that keeps the GPU at full load in one window of six: the other five take from what that gains."""
     known = played(([Verdict.WORKING] + [Verdict.IDLE] * 5) * 10)
     assert known.state is IdleState.WARNED
     assert idle.is_due(known, RULES, LEAD_S)
