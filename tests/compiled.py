@@ -1,4 +1,4 @@
-"""Compile the tests once, before several processes run them: `python -m tests.compiled`.
+"""Compile the tests, and what schedulers compile at each start, once: `python -m tests.compiled`.
 
 Each worker of pytest-xdist collects all tests. In a fresh checkout each would rewrite the asserts of all files, though
 the result is kept: that takes four processes a minute of two processors, and one for each processor a few seconds.
@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import kept
+
 TESTS = Path(__file__).parent
+PROGRAM = "mesos_gpu.scheduler.__main__"  # whose starts are made quicker: tests/kept.py
 
 
 def stale(root: Path) -> list[Path]:
@@ -39,5 +42,14 @@ def compile_all(root: Path, processors: int) -> None:
         process.wait()
 
 
+def keep_methods(sources: Path, path: Path = kept.KEPT, program: str = PROGRAM) -> None:
+    """Compile what a program compiles at each start, if one of the sources is newer than what is kept."""
+    newest = max(each.stat().st_mtime for each in sources.rglob("*.py"))
+    if not path.exists() or path.stat().st_mtime < newest:
+        command = [sys.executable, kept.__file__, "--write", program, str(path)]
+        subprocess.run(command, cwd=TESTS.parent, check=True)
+
+
 if __name__ == "__main__":
+    keep_methods(TESTS.parent / "mesos_gpu")
     compile_all(TESTS, len(os.sched_getaffinity(0)))

@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +14,8 @@ import hypothesis
 import pytest
 
 from mesos_gpu.adapters.audit import host
-from mesos_gpu.local import cluster, task_ports
-from tests import progress
+from mesos_gpu.local import cluster, stack, task_ports
+from tests import kept, progress
 
 if TYPE_CHECKING:
     from tests.certificates import Authority
@@ -40,7 +41,7 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -
         waited_s = time.monotonic() - began_at
         assert waited_s < timeout_s, f"{what}: not within {timeout_s:g} s"
         time.sleep(
-            min(0.02 + 0.05 * waited_s, 0.1)
+            min(0.02 + 0.1 * waited_s, 0.25)
         )  # what takes long leaves the processor to what it waits for
     return value
 
@@ -115,6 +116,15 @@ def own_ports() -> Iterator[None]:
         patch.setenv("MESOS_GPU_CONFIG", f"{tempfile.gettempdir()}/mesos-gpu-tests-{os.getpid()}-no-config")
         yield
     os.close(held)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_schedulers() -> Iterator[None]:
+    """Schedulers of clusters start in less time: tests/kept.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        if kept.KEPT.exists():
+            patch.setattr(stack, "SCHEDULER", (sys.executable, kept.__file__, "mesos_gpu.scheduler"))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -27,25 +27,29 @@ from mesos_gpu.local.secure import Secure
 T = TypeVar("T")
 #: These do not end a process, so there is nothing to wait for.
 _PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
+_RARELY_S: Final = 0.1
 
 
 def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, interval_s: float = 0.02) -> T:
     """The first true value of `condition()`; its network errors count as "not yet".
 
+    interval_s: Between the first looks; the longer it takes the rarer they are, down to ten a second.
+
     Raises:
         Unavailable: None came in time.
     """
-    deadline = time.monotonic() + timeout_s
+    began_at = time.monotonic()
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
             value = condition()
             if value:
                 return value
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began_at
+        if waited_s > timeout_s:
             raise Unavailable(
                 f"{what}: not within {timeout_s:g} s", remedy="look into its log, then try again"
             )
-        time.sleep(interval_s)
+        time.sleep(min(interval_s * (1 + waited_s), max(interval_s, _RARELY_S)))
 
 
 def is_free(ip: str, port: int) -> bool:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from isolator.agent.commands import executor_command
 from isolator.agent.uploads import CACERT
@@ -39,6 +39,8 @@ from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
 
+#: How a scheduler is started; its arguments follow.
+SCHEDULER: Final = (sys.executable, "-m", "mesos_gpu.scheduler")
 _MEETING = "meeting"  # the file that says where several schedulers meet
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
 
@@ -127,7 +129,7 @@ class SchedulerProcess:
             await_port("127.0.0.1", self.port)
         with private_log(self.log) as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "mesos_gpu.scheduler", *self._arguments, *more],
+                [*SCHEDULER, *self._arguments, *more],
                 env={**os.environ, leftovers.MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -14,6 +14,8 @@ from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
 from mesos_gpu.simulate.chaos.world import World
 
 NUMBERS = st.integers(0, 2**24 - 1)
+#: Records are of the host's clock: one that is set back takes from them what no sum of what passed shows.
+FORWARD = sorted(set(ACTS) - {"set clock"})
 COMMON = st.sampled_from(("submit", "offer", "progress", "deliver many"))
 
 
@@ -70,7 +72,7 @@ class Accounts(RuleBasedStateMachine):
     def goes_on(self, name: str, a: int, b: int) -> None:
         do(self.world, Act(name, a, b))
 
-    @rule(name=st.sampled_from(sorted(ACTS)), a=NUMBERS, b=NUMBERS)
+    @rule(name=st.sampled_from(FORWARD), a=NUMBERS, b=NUMBERS)
     def happens(self, name: str, a: int, b: int) -> None:
         do(self.world, Act(name, a, b))
 

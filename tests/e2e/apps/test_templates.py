@@ -181,11 +181,13 @@ def get(url: str, path: str) -> Any:
 
 
 def test_all_of_them_run_and_are_healthy(url: str) -> None:
-    apps = {app["id"]: app for app in get(url, "/v2/apps?embed=apps.counts")["apps"]}
+    embed = "?embed=apps.counts&embed=apps.lastTaskFailure"
+    apps = {app["id"]: app for app in get(url, f"/v2/apps{embed}")["apps"]}
     assert len(apps) == 12
     for app in apps.values():
-        assert app["tasksRunning"] == app["instances"], app["id"]
-        assert app["tasksHealthy"] == (app["instances"] if app.get("healthChecks") else 0), app["id"]
+        failure = (app["id"], app.get("lastTaskFailure"))
+        assert app["tasksRunning"] == app["instances"], failure
+        assert app["tasksHealthy"] == (app["instances"] if app.get("healthChecks") else 0), failure
 
 
 def served(url: str, app: str) -> list[dict[str, str]]:

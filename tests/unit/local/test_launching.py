@@ -258,12 +258,19 @@ def test_an_executor_looks_as_if_it_had_been_executed(contained: Any, launcher: 
     children = Path(f"/proc/{one.popen.pid}/task/{one.popen.pid}/children")
     [pid] = poll("there is one", lambda: children.read_text().split())
     process = Path("/proc", pid)
-    poll("it has its name", lambda: launching.EXECUTOR in (process / "cmdline").read_text())
+    name = Path(helpers.python()).name[:15]
+    expected = {"PATH": "/usr/bin:/bin", **given}
+
+    def variables() -> dict[str, str]:
+        seen = (process / "environ").read_bytes().rstrip(b"\0").split(b"\0")
+        return dict(pair.decode().partition("=")[::2] for pair in seen)
+
+    # They are written one after the other.
+    poll("it has its command line", lambda: launching.EXECUTOR in (process / "cmdline").read_text())
+    poll("it has its variables", lambda: variables() == expected)
+    poll("it has its name", lambda: (process / "comm").read_text().strip() == name)
     words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     assert words == [os.fsencode(each) for each in (helpers.python(), "-IS", launcher / launching.EXECUTOR)]
-    assert (process / "comm").read_text().strip() == Path(helpers.python()).name[:15]
-    seen = (process / "environ").read_bytes().rstrip(b"\0").split(b"\0")
-    assert dict(pair.decode().split("=", 1) for pair in seen) == {"PATH": "/usr/bin:/bin", **given}
     one.popen.send_signal(signal.SIGTERM)
     assert one.end()[0] == 0
 
