@@ -15,7 +15,7 @@ import pytest
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
-from tests import kept, progress
+from tests import compiled, progress
 
 if TYPE_CHECKING:
     from tests.certificates import Authority
@@ -120,10 +120,10 @@ def own_ports() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_schedulers() -> Iterator[None]:
-    """Schedulers of clusters start in less time: tests/kept.py."""
+    """Schedulers of clusters start in less time: tests/compiled.py."""
     with pytest.MonkeyPatch.context() as patch:
-        if kept.KEPT.exists():
-            patch.setattr(stack, "SCHEDULER", (sys.executable, kept.__file__, "mesos_gpu.scheduler"))
+        if compiled.KEPT.exists():
+            patch.setattr(stack, "SCHEDULER", (sys.executable, compiled.__file__, "mesos_gpu.scheduler"))
         yield
 
 

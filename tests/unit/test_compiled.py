@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests import compiled, kept
+from tests import compiled
 
 
 def test_what_pytest_keeps_is_made_once_and_anew_after_a_change(tmp_path: Path) -> None:
@@ -42,15 +42,15 @@ def test_methods_of_dataclasses_are_kept_until_a_source_changes(tmp_path: Path) 
     sources.mkdir()
     (sources / "one.py").touch()
     compiled.keep_methods(sources, path, "mesos_gpu.errors")
-    assert kept.read(path) == {}, "it has no dataclasses"
+    assert compiled.read(path) == {}, "it has no dataclasses"
     os.utime(path, (1, 1))
     compiled.keep_methods(sources, path, "mesos_gpu.model.nodes.offer")
-    assert any("def __init__(self" in text for text in kept.read(path))
+    assert any("def __init__(self" in text for text in compiled.read(path))
     written_at = path.stat().st_mtime_ns
     compiled.keep_methods(sources, path, "mesos_gpu.errors")
     assert path.stat().st_mtime_ns == written_at
     path.write_bytes(b"of another Python")
-    assert kept.read(path) == {}
+    assert compiled.read(path) == {}
 
 
 def test_a_program_with_kept_methods_does_the_same(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_program_with_kept_methods_does_the_same(tmp_path: Path) -> None:
         subprocess.run(
             [sys.executable, *words, "program", "a", "-b"], cwd=tmp_path, capture_output=True, text=True
         )
-        for words in (["-m"], [kept.__file__])
+        for words in (["-m"], [compiled.__file__])
     )
     assert plain.stdout == f"Point(x=1, y=2) True ['a', '-b'] __main__ {tmp_path}\n"
     assert (quick.returncode, quick.stdout, quick.stderr) == (0, plain.stdout, "")

@@ -171,7 +171,7 @@ def ran(works: list[Work], agents: int, restart: bool = False) -> Cluster:
     return cluster
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3), st.booleans())
 def test_everything_that_can_run_runs_within_its_limits(
     asked: list[Work], agents: int, restart: bool
@@ -181,7 +181,7 @@ def test_everything_that_can_run_runs_within_its_limits(
     assert set(cluster.works) - set(cluster.started) == never
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     works(limited=st.booleans(), later=40, high=3, shares=True),
     works(limited=st.booleans(), later=40, high=3),
@@ -202,7 +202,7 @@ def test_shares_and_whole_gpus_all_run_within_their_limits(
     assert not cluster.world.state.covers, "every card is given back"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(works(limited=st.just(True)), st.integers(1, 3))
 @example(  # what was seen of an agent was forgotten while an offer of it was on the way
     [Work(0, 1, 1), Work(0, 1, 1), Work(2, 4, 57), Work(3, 1, 4), Work(3, 4, 1), Work(0, 12, 5)], 1
@@ -227,13 +227,13 @@ def test_nor_is_one_among_shares_delayed(shares: list[Work], whole: list[Work], 
     assert not delayed(ran(mixed, agents))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3))
 def test_the_same_events_give_the_same_order(asked: list[Work], agents: int) -> None:
     assert list(ran(asked, agents).started.items()) == list(ran(asked, agents).started.items())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(5, 15), st.booleans()), min_size=1, max_size=5))
 def test_nothing_starves_under_an_endless_stream_of_higher_priority(
     stream: list[tuple[int, int, bool]],

@@ -21,7 +21,12 @@ from mesos_gpu.simulate.openb import read_nodes, read_pods
 
 DATA = Path(__file__).parents[2] / "data" / "openb"
 NODES = DATA / "openb_node_list_gpu_node.csv.gz"
-WORKLOADS = ("default", "cpu100", "gpushare40", "gpuspec10", "multigpu20")
+#: Shares and named models are what placement is about; the others say no more of it.
+OTHERS = (
+    "gpushare40",
+    "gpuspec10",
+    *(pytest.param(each, marks=pytest.mark.long) for each in ("cpu100", "multigpu20")),
+)
 
 
 def published(workload: str, policy: str, metric: str = "gpu_alloc_pct", arrived: str = "100") -> float:
@@ -62,7 +67,7 @@ def test_fragmentation_is_better_than_the_published_fgd(seeds: tuple[int, ...]) 
     assert allocated("default", "fragmentation", seeds) > published("default", "FGD") + 0.1
 
 
-@pytest.mark.parametrize("workload", WORKLOADS[1:])
+@pytest.mark.parametrize("workload", OTHERS)
 def test_fragmentation_on_other_workloads(workload: str, seeds: tuple[int, ...]) -> None:
     assert allocated(workload, "fragmentation", seeds) > published(workload, "FGD") - 0.3
 
@@ -135,15 +140,15 @@ def test_fragmentation_is_measured_as_published() -> None:
     )
 
 
-def test_the_order_of_nodes_decides_nothing() -> None:
+@pytest.mark.parametrize("policy", ["fragmentation", pytest.param("bundle", marks=pytest.mark.long)])
+def test_the_order_of_nodes_decides_nothing(policy: str) -> None:
     """Nodes in another order have as much allocated."""
     nodes, pods = read_nodes(NODES), read_pods(DATA / "openb_pod_list_default.csv.gz")
-    for policy in ("bundle", "fragmentation"):
-        shares = [
-            run(order, pods, policy, 0, order="file", marks=[100], target=100).alloc_pct["100"]
-            for order in (nodes, nodes[::-1])
-        ]
-        assert shares[0] == pytest.approx(shares[1], abs=0.3)
+    shares = [
+        run(order, pods, policy, 0, order="file", marks=[100], target=100).alloc_pct["100"]
+        for order in (nodes, nodes[::-1])
+    ]
+    assert shares[0] == pytest.approx(shares[1], abs=0.3)
 
 
 def test_a_seed_is_a_run() -> None:
@@ -208,7 +213,14 @@ def shared(memory: Callable[[int, Shape], tuple[int, int]]) -> list[Shape]:
     return made
 
 
-@pytest.mark.parametrize("policy", ["bundle", "spread", "fragmentation", "fgd", "bestfit"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "bundle",
+        "fragmentation",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("spread", "fgd", "bestfit")),
+    ],
+)
 def test_as_much_memory_as_compute_is_the_published_experiment_to_the_last_digit(policy: str) -> None:
     nodes = read_nodes(NODES)
     both = shared(lambda _, pod: (pod.gpu_milli, pod.gpu_milli))

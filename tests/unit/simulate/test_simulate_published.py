@@ -37,7 +37,11 @@ def test_known_durations_as_published(policy: str, trace: str) -> None:
     assert measured.makespan_s == pytest.approx(_published()[f"{name}_makespan", trace], rel=0.02)
 
 
-@pytest.mark.parametrize("trace", WITHIN)
+#: Its simulation without known durations takes most of the time.
+TRACES = ("trace3", pytest.param("trace4", marks=pytest.mark.long))
+
+
+@pytest.mark.parametrize("trace", TRACES)
 def test_no_knowledge_of_durations_and_yet_ahead(trace: str) -> None:
     measured = _found("mesos-gpu", trace)
     assert measured.avg_jct_s < 0.85 * _published()["TiresiasL_JCT", trace]
@@ -47,7 +51,7 @@ def test_no_knowledge_of_durations_and_yet_ahead(trace: str) -> None:
     )  # who knows more does better: it would smell otherwise
 
 
-@pytest.mark.parametrize("trace", WITHIN)
+@pytest.mark.parametrize("trace", TRACES)
 def test_no_gpu_time_out_of_nothing(trace: str) -> None:
     for policy in ("srtf", "srsf", "mesos-gpu"):
         measured = _found(policy, trace)

@@ -153,7 +153,7 @@ def test_a_time_span_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_same_scenario_gives_the_same_figures() -> None:
-    jobs = read_tenants(PHILLY6).jobs[:200]
+    jobs = read_tenants(PHILLY6).jobs[:60]
     scenario = arrange(jobs, Cluster(4, 8), Costs(), stretch_s=86400 * 10)
     first, again = (judge([scenario], ["node-reclaim", "cook"]) for _ in range(2))
     assert [asdict(each) for each in first] == [asdict(each) for each in again]
