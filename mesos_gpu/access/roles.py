@@ -5,7 +5,7 @@ from typing import Final
 
 from mesos_gpu.model.access.document import UNLIMITED, AccessDocument, Limits, Role
 
-_SEES: Final = ("gpu:see", "node:see", "queue:see", "cluster:see", "service:see", "plan:see")
+_SEES: Final = ("gpu:see", "node:see", "queue:see", "cluster:see", "service:see", "plan:see", "booking:see")
 VIEWER: Final = Role("viewer", ("job:see", "app:see", "metrics:see", *_SEES))
 USER: Final = Role(
     "user",
@@ -21,7 +21,7 @@ OPERATOR: Final = Role(
     (
         "job:see", "job:read", "job:kill", "job:resize", "app:see", "app:read", "gpu:*", "node:*", "task:*", "queue:*",
         "service:see", "plan:see", "cluster:see", "cluster:lead", "metrics:see", "audit:see", "access:see",
-        "webhook:see", "webhook:write",
+        "webhook:see", "webhook:write", "booking:see", "booking:write",
         "token:see:own", "token:create:own", "token:revoke:own",
     ),
     Limits(highest_priority=0),

@@ -29,7 +29,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
-from mesos_gpu.api.spec.cluster import cards, hooks, templates, upgrade
+from mesos_gpu.api.spec.cluster import bookings, cards, hooks, templates, upgrade
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -225,6 +225,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **channel.OPERATIONS,
     **events.OPERATIONS,
     **hooks.OPERATIONS,
+    **bookings.OPERATIONS,
     **past.OPERATIONS,
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
@@ -380,6 +381,7 @@ _ID: Final = {
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
     "webhooks": "a webhook's name",
+    "bookings": "a booking's id, or the name of one that has not ended",
     "access": "the number of a version",
     "queue-versions": "the number of a version",
     "queue-shares": "a queue's path, with its slashes",

@@ -8,6 +8,8 @@ from mesos_gpu.access.rights import (
     APP_SEE,
     APP_WRITE,
     AUDIT_SEE,
+    BOOKING_SEE,
+    BOOKING_WRITE,
     CLUSTER_SEE,
     GPU_DRAIN,
     GPU_RESET,
@@ -58,6 +60,7 @@ from mesos_gpu.api.v1.queues.shares import QueueShares
 from mesos_gpu.api.v1.queues.why import QueueWhys
 from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
+from mesos_gpu.api.v1.tenancy.bookings import BookingHandlers
 from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.history import HistoryHandlers
@@ -75,6 +78,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
         *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
         route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(scheduler, settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
+        *_of_bookings(BookingHandlers(scheduler)),
         *_of_hooks(HookHandlers(scheduler, settings.hooks, settings.sender)),
         *_of_files(jobs.uploads),
         *_of_queues(QueueDocuments(scheduler), QueueShares(scheduler), QueueWhys(scheduler)),
@@ -113,6 +117,22 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
         route("/v1/queue", GET=judged(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
         route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+    ]
+
+
+def _of_bookings(bookings: BookingHandlers) -> list[Route]:
+    return [
+        route(
+            "/v1/bookings",
+            GET=judged(BOOKING_SEE, bookings.list),
+            POST=judged(BOOKING_WRITE, bookings.make),
+        ),
+        route(
+            "/v1/bookings/{id}",
+            GET=judged(BOOKING_SEE, bookings.show),
+            PUT=judged(BOOKING_WRITE, bookings.change),
+            DELETE=judged(BOOKING_WRITE, bookings.cancel),
+        ),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 from prometheus_client.registry import Collector
 
+from mesos_gpu.engine.events import BookingCancelled, BookingChanged, BookingMade
 from mesos_gpu.engine.gpus.rolling import Rolling
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -15,6 +16,7 @@ from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.arrays.array import ArrayCounts, JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -102,6 +104,9 @@ class View(Protocol):
     def path_share(self, path: str) -> PathShare: ...
     def explain_queue(self, path: str) -> QueueWhy: ...
     def budgets(self) -> Sequence[Standing]: ...
+    @property
+    def bookings(self) -> Mapping[str, Booking]: ...
+    def booking(self, name: str) -> Booking | None: ...
     def budget_periods(self) -> Sequence[Standing]: ...
     def unmet(self) -> Sequence[Row]: ...
     def defrag(self, wanted: Job | JobSpec) -> Problem: ...
@@ -198,6 +203,10 @@ class SchedulerApi(Protocol):
     def grant_budget(self, queue: str, user: str, amount: int) -> Future[None]:
         """Give a budget more in its current period, thousandths of cost times milliseconds; negative: set it aside.
         `user`: "*": of all. The future may raise `NotFound`."""
+
+    def book(self, event: BookingMade | BookingChanged | BookingCancelled) -> Future[Booking]:
+        """Make, change or cancel a booking; the future's is as it is then. It may raise `NotFound`, `NotAccepted`,
+        `TooMuch`, or `Conflict`, which says when there would be room."""
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token that expires `lifetime_s` from now, and at `until` at the latest, whatever its own times say;

@@ -88,6 +88,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.records.history",
         "List jobs that have ended, also long ago; the newest first.",
     ),
+    "reserve": (
+        "mesos_gpu.cli.bookings.commands",
+        "Book GPUs for a queue, from one time to another.",
+    ),
     "budget": ("mesos_gpu.cli.records.budget", "Budgets: GPU hours of a period, by what each GPU costs."),
     "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
     "install": (

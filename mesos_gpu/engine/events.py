@@ -7,6 +7,7 @@ from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.bookings.booking import BookingSpec
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import JobSpec
@@ -283,6 +284,36 @@ class BudgetGranted:
 
 
 @dataclass(frozen=True, slots=True)
+class BookingMade:
+    """GPUs shall be booked. When that begins is as somebody wrote it.
+
+    Attributes:
+        id: Of the booking.
+        spec: What is asked for.
+        by: The proved name of who asks; "": nobody was asked.
+    """
+
+    id: str
+    spec: BookingSpec
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BookingChanged:
+    """A booking shall be another one: at another time, or of something else."""
+
+    id: str
+    spec: BookingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BookingCancelled:
+    """A booking is not wanted any more."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TokenCreated:
     """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
     `until` at the latest."""
@@ -349,6 +380,9 @@ Event = (
     | AccessChanged
     | QueuesChanged
     | BudgetGranted
+    | BookingMade
+    | BookingChanged
+    | BookingCancelled
     | TokenCreated
     | TokenRevoked
     | TokenUsed

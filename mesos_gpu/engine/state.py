@@ -22,6 +22,7 @@ from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -77,6 +78,7 @@ class State:
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     arrays: dict[JobId, JobArray] = field(default_factory=dict)
     idlenesses: dict[JobId, Idleness] = field(default_factory=dict)
+    bookings: dict[str, Booking] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
@@ -91,9 +93,8 @@ class State:
     covers: dict[GpuId, TaskId] = field(default_factory=dict)
     idle: dict[GpuId, float] = field(default_factory=dict)  # cards held for shares: since when for none
     uncovered: dict[GpuId, float] = field(default_factory=dict)  # shared, held in Mesos by none: since when
-    keeper_failures: dict[AgentId, tuple[int, float]] = field(
-        default_factory=dict
-    )  # of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched
+    # Of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched.
+    keeper_failures: dict[AgentId, tuple[int, float]] = field(default_factory=dict)
     # Tasks that held shared cards, the latest to end.
     gone_covers: dict[TaskId, None] = field(default_factory=dict)
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
@@ -111,7 +112,7 @@ class State:
     instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
     places: dict[str, tuple[int, float]] = field(
         default_factory=dict
-    )  # by app, in the queue: of its first instance
+    )  # by app, in the queue: its first instance's
     changed_apps: set[str] = field(
         default_factory=set, metadata=_in_journal("stirred")
     )  # not looked at since
@@ -181,6 +182,9 @@ class State:
     charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     uncharged: set[TaskId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
 
+    provisional: Any = field(
+        default=None, compare=False, repr=False, metadata=DERIVED
+    )  # `booked.Provisional`
     budget_book: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)  # a `Book`, or None
     spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)  # of what it was restored with
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.

@@ -21,6 +21,7 @@ from mesos_gpu.engine.apps.deploying import (
 )
 from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.arrays import making as arrays
+from mesos_gpu.engine.bookings import making as bookings
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.gpus import role
@@ -207,6 +208,9 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.AccessChanged: on_access_changed,
     ev.QueuesChanged: on_queues_changed,
     ev.BudgetGranted: budgets.on_granted,
+    ev.BookingMade: bookings.on_made,
+    ev.BookingChanged: bookings.on_changed,
+    ev.BookingCancelled: bookings.on_cancelled,
     ev.TokenCreated: on_token_created,
     ev.TokenRevoked: on_token_revoked,
     ev.TokenUsed: on_token_used,

@@ -15,6 +15,7 @@ from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -344,6 +345,20 @@ class ForgetIdleness(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveBooking(Save):
+    """Insert or replace."""
+
+    booking: Booking
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBooking(Save):
+    """Delete: it ended long ago."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """All that a store holds: jobs by their sequence, tasks by their launch."""
 
@@ -368,6 +383,7 @@ class Saved:
     sent: Sent | None = None
     arrays: tuple[JobArray, ...] = ()  # by sequence
     idlenesses: tuple[Idleness, ...] = ()  # by job
+    bookings: tuple[Booking, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -404,6 +420,7 @@ class Noun:
     owned_by: str = ""
 
 
+_BY_VERSION: Final = ({"version": "version"}, ("version",), ("version",))
 NOUNS: Final = (
     Noun(
         Job, "job", "jobs", SaveJob, ForgetJob,
@@ -434,14 +451,8 @@ NOUNS: Final = (
         {"id": "id", "version": "version"}, ("id",), ("version", "id"),
     ),
     Noun(TrafficSplit, "split", "splits", SaveSplit, ForgetSplit, {"name": "name"}, ("name",), ("name",)),
-    Noun(
-        AccessDocument, "access document", "access_versions", SaveAccess, ForgetAccess,
-        {"version": "version"}, ("version",), ("version",),
-    ),
-    Noun(
-        QueueDocument, "document of queues", "queue_versions", SaveQueues, ForgetQueues,
-        {"version": "version"}, ("version",), ("version",),
-    ),
+    Noun(AccessDocument, "access document", "access_versions", SaveAccess, ForgetAccess, *_BY_VERSION),
+    Noun(QueueDocument, "document of queues", "queue_versions", SaveQueues, ForgetQueues, *_BY_VERSION),
     Noun(
         PastUse, "past use", "past_uses", SavePastUse, ForgetPastUse,
         {"queue": "queue", "user": "user"}, ("queue", "user"), ("queue", "user"),
@@ -461,6 +472,7 @@ NOUNS: Final = (
         Idleness, "idleness", "idlenesses", SaveIdleness, ForgetIdleness,
         {"job_id": "job_id"}, ("job_id",), ("job_id",), owner=Job, owned_by="job_id",
     ),
+    Noun(Booking, "booking", "bookings", SaveBooking, ForgetBooking, {"id": "id"}, ("id",), ("id",)),
 )  # fmt: skip
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}

@@ -31,6 +31,7 @@ from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
@@ -101,11 +102,8 @@ class Daemon:
         self._late: list[ev.Event | Request] = []  # that came while nothing could be saved
         self._passed_over = PassedOver()
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
-        self._snapshots, self._uses, self._ports = (
-            Snapshots(self._state, store.load),
-            Uses(),
-            ClusterPorts(self._state),
-        )
+        self._snapshots = Snapshots(self._state, store.load)
+        self._uses, self._ports = Uses(), ClusterPorts(self._state)
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -215,8 +213,8 @@ class Daemon:
     def cancel_deployment(self, deployment_id: str, *, force: bool = False) -> Future[Deployment | None]:
         """Undo a deployment; the future's is the one that does so, None with `force`. It raises `NotFound`."""
         new_id = str(uuid.uuid4())
-        event = ev.DeploymentDeleted(deployment_id, new_id, force)
-        return self._ask(event, lambda: self._state.deployments.get(new_id))
+        gone = ev.DeploymentDeleted(deployment_id, new_id, force)
+        return self._ask(gone, lambda: self._state.deployments.get(new_id))
 
     def reset_delay(self, app_id: str) -> Future[None]:
         """Let an app's next launch be at once; the future raises `NotFound` if nothing of it waits."""
@@ -248,13 +246,16 @@ class Daemon:
         self, document: QueueDocument, expected_version: int, reclaim_after_s: float | None = None
     ) -> Future[QueueDocument]:
         """Let the tree of queues be as `document` says; the future raises `Conflict`, as `SchedulerApi` says."""
-        return self._ask(
-            ev.QueuesChanged(document, expected_version, reclaim_after_s), lambda: self._state.queues
-        )
+        event = ev.QueuesChanged(document, expected_version, reclaim_after_s)
+        return self._ask(event, lambda: self._state.queues)
 
     def grant_budget(self, queue: str, user: str, amount: int) -> Future[None]:
         """Change what a budget has in its current period, as `BudgetGranted` says; the future raises `NotFound`."""
         return self._ask(ev.BudgetGranted(queue, user, amount), lambda: None)
+
+    def book(self, event: ev.BookingMade | ev.BookingChanged | ev.BookingCancelled) -> Future[Booking]:
+        """Make, change or cancel a booking, as `SchedulerApi` says."""
+        return self._ask(event, lambda: self._state.bookings[event.id])
 
     def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
         """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""
@@ -271,10 +272,8 @@ class Daemon:
 
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
-        return self._ask(
-            None,
-            lambda: fn(self._snapshots.view(self._settings, self._clock.now(), str(self.unsaved or ""))),
-        )
+        view, now = self._snapshots.view, self._clock.now
+        return self._ask(None, lambda: fn(view(self._settings, now(), str(self.unsaved or ""))))
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call `callback(job id, version)` at each change, on the engine's thread; returns the way out."""

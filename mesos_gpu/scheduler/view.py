@@ -6,6 +6,7 @@ from dataclasses import replace
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.calendar.booked import booking_called
 from mesos_gpu.engine.explain.arrays import running_in, why_in_array
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.queue_why import queue_why
@@ -31,6 +32,7 @@ from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.arrays.array import ArrayCounts, JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -341,6 +343,15 @@ class StateView:
     def explain_queue(self, path: str) -> QueueWhy:
         """Why jobs of a queue wait; raises `NotFound`."""
         return queue_why(self._state, self._settings, path, self._now)
+
+    @property
+    def bookings(self) -> Mapping[str, Booking]:
+        """Bookings by id, those that ended of late too."""
+        return self._state.bookings
+
+    def booking(self, name: str) -> Booking | None:
+        """The booking of that id, or of that name if it has not ended; None: there is none."""
+        return booking_called(self._state, name)
 
     def budgets(self) -> Sequence[Standing]:
         """How each budget stands that is a queue's, or that a user has paid from."""

@@ -27,6 +27,7 @@ from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, Gro
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState, Place, Repeat
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -64,6 +65,14 @@ def task(
     id: str = "j1.1", job_id: str = "j1", launched_at: float = 2.0, state: TaskState = TaskState.LAUNCHED
 ) -> Task:
     return Task(TaskId(id), AgentId("a1"), id, JobId(job_id), state, launched_at)
+
+
+PLACE: Final = Place(AgentId("a1"), "a1.example", (GpuId("g1"), GpuId("g2")))
+
+
+def booking(id: str, **more: Any) -> Booking:
+    spec = BookingSpec(id, "exam", 2, "2026-12-01T09:00", 3600, "Europe/Vienna", repeat=Repeat.WEEKLY)
+    return Booking(id, spec, "ann", 1.0, "2026-12-01", 1796112000, 1796115600, **more)
 
 
 def array(id: str, sequence: int, **more: Any) -> JobArray:
@@ -247,6 +256,15 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             )
         ],
         saves.ForgetToken("a1"),
+    ),
+    "bookings": (
+        [
+            saves.SaveBooking(booking("a")),
+            saves.SaveBooking(booking("a", state=BookingState.ACTIVE, places=(PLACE,), used_at=3.5)),
+            saves.SaveBooking(booking("b", last=BookingState.RETURNED)),
+            saves.SaveBooking(booking("c", ended_at=3.0)),
+        ],
+        saves.ForgetBooking("a"),
     ),
     "arrays": (
         [

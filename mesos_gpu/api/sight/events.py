@@ -1,7 +1,7 @@
 """Which events somebody may see, and what of them."""
 
 from mesos_gpu.access.decide import Rights, Subject
-from mesos_gpu.access.rights import APP_SEE, GPU_SEE, JOB_READ, JOB_SEE, NODE_SEE, Right
+from mesos_gpu.access.rights import APP_SEE, BOOKING_SEE, GPU_SEE, JOB_READ, JOB_SEE, NODE_SEE, Right
 from mesos_gpu.api.sight.queues import sees_budget
 from mesos_gpu.model.tasks.event import LogEvent
 
@@ -20,6 +20,8 @@ class EventSight:
             return self._may(JOB_SEE, _subject(event))
         if event.budget is not None:
             return sees_budget(self._rights, event.budget)
+        if event.booking:
+            return self._may(BOOKING_SEE, Subject(queue=event.queue))
         if event.deployment:
             if not event.apps:
                 return self._may(APP_SEE, None)

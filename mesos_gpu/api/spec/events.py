@@ -45,6 +45,7 @@ class Event(TypedDict):
     )
     exit_code: int | None
     deployment: Annotated[str, says(description="an id")] | None
+    booking: Annotated[str, says(description="an id")] | None
     apps: Annotated[list[str], says(description="that the deployment is of")]
     message: Annotated[str, says(description="in words; of a job: for who may read what it runs")] | None
     notice: Notice | None

@@ -161,11 +161,13 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
 }
 
 
-def _requested(fields: tuple[Field, ...]) -> dict[str, Hint]:
+def requested(fields: tuple[Field, ...]) -> dict[str, Hint]:
+    """What a request may have of declared fields, by key; each may be null."""
     return {field.key: described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in fields}
 
 
-def _answered(fields: tuple[Field, ...]) -> dict[str, Hint]:
+def answered(fields: tuple[Field, ...]) -> dict[str, Hint]:
+    """What an answer has of declared fields, by key; null: there is none."""
     hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in fields}
     return {key: hint | None if field.default in (None, "") else hint for key, (field, hint) in hints.items()}
 
@@ -178,8 +180,8 @@ for _asked, _shown, _fields in (
     (QueueClassRequest, QueueClass, CLASS_FIELDS),
     (QueueSpecRequest, QueueSpec, document.SPEC_FIELDS),
 ):
-    declare(_asked, _requested(_fields))
-    declare(_shown, _answered(_fields))
+    declare(_asked, requested(_fields))
+    declare(_shown, answered(_fields))
 _Models = Annotated[
     dict[_User, Annotated[int, says(minimum=1, maximum=document.MOST_COST)]],
     says(maxProperties=document.MOST_MODELS),
@@ -283,8 +285,8 @@ class NamedQueue(TypedDict):
     warnings: list[str]
 
 
-declare(NamedQueueRequest, _requested(document.SPEC_FIELDS))
-declare(NamedQueue, _answered(document.SPEC_FIELDS))
+declare(NamedQueueRequest, requested(document.SPEC_FIELDS))
+declare(NamedQueue, answered(document.SPEC_FIELDS))
 
 
 class Queues(TypedDict):

@@ -287,3 +287,11 @@ ARRAY: Final[Any] = asks(
     option=Option("--array", "One job for each of these indexes, as 0-99%8: 8 at once", metavar="INDEXES"),
     shown="array",
 )
+#: Of a booking, by whose GPUs alone it runs.
+BOOKING: Final[Any] = asks(
+    None,
+    Text(re.compile(r"[a-z0-9]([a-z0-9.-]{0,78}[a-z0-9])?"), "the name or the id of a booking"),
+    about="it runs on the GPUs of that booking alone, while that is active",
+    option=Option("--booking", "Booking on whose GPUs alone it runs", "on any GPUs", metavar="NAME"),
+    shown="booking",
+)

@@ -11,6 +11,7 @@ from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
     ARRAY,
+    BOOKING,
     ENV_KEY,
     LABEL_KEY,
     NAME,
@@ -384,14 +385,10 @@ class JobSpec:
     )
     gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
     gpu_compute_pct: int | None = asks(  # of each GPU; None: as the fraction says
-        None,
-        Whole(1, 100),
+        None, Whole(1, 100), needs="gpus", of_app="compute_pct", places=True,
         about="of each GPU's compute, which makes it a share; 100: only memory is shared",
         option=Option("--gpu-compute", "Percentage of each GPU's compute, which makes it a share; 100: all"),
-        needs="gpus",
-        of_app="compute_pct",
-        places=True,
-    )
+    )  # fmt: skip
     gpu_memory_max_mib: int | None = asks(  # None: no more than its share
         None,
         Mib(1, _MOST_MIB, _MIB_FORM),
@@ -453,6 +450,7 @@ class JobSpec:
     )  # fmt: skip
     notify: tuple[str, ...] = NOTIFY
     array: str | None = ARRAY
+    booking: str | None = BOOKING
 
     @property
     def is_share(self) -> bool:

@@ -36,6 +36,16 @@ class EventKind(Enum):
     NODE = "node"  # an agent is lost, or there again
     DRAINED = "drained"  # a card or a node takes no more work, or has another deadline
     UNDRAINED = "undrained"
+    BOOKING_MADE = "booking_made"
+    BOOKING_MOVED = "booking_moved"  # it is another one: at another time, or of something else
+    BOOKING_CHOSEN = "booking_chosen"  # its nodes
+    BOOKING_STARTED = "booking_started"
+    BOOKING_REPLACED = "booking_replaced"  # nodes of it, by others
+    BOOKING_SHORT = "booking_short"  # nodes are lacking
+    BOOKING_RETURNED = "booking_returned"  # nobody used it
+    BOOKING_FAILED = "booking_failed"  # there were no nodes for it until its end
+    BOOKING_ENDED = "booking_ended"
+    BOOKING_CANCELLED = "booking_cancelled"
     DEPLOYMENT = "deployment"  # of apps: it begins, is done, or is ended where it was
 
 
@@ -83,6 +93,7 @@ class LogEvent:
         apps: Whom a deployment is of.
         notice, budget: As of `JobEvent`.
         notify: Where the job has asked for it to be told.
+        booking: Of a booking: its id.
         array: Of a task of a job array: that.
     """
 
@@ -105,6 +116,7 @@ class LogEvent:
     budget: BudgetUse | None = None
     notify: tuple[str, ...] = ()
     array: str = ""
+    booking: str = ""
 
 
 def recent() -> deque[JobEvent]:

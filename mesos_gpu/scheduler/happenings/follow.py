@@ -16,6 +16,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import past
 from mesos_gpu.model.tasks.event import EventKind, JobEvent, LogEvent
+from mesos_gpu.scheduler.happenings.bookings import happened_to
 from mesos_gpu.scheduler.happenings.log import EventLog
 
 _OF_STATE: Final = {
@@ -40,6 +41,7 @@ class Happenings:
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
         self._drains = {key: _words(drain) for key, drain in state.drains.items()}
+        self._bookings = dict(state.bookings)
         self._deployed = {each.id: tuple(sorted(each.plan.affected)) for each in state.deployments.values()}
         self._engine = state.events[-1].number if state.events else 0
 
@@ -149,6 +151,10 @@ class Happenings:
         self._drains.pop((effect.target, effect.name), None)
         return [_drained(EventKind.UNDRAINED, effect.target, effect.name, "is not drained any more")]
 
+    def _booking(self, effect: saves.SaveBooking) -> list[LogEvent]:
+        old, self._bookings[effect.booking.id] = self._bookings.get(effect.booking.id), effect.booking
+        return happened_to(old, effect.booking)
+
     def _deployment(self, effect: saves.SaveDeployment) -> list[LogEvent]:
         id, apps = effect.deployment.id, tuple(sorted(effect.deployment.plan.affected))
         if id in self._deployed:
@@ -232,6 +238,7 @@ _OF_EFFECT: Final[dict[type, Callable[[Happenings, Any], list[LogEvent]]]] = {
     saves.ForgetJob: Happenings._forget_job,
     saves.SaveNode: Happenings._node,
     saves.ForgetNode: Happenings._forget_node,
+    saves.SaveBooking: Happenings._booking,
     saves.SaveDrain: Happenings._drain,
     saves.ForgetDrain: Happenings._undrain,
     saves.SaveDeployment: Happenings._deployment,

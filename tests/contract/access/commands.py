@@ -10,6 +10,18 @@ import yaml
 from tests.contract.access.scene import APP, BINDINGS, CALLERS, HOOKED, Scene
 
 Words = Sequence[str]
+_BOOK: Final = (
+    "--queue",
+    "research",
+    "--gpus",
+    "1",
+    "--from",
+    "tomorrow 12:00",
+    "--for",
+    "1m",
+    "--zone",
+    "UTC",
+)
 _NO_MASTER: Final = ("--master", "127.0.0.1:1")  # the scheduler is asked first
 
 
@@ -193,6 +205,11 @@ COMMANDS: Final = (
     Command("webhook test", "----xx", lambda s: (s.webhook(),)),
     Command("webhook dead", "----xx", lambda s: (s.webhook(),)),
     Command("webhook retry", "----xx", lambda s: (s.webhook(),)),
+    Command("reserve", "----xx", lambda s: (*_BOOK, "--name", s.new("book"))),
+    Command("reserve list", "-xxxxx"),
+    Command("reserve show", "-x-xxx", lambda s: (s.booking(),)),
+    Command("reserve move", "----xx", lambda s: (s.booking(), "--for", "2m")),
+    Command("reserve cancel", "----xx", lambda s: (s.booking(),)),
     Command("budget list", "-xxxxx"),
     Command("budget show", "-x-xxx", lambda s: (_budget(s),)),
     Command("budget grant", "----xx", lambda s: (_budget(s), "5")),

@@ -192,6 +192,7 @@ class Scene(AccessRig):
             self.status(task, "TASK_KILLED")
         for job in self.call("boss", "GET", "/v1/jobs?state=active&fold_arrays=true").json()["jobs"]:
             self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
+        self.unbooked()
         for hook in self.hooks.latest.hooks:
             self.hooks.remove(hook.name, "boss")
         for token in self.daemon.tokens:
@@ -208,6 +209,22 @@ class Scene(AccessRig):
         name = self.new("hook")
         self.made("boss", "PUT", f"/v1/webhooks/{name}", json={"url": HOOKED})
         return name
+
+    def booking(self) -> str:
+        """A booking for the queue research, by its id, when nothing else is booked."""
+        body = {
+            "name": self.new("book"),
+            "queue": "research",
+            "gpus": 1,
+            "from": "tomorrow 12:00",
+            "for_s": 60,
+        }
+        return str(self.made("boss", "POST", "/v1/bookings", json=body).json()["id"])
+
+    def unbooked(self) -> None:
+        """Nothing is booked any more."""
+        for each in self.made("boss", "GET", "/v1/bookings").json()["bookings"]:
+            self.made("boss", "DELETE", f"/v1/bookings/{each['id']}")
 
     def token(self) -> str:
         """A token, by its id."""

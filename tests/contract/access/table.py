@@ -13,6 +13,9 @@ from mesos_gpu.cli.access.catalogue import catalogue
 from tests.contract.access.commands import COMMANDS, LOCAL
 from tests.contract.access.scene import APP, CALLERS, HOOKED, Scene
 
+#: What the queue research may book, when nothing else is booked.
+BOOKED: Final = {"queue": "research", "gpus": 1, "from": "tomorrow 12:00", "for_s": 60}
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -55,6 +58,10 @@ def _job(below: str = "", before: str = "/v1/jobs/", **more: Any) -> Callable[[S
 
 def _array(**more: Any) -> Callable[[Scene], Asked]:
     return lambda scene: Asked(f"/v1/arrays/{scene.job(array='0-3')}", more)
+
+
+def _booking(**more: Any) -> Callable[[Scene], Asked]:
+    return lambda scene: Asked(f"/v1/bookings/{scene.booking()}", more)
 
 
 def _hook(below: str = "", **more: Any) -> Callable[[Scene], Asked]:
@@ -190,6 +197,16 @@ V1: Final = (
     Row("/v1/arrays/{id}", "GET", "-x-xxx", _array(), _HIDDEN),
     Row("/v1/jobs/{id}/resize", "DELETE", "---xxx", _job("/resize")),
     Row("/v1/events", "GET", "-xxxxx", _to("/v1/events"), _OWN_SEEN),
+    Row("/v1/bookings", "GET", "-xxxxx", _to("/v1/bookings"), "of queues that one sees bookings of"),
+    Row(
+        "/v1/bookings",
+        "POST",
+        "----xx",
+        lambda scene: Asked("/v1/bookings", {"json": {"name": scene.new("book"), **BOOKED}}),
+    ),
+    Row("/v1/bookings/{id}", "GET", "-x-xxx", _booking()),
+    Row("/v1/bookings/{id}", "PUT", "----xx", _booking(json={"for_s": 120})),
+    Row("/v1/bookings/{id}", "DELETE", "----xx", _booking()),
     Row("/v1/webhooks", "GET", "----xx", _to("/v1/webhooks")),
     Row("/v1/webhook-versions", "GET", "----xx", _to("/v1/webhook-versions")),
     Row("/v1/webhooks/{name}", "GET", "----xx", _hook()),

@@ -37,6 +37,7 @@ from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, Gro
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.split import Mode, TrafficSplit
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
@@ -87,6 +88,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
     ev.BudgetGranted("ml", "*", -3_600_000_000),
+    ev.BookingMade("b1", BookingSpec("b", "ml", 8, "Tue 09:00", 60, "Europe/Vienna"), "ann"),
+    *(ev.BookingChanged("b1", BookingSpec("b", "ml", 8, "now", 60)), ev.BookingCancelled("b1")),
     ev.QueuesChanged(QueueDocument(queues={"ml": QueueSpec(weight=3)}), 3, 600.0),
     ev.AccessChanged(
         AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),), shares={"ml": (Shared.JOBS,)}), 3
@@ -241,7 +244,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "role"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
-    rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members"}
+    rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members", "bookings"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
@@ -268,6 +271,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.vacant = {"/a": [JobId("j")]}
     state.changed_apps, state.ended_instances = {"/a"}, [JobId("j")]
     state.backoffs = {("/a", 1.5): (2, 1 / 3)}
+    state.put(Booking("b1", BookingSpec("b", "ml", 8, "now", 60), "ann", 0.1, "2026-12-01", 7, 67))
     state.put(JobArray(JobId("s"), spec(array="0-9%2"), 0.1, 9, left=((0, 9),)))
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}

@@ -124,6 +124,7 @@ def _body(view: View, event: LogEvent, sight: EventSight, jobs: Sight) -> shapes
         "state": event.state or None,
         "exit_code": event.exit_code,
         "deployment": event.deployment or None,
+        "booking": event.booking or None,
         "apps": list(event.apps),
         "message": jobs.veiled(view, sight.message(event)),
         "notice": notice,

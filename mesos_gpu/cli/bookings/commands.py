@@ -1,0 +1,193 @@
+"""`mesos-gpu reserve`: GPUs that a queue has from one time to another."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.bookings.zones import local_zone
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import DEADLINE, DURATION
+from mesos_gpu.model.bookings.booking import Charge, Repeat
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.cluster.bookings import Booking
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MODULE: Final = "mesos_gpu.cli.bookings.commands"
+
+
+class _Reserve(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.bookings.listing:list_bookings", "List what is booked, the next first."),
+        "show": (_MODULE, "Show a booking, and when it is there."),
+        "move": (_MODULE, "Move a booking, or change it; what is not given stays."),
+        "cancel": (_MODULE, "Cancel bookings; what runs on them has its notice."),
+    }
+
+
+_OPTIONS: Final = (
+    click.option("--gpus", type=click.IntRange(1, 1024), metavar="N", help="GPUs on each node."),
+    click.option("--nodes", type=click.IntRange(1, 10_000), metavar="N", help="So many nodes; default: 1."),
+    click.option("--model", "models", multiple=True, metavar="MODEL",
+        help="Model of the GPUs; may be repeated: any of these; default: any."),
+    click.option("--from", "begins", metavar="TIME",
+        help="When it begins: 2026-12-01T09:00, 'Tue 09:00', 'tomorrow 9:00', 14:30, now; local time of --zone, or "
+        "with an offset, as +01:00."),
+    click.option("--for", "lasts_s", type=DURATION, metavar="DURATION", help="How long each time lasts, as 4h."),
+    click.option("--queue", metavar="PATH", help="For whose jobs, with those of queues below it."),
+    click.option("--users", metavar="NAME,...", help="Whose jobs may use it; default: all of the queue's."),
+    click.option("--repeat", type=click.Choice([each.value for each in Repeat]), help="How often; default: once."),
+    click.option("--until", metavar="DAY", help="The last local day on which it may begin, as 2027-01-31."),
+    click.option("--zone", metavar="ZONE", help="Of IANA's database, as Europe/Vienna; default: of this machine."),
+    click.option("--pool", metavar="NAME", help="The pool of its nodes; default: default."),
+    click.option("--name", metavar="NAME", help="What jobs call it (--booking); default: as the queue."),
+    click.option("--overrun/--no-overrun", default=None,
+        help="Preemptible jobs go on after its end, as those that borrow; else they have their notice."),
+    click.option("--from-guarantee/--no-from-guarantee", default=None,
+        help="It is taken out of what its queue is guaranteed."),
+    click.option("--purge-after", "purge_after_s", type=DEADLINE, metavar="DURATION",
+        help="Unused for so long it is given back; 0: never; default: 15m."),
+    click.option("--charge", type=click.Choice([each.value for each in Charge]),
+        help="What the queue pays for GPUs that stood ready and that nobody used; default: none."),
+)  # fmt: skip
+
+
+def _booking_options(function: _F) -> _F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group(cls=_Reserve, invoke_without_command=True)
+@_booking_options
+@json_option
+@api_command
+@click.pass_context
+def reserve(ctx: click.Context, /, app: App, as_json: bool, **asked: Any) -> None:
+    """Book GPUs for a queue, from one time to another.
+
+    Before it begins only work is started on its nodes that ends in time by its time limit, or is preemptible and gets
+    its notice. Jobs of the queue, and of the users that are named, run on it while it lasts; with `run --booking NAME`
+    they run nowhere else. If it does not fit beside what is booked and guaranteed, the nearest times that do are named.
+
+    \b
+      mesos-gpu reserve --gpus 8 --model A100 --from "Tue 09:00" --for 4h --queue exam --repeat weekly
+      mesos-gpu run --queue exam --booking exam --gpus 1 -- python3 grade.py
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    for key, flag in (("gpus", "--gpus"), ("begins", "--from"), ("lasts_s", "--for"), ("queue", "--queue")):
+        if asked[key] is None:
+            raise click.UsageError(
+                f"Missing option '{flag}': a booking needs --gpus, --from, --for and --queue."
+            )
+    asked["name"] = asked["name"] or asked["queue"].rpartition("/")[2]
+    asked["zone"] = asked["zone"] or local_zone()
+    _print(app, "POST", "/v1/bookings", as_json, _request(asked))
+
+
+@click.command()
+@click.argument("name")
+@json_option
+@api_command
+def show(app: App, name: str, as_json: bool) -> None:
+    """Show a booking, and when it is there."""
+    _print(app, "GET", path_of(name), as_json)
+
+
+@click.command()
+@click.argument("booking", metavar="NAME")
+@_booking_options
+@json_option
+@api_command
+def move(app: App, booking: str, as_json: bool, **asked: Any) -> None:
+    """Move a booking, or change it; what is not given stays.
+
+    One that has begun may be made longer or shorter; it keeps its nodes.
+    """
+    request = _request(asked)
+    if not request:
+        raise click.UsageError("Name what shall be another, as --from 'Wed 09:00'.")
+    _print(app, "PUT", path_of(booking), as_json, request)
+
+
+@click.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@api_command
+def cancel(app: App, names: tuple[str, ...]) -> None:
+    """Cancel bookings; what runs on them has its notice."""
+    from mesos_gpu.api.spec.cluster.bookings import Booking
+
+    for name in names:
+        gone = app.client().call("DELETE", path_of(name), Booking)
+        output.line(f"booking {gone['id']} is cancelled")
+
+
+def path_of(name: str) -> str:
+    """The route of a booking."""
+    return f"/v1/bookings/{quote(name, safe='')}"
+
+
+def moment(each: "Booking", at: float) -> str:
+    """A moment in the zone of a booking: Tue 2026-12-01 09:00."""
+    return datetime.fromtimestamp(at, ZoneInfo(each["zone"])).strftime("%a %Y-%m-%d %H:%M")
+
+
+def amount(each: "Booking") -> str:
+    """What is booked, as 2x8 A100."""
+    nodes = f"{each['nodes']}x" if each["nodes"] > 1 else ""
+    return f"{nodes}{each['gpus']} {' '.join(each['gpu_model'])}".rstrip()
+
+
+def _request(asked: dict[str, Any]) -> dict[str, Any]:
+    keys = {"begins": "from", "lasts_s": "for_s", "models": "gpu_model"}
+    request = {keys.get(name, name): value for name, value in asked.items() if value not in (None, ())}
+    if "users" in request:
+        request["users"] = [name for name in request["users"].split(",") if name]
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in request.items()}
+
+
+def _print(app: App, verb: str, path: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
+    from mesos_gpu.api.spec.cluster.bookings import Booking
+
+    each = app.client().call(verb, path, Booking, body=body)
+    if as_json:
+        output.document(each)
+        return
+    output.pairs(
+        [
+            ("booking", each["id"]),
+            ("name", each["name"]),
+            ("queue", each["queue"]),
+            ("users", " ".join(each["users"]) or "all of the queue"),
+            ("GPUs", amount(each)),
+            ("pool", each["pool"]),
+            ("begins", f"{moment(each, each['begins'])} ({each['zone']})"),
+            ("ends", f"{moment(each, each['ends'])}, after {output.span(each['for_s'])}"),
+            ("repeat", each["repeat"] + (f" until {each['until']}" if each["until"] else "")),
+            ("then", "jobs that can borrow go on" if each["overrun"] else "jobs have their notice"),
+            ("out of", "its queue's guarantee" if each["from_guarantee"] else "what nobody is guaranteed"),
+            ("unused", _unused(each)),
+            ("state", each["state"]),
+            ("message", each["message"]),
+            ("nodes", "; ".join(_place(place) for place in each["places"]) or None),
+            ("made", f"{output.stamp(each['made_at'])}{each['by'] and ' by ' + each['by']}"),
+            ("times", "; ".join(moment(each, time["begins"]) for time in each["times"][:6]) or None),
+        ]
+    )
+
+
+def _place(place: Any) -> str:
+    return f"{place['node']} ({counted(len(place['gpus']), 'GPU')})"
+
+
+def _unused(each: "Booking") -> str:
+    after = each["purge_after_s"]
+    return f"{f'given back after {output.span(after)}' if after else 'kept'}, charge: {each['charge']}"

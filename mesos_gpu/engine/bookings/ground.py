@@ -1,0 +1,96 @@
+"""What may be booked: GPUs that are sound, beside what queues are guaranteed; and the times of what is booked."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Item, horizon, items_of
+from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
+from mesos_gpu.policy.tenancy.tree import Tree, lineage
+
+
+def pool_in(state: State, node: Node) -> str:
+    """The pool of a node."""
+    return DEFAULT_POOL if state.tree is None else pool_of_node(state.tree, node)
+
+
+def ground_of(state: State) -> Ground:
+    """What there is now. What is drained or not sound is not there: unknown is not healthy."""
+    tree, bins = state.tree, list[Bin]()
+    for node in state.nodes.values():
+        if node.lost_at is not None or is_closed(state, node):
+            continue
+        models = Counter(
+            gpu.model
+            for gpu in node.gpus
+            if gpu.health is Health.OK
+            and gpu.id not in state.resets
+            and state.drain_of(node.hostname, gpu.id) is None
+        )
+        pool = pool_in(state, node)
+        bins += [
+            Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))
+            for model, count in models.items()
+        ]
+    return Ground(bins) if tree is None else Ground(bins, _free(tree, bins), _owed(tree))
+
+
+def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:
+    """By pool, what nobody is guaranteed: a booking is not given back early, so it takes nothing that others are
+    owed."""
+    free = {pool.name: 0 for pool in tree.document.pools} | {DEFAULT_POOL: 0}
+    for each in bins:
+        free[each.pool] = free.get(each.pool, 0) + each.gpus * each.cost * WHOLE
+    cells = cells_of(tree, free) if tree.document.overbook else whole_cells(tree)
+    for (_, pool), sizes in cells.items():
+        free[pool] = max(free.get(pool, 0) - sum(sizes), 0)
+    return free
+
+
+def _owed(tree: Tree) -> dict[tuple[str, str], int]:
+    return {
+        (path, pool): guarantee.milli
+        for path, queue in tree.queues.items()
+        for pool, guarantee in queue.spec.guarantee_gpus.items()
+    }
+
+
+def owner_of(state: State, spec: BookingSpec) -> str:
+    """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
+    of the pool; "": of none, or there is none."""
+    if not spec.from_guarantee or state.tree is None:
+        return ""
+    queues = state.tree.queues
+    above = (path for path in lineage(spec.queue) if path in queues)
+    return next((path for path in above if spec.pool in queues[path].spec.guarantee_gpus), "")
+
+
+def booked_items(state: State, now: float, without: str = "") -> list[Item]:
+    """The times of all bookings that have not ended, but of one."""
+    bookings = (each for each in state.bookings.values() if not each.state.ended and each.id != without)
+    return [item for booking in bookings for item in _items(state, booking, now)]
+
+
+def _items(state: State, booking: Booking, now: float) -> Iterator[Item]:
+    owner = owner_of(state, booking.spec)
+    chosen = chosen_of(state, booking)
+    yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen, owner)
+    yield from items_of(booking.id, booking.spec, now, horizon(now), owner=owner, after=booking.day)
+
+
+def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:
+    """What is chosen for a booking, by node and model."""
+    counts = Counter[tuple[str, str]]()
+    for place in booking.places:
+        for gpu_id in place.gpus:
+            known = state.place_of(gpu_id)
+            if known is not None:
+                counts[place.agent_id, known[1].model] += 1
+    return tuple(Chosen(node, model, count) for (node, model), count in counts.items())

@@ -1,0 +1,179 @@
+"""Bookings are made, moved and cancelled: only what can be kept is taken in."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+from zoneinfo import ZoneInfoNotFoundError
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.bookings.ending import end_booking
+from mesos_gpu.engine.bookings.ground import booked_items, ground_of, owner_of
+from mesos_gpu.engine.calendar.booked import booking_called
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import Conflict, NotAccepted, NotFound, TooMuch
+from mesos_gpu.model.bookings.booking import (
+    AHEAD_DAYS,
+    MOST_BOOKINGS,
+    NO_ZONE_FORM,
+    Booking,
+    BookingSpec,
+    BookingState,
+    Repeat,
+)
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.policy.calendar.book import Item, clash, horizon, items_of, nearest, never, refusal
+from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, written
+
+_LIST: Final = "see what is booked with: mesos-gpu reserve list"
+_MEND: Final = "mend every problem that is listed"
+_LATE_S: Final = 60  # so long ago may a booking begin: it took a while to ask for it
+
+
+def on_made(turn: Turn, event: ev.BookingMade) -> None:
+    """Book it.
+
+    Raises:
+        NotAccepted: It could never be kept; all reasons at once.
+        Conflict: Another one has its name; or it does not fit beside what is booked, and when it would.
+        TooMuch: There are as many bookings as may be.
+    """
+    if sum(not each.state.ended for each in turn.state.bookings.values()) >= MOST_BOOKINGS:
+        raise TooMuch(f"{MOST_BOOKINGS} bookings have not ended, and no more may be made", remedy=_LIST)
+    _refuse_name(turn.state, event.spec, event.id)
+    spec, first = _checked(turn, event.id, event.spec)
+    booking = Booking(event.id, spec, event.by, turn.now, first.day, first.begins, first.ends)
+    put(turn, replace(booking, message=begins_words(booking)))
+
+
+def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
+    """Let a booking be another one. One that is active keeps its nodes: it may end earlier or later only.
+
+    Raises:
+        NotFound: There is no such booking.
+        NotAccepted, Conflict: As of `on_made`; or it has ended, or has begun.
+    """
+    old = _known(turn.state, event.id)
+    _refuse_name(turn.state, event.spec, event.id)
+    if old.is_active:
+        _change_active(turn, old, event.spec)
+        return
+    spec, first = _checked(turn, event.id, event.spec)
+    now = replace(
+        old, spec=spec, day=first.day, begins=first.begins, ends=first.ends, state=BookingState.BOOKED,
+        places=(), used_at=None, told=False,
+    )  # fmt: skip
+    put(turn, replace(now, message=begins_words(now)))
+
+
+def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
+    free = ("lasts_s", "overrun", "users", "until", "purge_after_s", "charge", "name")
+    if asked != replace(old.spec, **{name: getattr(asked, name) for name in free}):
+        raise Conflict(
+            f"booking {old.id} has begun: it can be made longer or shorter, and no other one",
+            remedy="cancel it and book anew: mesos-gpu reserve cancel",
+        )
+    ends = old.begins + asked.lasts_s
+    if ends <= turn.now:
+        raise NotAccepted([("/for_s", f"it has lasted longer than {asked.lasts_s} s")], remedy="cancel it")
+    now = replace(old, spec=asked, ends=ends)
+    mine = [Item(old.id, asked, old.begins, ends, (), owner_of(turn.state, asked))]
+    mine += items_of(old.id, asked, turn.now, horizon(turn.now), owner=mine[0].owner, after=old.day)
+    misfit = clash(ground_of(turn.state), [*booked_items(turn.state, turn.now, old.id), *mine], old.id)
+    if misfit is not None:
+        what, _ = refusal(misfit, asked.zone, ())
+        raise Conflict(what, remedy=f"make it no longer than until then; {_LIST}")
+    put(turn, replace(now, message=f"it lasts until {shown(ends, asked.zone)}"))
+
+
+def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:
+    """End it for good; what runs on it has its notice.
+
+    Raises:
+        NotFound: There is no such booking.
+        Conflict: It has ended.
+    """
+    end_booking(turn, _known(turn.state, event.id), BookingState.CANCELLED, "it was cancelled", for_good=True)
+
+
+def put(turn: Turn, booking: Booking) -> None:
+    """Keep a booking; what is kept for it is worked out anew."""
+    turn.put(booking)
+    turn.state.provisional = None
+    turn.state.unmatched = True
+
+
+def begins_words(booking: Booking) -> str:
+    """When it begins, in words."""
+    return f"it begins {shown(booking.begins, booking.spec.zone)}"
+
+
+def _known(state: State, booking_id: str) -> Booking:
+    booking = state.bookings.get(booking_id)
+    if booking is None:
+        raise NotFound(f"there is no booking {booking_id}", remedy=_LIST)
+    if booking.state.ended:
+        raise Conflict(f"booking {booking_id} has ended: {booking.message}", remedy="book anew")
+    return booking
+
+
+def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
+    other = booking_called(state, spec.name)
+    if other is not None and other.id != booking_id:
+        raise Conflict(f"booking {other.id} has the name {spec.name}", remedy="give it another name")
+
+
+def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSpec, Time]:
+    """The booking with its times, if it can be kept."""
+    faults = list(_faults(turn.state, asked))
+    spec, first = _times(turn, asked, faults)
+    if faults or first is None:
+        raise NotAccepted(faults, remedy=_MEND)
+    ground, owner = ground_of(turn.state), owner_of(turn.state, spec)
+    mine = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
+    if why := never(ground, mine[0]):
+        raise NotAccepted([("/gpus", why)], remedy="ask for less, or for another model or pool")
+    others = booked_items(turn.state, turn.now, booking_id)
+    misfit = clash(ground, [*others, *mine], booking_id)
+    if misfit is None:
+        return spec, first
+    if misfit.why.startswith("one of its times"):
+        raise NotAccepted([("/for_s", misfit.why)], remedy="make it shorter, or repeat it less often")
+    what, remedy = refusal(misfit, spec.zone, nearest(ground, others, mine[0], turn.now))
+    raise Conflict(what, remedy=remedy)
+
+
+def _faults(state: State, spec: BookingSpec) -> Iterator[tuple[str, str]]:
+    tree = state.tree
+    if tree is None:
+        if spec.pool != DEFAULT_POOL:
+            yield "/pool", f"there is no pool {spec.pool}: no document of queues was applied"
+        if spec.from_guarantee:
+            yield "/from_guarantee", "nothing is guaranteed: no document of queues was applied"
+        return
+    if spec.queue not in tree.queues:
+        yield "/queue", f"there is no queue {spec.queue}; list them with: mesos-gpu queue list"
+    elif spec.from_guarantee and not owner_of(state, spec):
+        yield "/from_guarantee", f"queue {spec.queue} is guaranteed nothing of pool {spec.pool}"
+    if spec.pool != DEFAULT_POOL and all(pool.name != spec.pool for pool in tree.document.pools):
+        yield "/pool", f"there is no pool {spec.pool}"
+
+
+def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:
+    try:
+        spec = replace(asked, begins=written(asked.begins, asked.zone, turn.now))
+    except (ZoneInfoNotFoundError, IsADirectoryError):
+        faults.append(("/zone", f"must be {NO_ZONE_FORM}, got {asked.zone}"))
+        return asked, None
+    except (ValueError, OverflowError) as error:
+        faults.append(("/from", f"must be {error}, got {asked.begins}"))
+        return asked, None
+    first = next_time(spec, turn.now - _LATE_S)
+    if first is None or first.begins > horizon(turn.now):
+        late = spec.repeat is not Repeat.NONE and bool(spec.until)
+        why = "has no time left by then" if late else f"must be within {AHEAD_DAYS} days, got {spec.begins}"
+        faults.append(("/until" if late else "/from", why))
+        return spec, None
+    if first.begins < turn.now - _LATE_S and spec.repeat is Repeat.NONE:
+        faults.append(("/from", f"has passed: {spec.begins} ({spec.zone})"))
+    return spec, first

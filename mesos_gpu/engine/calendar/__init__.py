@@ -1,0 +1,1 @@
+"""Bookings as the queue and tasks meet them."""

@@ -1,0 +1,1 @@
+"""Bookings: GPUs that a queue has from one time to another."""

@@ -1,0 +1,1 @@
+"""The calendar: local times, and what may be booked beside what is booked."""

@@ -1,0 +1,361 @@
+"""The book of what is booked: whether more fits, and if not when it would. Pure.
+
+Each time of each booking must have nodes for all of its length, as nothing is moved while it lasts: nodes are laid out
+for it beside those that others have then. Which ones it really gets is decided when it begins; that there is a way to
+lay all of them out is what makes a booking one that can be kept.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
+from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.calendar.local_times import moved, shown, times
+
+MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
+_MOST_TRIED: Final = 100  # other times, on each side of the one that was asked for
+_MINUTE: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """GPUs of one model on one node.
+
+    Attributes:
+        node: Its id.
+        model: Of the GPUs.
+        pool: That the node is in.
+        gpus: How many there are that are sound.
+        cost: What one costs.
+    """
+
+    node: str
+    model: str
+    pool: str
+    gpus: int
+    cost: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """GPUs that a booking has on one node."""
+
+    node: str
+    model: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A time of a booking.
+
+    Attributes:
+        booking: Its id.
+        spec: What is booked.
+        begins, ends: Seconds since the epoch.
+        chosen: Where it is, if that is decided; else it may be anywhere.
+        owner: The queue whose guarantee it is taken out of; "": of none.
+    """
+
+    booking: str
+    spec: BookingSpec
+    begins: int
+    ends: int
+    chosen: tuple[Chosen, ...] = ()
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What may be booked.
+
+    Attributes:
+        bins: All GPUs.
+        free: By pool, thousandths of cost that nobody is guaranteed.
+        owed: By queue and pool, thousandths of cost that it is guaranteed.
+    """
+
+    bins: Sequence[Bin]
+    free: Mapping[str, int] = field(default_factory=dict)
+    owed: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def milli(self, item: Item) -> int:
+        """What a time of a booking costs at most, thousandths."""
+        if item.chosen:
+            costs = {(each.node, each.model): each.cost for each in self.bins}
+            return sum(costs.get((each.node, each.model), 1) * each.gpus * WHOLE for each in item.chosen)
+        able = (each.cost for each in self.bins if _may(each, item.spec))
+        return item.spec.gpus_in_all * max(able, default=1) * WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Why times of bookings do not fit: in words, and when it is so."""
+
+    why: str
+    at: int
+
+
+def items_of(
+    booking: str, spec: BookingSpec, since: float, until: float, *, owner: str = "", after: str = ""
+) -> list[Item]:
+    """The times of a booking that are not over at `since` and begin before `until`; `after`: on later days only."""
+    return [
+        Item(booking, spec, each.begins, each.ends, owner=owner)
+        for each in times(spec, since, until)
+        if each.day > after
+    ]
+
+
+def horizon(now: float) -> float:
+    """Until when bookings are held against each other, seconds since the epoch."""
+    return now + AHEAD_DAYS * DAY_S
+
+
+def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Clash | None:
+    """Why not all times can be kept; None: they can. `only`: a booking; what overlaps none of its times is not looked
+    at."""
+    for group in _overlapping(items):
+        if only is not None and all(item.booking != only for item in group):
+            continue
+        misfit = _over_itself(group) or _over_sums(ground, group) or _over_nodes(ground, group)
+        if misfit is not None:
+            return misfit
+    return None
+
+
+def laid_out(ground: Ground, items: Iterable[Item]) -> dict[tuple[str, int], tuple[Chosen, ...]] | None:
+    """A place for each time of each booking, by its id and begin; None: no way was found."""
+    every: dict[tuple[str, int], tuple[Chosen, ...]] = {}
+    for group in _overlapping(items):
+        layout = _Layout(ground.bins, group)
+        if not layout.found():
+            return None
+        every |= layout.places
+    return every
+
+
+def never(ground: Ground, item: Item) -> str:
+    """Why a booking does not fit though nothing else be booked, in words; "": it would."""
+    spec = item.spec
+    able = {each.node for each in ground.bins if _may(each, spec) and each.gpus >= spec.gpus}
+    if len(able) < spec.nodes:
+        of = f" {' or '.join(spec.models)}" if spec.models else ""
+        what = (
+            f"{counted(spec.gpus, 'sound GPU')} of one model" if not spec.models else f"{spec.gpus} sound{of}"
+        )
+        has = "no node" if not able else counted(len(able), "node")
+        return f"{has} of pool {spec.pool} {'has' if len(able) < 2 else 'have'} {what}; {spec.nodes} would be needed"
+    misfit = _over_sums(ground, [item])
+    return "" if misfit is None else misfit.why
+
+
+def nearest(
+    ground: Ground, others: Sequence[Item], asked: Item, now: float, *, most: int = 2
+) -> tuple[int, ...]:
+    """When a booking would fit that does not as it was asked for: so many moments before and after that, at most, as
+    its first begin, in seconds since the epoch. All of them are feasible.
+
+    Args:
+        ground: What may be booked.
+        others: Times of all other bookings.
+        asked: Its first time.
+        now: Seconds since the epoch.
+    """
+    every = items_of(asked.booking, asked.spec, asked.begins, horizon(now), owner=asked.owner)
+    earlier, later = _candidates(others, every, asked, now)
+
+    def fits(at: int) -> bool:
+        if not now <= at < horizon(now):
+            return False
+        spec = _at(asked.spec, at)
+        mine = items_of(asked.booking, spec, now, horizon(now), owner=asked.owner)
+        return bool(mine) and mine[0].begins == at and clash(ground, [*others, *mine], asked.booking) is None
+
+    return (*sorted(_first(earlier, fits, most)), *_first(later, fits, most))
+
+
+def _at(spec: BookingSpec, at: int) -> BookingSpec:
+    return replace(spec, begins=moved(spec, at))
+
+
+def _first(moments: Iterable[int], fits: Callable[[int], bool], most: int) -> list[int]:
+    fit: list[int] = []
+    for at in moments:
+        if fits(at):
+            fit.append(at)
+            if len(fit) == most:
+                break
+    return fit
+
+
+def _candidates(
+    others: Sequence[Item], every: Sequence[Item], asked: Item, now: float
+) -> tuple[list[int], list[int]]:
+    """Moments before and after the one that was asked for, the nearest first: when another booking ends as one of its
+    times begins, or begins as one ends. Whole minutes, away from what was asked for."""
+    shifts: set[int] = {int(now) + 1 - asked.begins}
+    begins = sorted({item.begins for item in every})
+    for other in others:
+        for mine in begins[:8]:  # its later times are like these
+            shifts |= {other.ends - mine, other.begins - asked.spec.lasts_s - mine}
+    moments = {asked.begins + shift for shift in shifts if shift}
+    late = sorted({-(-at // _MINUTE) * _MINUTE for at in moments if at > asked.begins} - {asked.begins})
+    early = sorted({at // _MINUTE * _MINUTE for at in moments if now < at < asked.begins}, reverse=True)
+    return early[:_MOST_TRIED], late[:_MOST_TRIED]
+
+
+def _may(each: Bin, spec: BookingSpec) -> bool:
+    return each.pool == spec.pool and (not spec.models or each.model in spec.models)
+
+
+def _overlapping(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Times that overlap, or that others overlap with both: what is in different groups is never there at once."""
+    group: list[Item] = []
+    until = 0
+    for item in sorted(items, key=lambda each: (each.begins, each.ends, each.booking)):
+        if group and item.begins >= until:
+            yield group
+            group, until = [], 0
+        group.append(item)
+        until = max(until, item.ends)
+    if group:
+        yield group
+
+
+def _over_itself(group: Sequence[Item]) -> Clash | None:
+    last: dict[str, Item] = {}
+    for item in group:
+        before = last.get(item.booking)
+        if before is not None and before.ends > item.begins:
+            return Clash("one of its times is not over when the next one begins", item.begins)
+        last[item.booking] = item
+    return None
+
+
+def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
+    """Whether more is booked at a moment than nobody is guaranteed, or than a queue is."""
+    for at in sorted({item.begins for item in group}):
+        there = [item for item in group if item.begins <= at < item.ends]
+        sums: dict[tuple[str, str], int] = {}
+        for item in there:
+            key = item.owner, item.spec.pool
+            sums[key] = sums.get(key, 0) + ground.milli(item)
+        for (owner, pool), milli in sums.items():
+            most = ground.owed.get((owner, pool), 0) if owner else ground.free.get(pool)
+            if most is not None and milli > most:
+                return Clash(_of_sum(owner, pool, milli, most), at)
+    return None
+
+
+def _of_sum(owner: str, pool: str, milli: int, most: int) -> str:
+    of = f" of pool {pool}" if pool != "default" else ""
+    if owner:
+        has = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
+        return f"{has}, and {number_of(milli)} would be booked of that"
+    said = f"{counted(number_of(most), 'GPU')}{of} are guaranteed to nobody, and {number_of(milli)} would be booked"
+    return f"{said}; what a queue is guaranteed is booked with from_guarantee"
+
+
+def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:
+    if _Layout(ground.bins, group).found():
+        return None
+    peak = max(
+        (item.begins for item in group),
+        key=lambda at: (sum(o.spec.gpus_in_all for o in group if o.begins <= at < o.ends), -at),
+    )
+    there = {o.booking: o for o in group if o.begins <= peak < o.ends}
+    gpus = sum(each.spec.gpus_in_all for each in there.values())
+    return Clash(
+        f"no nodes are left for it beside {counted(len(there) - 1, 'booking')} ({gpus} GPUs in all)", peak
+    )
+
+
+class _Layout:
+    """A search for places of times that overlap: best fit first, and back where that leads nowhere."""
+
+    def __init__(self, bins: Sequence[Bin], group: Sequence[Item]) -> None:
+        self._bins = {(each.node, each.model): each for each in bins}
+        self._used: dict[tuple[str, str], list[tuple[int, int, int]]] = {key: [] for key in self._bins}
+        self._items = sorted(group, key=lambda i: (not i.chosen, i.begins, -i.spec.gpus_in_all, i.booking))
+        self.places: dict[tuple[str, int], tuple[Chosen, ...]] = {}
+
+    def found(self) -> bool:
+        """Whether there is a place for each; then `places` has them."""
+        free = [item for item in self._items if not item.chosen]
+        for item in self._items:
+            if item.chosen:
+                self._put(item, item.chosen)
+        tries: list[Iterator[tuple[Chosen, ...]]] = []
+        placed = 0
+        for _ in range(MOST_STEPS + 4 * len(free)):
+            if placed == len(free):
+                return True
+            if placed == len(tries):
+                tries.append(self._ways(free[placed]))
+            way = next(tries[-1], None)
+            if way is not None:
+                self._put(free[placed], way)
+                placed += 1
+                continue
+            tries.pop()
+            if not tries:
+                return False
+            placed -= 1
+            self._take_back(free[placed])
+        return placed == len(free)
+
+    def _put(self, item: Item, places: tuple[Chosen, ...]) -> None:
+        self.places[item.booking, item.begins] = places
+        for place in places:
+            used = self._used.setdefault((place.node, place.model), [])
+            insort(used, (item.begins, item.ends, place.gpus))
+
+    def _take_back(self, item: Item) -> None:
+        for place in self.places.pop((item.booking, item.begins)):
+            self._used[place.node, place.model].remove((item.begins, item.ends, place.gpus))
+
+    def _ways(self, item: Item) -> Iterator[tuple[Chosen, ...]]:
+        """Where a time could be, the nodes first that have least to spare; of nodes that are alike only one."""
+        spec = item.spec
+        able: list[tuple[int, str, str]] = []
+        for key, each in self._bins.items():
+            if _may(each, spec) and each.gpus >= spec.gpus:
+                left = each.gpus - self._most_used(key, item) - spec.gpus
+                if left >= 0:
+                    able.append((left, *key))
+        able.sort()
+        seen = set[object]()
+        for first in range(len(able)):
+            _, node, model = able[first]
+            alike = model, self._bins[node, model].gpus, tuple(self._used[node, model])
+            if alike in seen:
+                continue
+            seen.add(alike)
+            chosen: dict[str, Chosen] = {}
+            for _, node, model in able[first:]:
+                chosen.setdefault(node, Chosen(node, model, spec.gpus))
+                if len(chosen) == spec.nodes:
+                    yield tuple(chosen.values())
+                    break
+            else:
+                return
+
+    def _most_used(self, key: tuple[str, str], item: Item) -> int:
+        there = [each for each in self._used[key] if each[0] < item.ends and each[1] > item.begins]
+        moments = {max(begins, item.begins) for begins, _, _ in there}
+        return max((sum(n for b, e, n in there if b <= at < e) for at in moments), default=0)
+
+
+def refusal(misfit: Clash, zone: str, moments: Sequence[int]) -> tuple[str, str]:
+    """What is wrong, and what would fit instead, in words."""
+    what = f"at {shown(misfit.at, zone)} {misfit.why}"
+    if not moments:
+        return (
+            what,
+            f"book fewer GPUs, or for a shorter time: no other begin within {AHEAD_DAYS} days was found",
+        )
+    return what, f"it would fit from {', or '.join(shown(at, zone) for at in moments)} on ({zone})"

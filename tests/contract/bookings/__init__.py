@@ -1,0 +1,1 @@
+"""Bookings over REST and on the command line."""

@@ -1,0 +1,1 @@
+"""Bookings, without a store and without a network."""
