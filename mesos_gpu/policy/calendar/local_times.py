@@ -7,11 +7,12 @@ written with its offset. What lasts four hours lasts four hours whatever the clo
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec, Repeat
+from mesos_gpu.policy.times.local_time import first_moment
 
 FORM: Final = "a time as 2026-12-01T09:00, Tue 09:00, today 14:30, tomorrow 9:00, 14:30 or now"
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -98,22 +99,11 @@ def _text(at: datetime) -> str:
 
 
 def epoch_of(day: date, clock: time, place: ZoneInfo, *, fold: int = 0) -> int:
-    """Seconds since the epoch of a local time; where the clocks leave it out, of the moment at which they are set."""
-    local = datetime.combine(day, clock, place).replace(fold=fold)
-    at = int(local.astimezone(UTC).timestamp())
-    back = datetime.fromtimestamp(at, place)
-    if back.replace(tzinfo=None, fold=0) == local.replace(tzinfo=None, fold=0):
-        return at
-    # In a gap fold 0 counts by the offset before it, which leads behind its end, and fold 1 by the one after.
-    low, high = int(local.replace(fold=1).astimezone(UTC).timestamp()), at
-    before = datetime.fromtimestamp(low, place).utcoffset()
-    while high - low > 1:
-        middle = (low + high) // 2
-        if datetime.fromtimestamp(middle, place).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high
+    """Seconds since the epoch of a local time; with `fold` 1 of the later one, where it is there twice."""
+    local = datetime.combine(day, clock)
+    if fold:
+        return int(local.replace(tzinfo=place, fold=1).timestamp())
+    return first_moment(local, place)
 
 
 def times(spec: BookingSpec, since: float, until: float) -> Iterator[Time]:
