@@ -113,17 +113,14 @@ class State:
     places: dict[str, tuple[int, float]] = field(
         default_factory=dict
     )  # by app, in the queue: its first instance's
-    changed_apps: set[str] = field(
-        default_factory=set, metadata=_in_journal("stirred")
-    )  # not looked at since
+    # Not looked at since they changed.
+    changed_apps: set[str] = field(default_factory=set, metadata=_in_journal("stirred"))
     # By app, ended instances that are to come back.
     vacant: dict[str, list[JobId]] = field(default_factory=dict)
-    ended_instances: list[JobId] = field(
-        default_factory=list, metadata=_in_journal("fallen")
-    )  # not looked at yet
-    backoffs: dict[tuple[str, float], tuple[int, float]] = field(
-        default_factory=dict
-    )  # by app and its `last_config_change_at`: failures in a row, and until when
+    # Not looked at yet.
+    ended_instances: list[JobId] = field(default_factory=list, metadata=_in_journal("fallen"))
+    # By app and its `last_config_change_at`: failures in a row, and until when.
+    backoffs: dict[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
     healths: dict[TaskId, bool | None] = field(default_factory=dict)  # by the scheduler's own checks
     check_results: dict[TaskId, tuple[CheckHealth, ...]] = field(default_factory=dict)  # of each of those
     readiness: dict[TaskId, Readiness] = field(default_factory=dict)  # what was found last
