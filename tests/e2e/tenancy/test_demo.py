@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+#: What it tells of is seen in each run by test_borrowing.py and test_spending.py.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.long]
 
 
 def test_the_story_of_several_teams_is_told_to_its_end(tmp_path: Path) -> None:
