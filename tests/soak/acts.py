@@ -15,7 +15,7 @@ LOAD: Final = {
 }  # fmt: skip
 #: Kinds of processes that are killed, and about how many at once.
 KILLS: Final = {
-    "kill scheduler": 1, "kill standby": 1, "kill executor": 2, "kill monitor": 2, "kill keeper": 2, "kill agent": 1,
+    "kill scheduler": 1, "kill standby": 1, "kill executor": 1, "kill monitor": 2, "kill keeper": 1, "kill agent": 1,
     "kill master": 1, "kill zookeeper": 1,
 }  # fmt: skip
 OTHERS: Final = {
@@ -26,6 +26,7 @@ OTHERS: Final = {
 FAULTS: Final = (*KILLS, *OTHERS)
 DOWN: Final = "zookeepers down"
 EVERY: Final = 4  # epochs
+_RARER: Final = 2  # are faults where most of them last: else nothing runs that they could harm
 _BURSTS: Final = (1, 1, 2, 3)  # faults at one moment
 #: Faults of one machine without hosts of its own, and with one master.
 SMALL: Final = ("kill scheduler", "kill executor", "kill monitor", "kill keeper", "kill agent", "kill master")
@@ -117,9 +118,9 @@ class Plan:
 
     lasts_s: float = 120.0
     load_every_s: float = 1.2
-    fault_every_s: float = 1.6
+    fault_every_s: float = 1.5
     faults: Sequence[str] = FAULTS
-    times: int = 50
+    times: int = 60
     down_s: float = 60.0
 
 
@@ -141,7 +142,8 @@ def story_of(
     weights = _weights(plan, so_far, more_others=turn == 2, kills_alone=turn in (1, 3))
     if weights:
         bursts = (1,) if turn == 1 else _BURSTS
-        acts += _drawn(chance, weights, plan.fault_every_s, 3.0, until_s, bursts)
+        every_s = plan.fault_every_s * (_RARER if turn == 2 else 1)
+        acts += _drawn(chance, weights, every_s, 3.0, until_s, bursts)
     if half:
         acts.append(Act(DOWN, chance.randrange(1 << 30), until_s, plan.down_s))
     return Story(seed, epoch, small, tuple(sorted(acts, key=lambda act: act.at_s)), alone=turn == 1)

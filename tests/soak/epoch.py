@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +84,7 @@ class Epoch:
         self._planted: list[subprocess.Popen[bytes]] = []
         self._findings: list[Finding] = []
         self._cgroup: Path | None = None
-        self._waiting = deque[Act]()
+        self._waiting: list[Act] = []
         self._began_at, self._opened_at, self._shot_at = 0.0, time.time(), 0.0
 
     def run(self) -> Outcome:
@@ -96,8 +95,9 @@ class Epoch:
             self._began_at = time.monotonic()
             for act in self._story.acts:
                 self._wait_until(act.at_s)
-                if self._story.alone and act.kind in FAULTS:
+                if act.kind in FAULTS:
                     self._waiting.append(act)
+                    self._play_waiting()
                 else:
                     self._play(act)
             self._waiting.clear()
@@ -135,12 +135,13 @@ class Epoch:
             time.sleep(min(_LOOK_S, left_s))
 
     def _play_waiting(self) -> None:
-        """The next fault, once the small job after the one before has ended; it is left out if it finds nobody."""
-        if not self._waiting or not (self._has_recovered() or self._now() - self._shot_at > _RECOVER_S):
-            return
-        late = self._now() - max(self._waiting[0].at_s, self._shot_at) > _FIND_S
-        if self._inject(self._waiting[0]) or late:
-            self._waiting.popleft()
+        """Faults that are due, of those that are to be alone one; what finds nobody waits, and is left out at last."""
+        for act in list(self._waiting):
+            if self._story.alone and not (self._has_recovered() or self._now() - self._shot_at > _RECOVER_S):
+                return
+            since = max(act.at_s, self._shot_at) if self._story.alone else act.at_s
+            if self._inject(act) or self._now() - since > _FIND_S:
+                self._waiting.remove(act)
 
     def _has_recovered(self) -> bool:
         probe = self._shots[-1].probe

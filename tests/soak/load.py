@@ -80,6 +80,7 @@ class Load:
         )
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="user")
         self._under_way: list[Future[None]] = []
+        self._latest: dict[str, Future[None]] = {}
 
     def close(self) -> None:
         """Wait for nobody."""
@@ -144,11 +145,16 @@ class Load:
                 self.taken += was_refused
                 return
 
-    def _ask(self, do: Callable[[Client], object]) -> None:
-        self._later(lambda: self._rig.ask(do))
+    def _ask(self, do: Callable[[Client], object], of: str = "") -> None:
+        self._later(lambda: self._rig.ask(do), of)
 
-    def _later(self, do: Callable[[], object]) -> None:
+    def _later(self, do: Callable[[], object], of: str = "") -> None:
+        """Do it meanwhile. What is asked of one and the same thing is asked in turn, for each waits for its answer."""
+        before = self._latest.get(of) if of else None
+
         def done() -> None:
+            if before is not None:
+                before.result()  # was begun earlier, so that it has a thread
             try:
                 do()
             except Refused as error:
@@ -157,7 +163,10 @@ class Load:
             except Exception as error:  # noqa: BLE001 - it is a finding
                 self.troubles.append(f"{type(error).__name__}: {error}")
 
-        self._under_way.append(self._pool.submit(done))
+        future = self._pool.submit(done)
+        self._under_way.append(future)
+        if of:
+            self._latest[of] = future
 
     def _job(self, chance: random.Random) -> None:
         mode = "straggler" if chance.random() < 0.15 else "plain"
@@ -211,7 +220,7 @@ class Load:
             "instances": app.instances,
             **given,
         }
-        self._later(lambda: self._deployed(number, body))
+        self._later(lambda: self._deployed(number, body), f"/soak/a{number}")
 
     def _deployed(self, number: int, body: dict[str, Any]) -> None:
         """Make an app; it is there already (409) if the answer was lost."""
@@ -236,7 +245,7 @@ class Load:
         """Ask for so many, whatever is under way."""
         app.instances = instances
         path, body = f"/v2/apps//soak/a{app.number}?force=true", {"instances": instances}
-        self._ask(lambda client: client.call("PUT", path, dict[str, Any], body=body))
+        self._ask(lambda client: client.call("PUT", path, dict[str, Any], body=body), f"/soak/a{app.number}")
 
     def _destroy(self, chance: random.Random) -> None:
         app = self._known_app(chance)
@@ -247,13 +256,13 @@ class Load:
         """Ask for its end, whatever is under way."""
         self.apps.pop(app.number, None)
         path = f"/v2/apps//soak/a{app.number}?force=true"
-        self._ask(lambda client: client.call("DELETE", path, dict[str, Any]))
+        self._ask(lambda client: client.call("DELETE", path, dict[str, Any]), f"/soak/a{app.number}")
 
     def _drain(self, chance: random.Random) -> Callable[[], None]:
         node = self._rig.hostname(chance.randrange(len(self._rig.cluster.agents)))
         deadline_s = chance.choice((0.0, 2.0, None))
-        self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s))
-        return lambda: self._ask(lambda client: client.undrain_node(node, by=_BY))
+        self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node)
+        return lambda: self._ask(lambda client: client.undrain_node(node, by=_BY), node)
 
     def _sick(self, chance: random.Random) -> Callable[[], None]:
         number = chance.randrange(len(self._rig.cards))

@@ -27,12 +27,12 @@ def test_a_story_follows_from_its_seed_and_epoch() -> None:
 
 def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
     plan, often = Plan(), Counter[str]()
-    for epoch in range(1, 9):
+    for epoch in range(1, 11):
         for act in story_of(1, epoch, plan, False, often).acts:
             often[act.kind] += KILLS.get(act.kind, 1)
     assert often.keys() == {*LOAD, *FAULTS}
     assert often[DOWN] == 2
-    assert all(often[kind] >= plan.times for kind in KILLS), often
+    assert all(often[kind] >= 50 for kind in KILLS), often
 
 
 def test_on_one_machine_only_what_it_has_is_killed() -> None:

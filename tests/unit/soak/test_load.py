@@ -1,0 +1,38 @@
+"""Users of a soak: what they ask for while nobody can keep it is asked again, and comes out as they meant it."""
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.soak.acts import Act
+from tests.soak.load import Load
+from tests.soak.rig import Rig
+
+
+def test_what_is_asked_of_one_host_is_asked_in_turn() -> None:
+    """A drain that is asked again until ZooKeeper is back is not answered after its end, which is asked for later."""
+    answers, said = threading.Event(), list[str]()
+
+    class Slow:
+        def drain_node(self, node: str, *_: object, **__: object) -> None:
+            assert answers.wait(60)
+            said.append(f"drain {node}")
+
+        def undrain_node(self, node: str, **_: object) -> None:
+            said.append(f"undrain {node}")
+
+    def ask(do: Callable[[Any], object]) -> object:
+        return do(Slow())
+
+    rig = SimpleNamespace(
+        ask=ask, hostname=lambda _: "a1", cluster=SimpleNamespace(agents=[None]), schedulers=[]
+    )
+    load = Load(cast(Rig, rig))
+    undo = load.do(Act("drain", 1, 0.0, 2.0))
+    assert undo is not None
+    undo()
+    answers.set()
+    load.settle(60)
+    load.close()
+    assert (said, load.troubles) == (["drain a1", "undrain a1"], [])
