@@ -13,6 +13,7 @@ from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
+from mesos_gpu.api.http.leaving import Leaving
 from mesos_gpu.api.http.rate import Rate
 from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
@@ -41,6 +42,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
             Middleware(Relay, channels=channels, names=_called(settings)),
             Middleware(Timed, figures=settings.figures),
             Middleware(Audit, trail=settings.audit),
+            Middleware(Leaving),
             Middleware(Guard, names=settings.host_names),
             _authenticate(scheduler, settings),
             Middleware(Rate, limits=settings.limits),
@@ -50,7 +52,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
     )
     # Its answer would name http:// where a proxy before us speaks TLS, and a client send its token in the clear.
     app.router.redirect_slashes = False
-    app.state.changes, app.state.events = jobs.changes, events
+    app.state.changes, app.state.events, app.state.leaving = jobs.changes, events, False
     return app
 
 

@@ -28,6 +28,7 @@ DOWN: Final = "zookeepers down"
 EVERY: Final = 4  # epochs
 _RARER: Final = 2  # are faults where most of them last: else nothing runs that they could harm
 _BURSTS: Final = (1, 1, 2, 3)  # faults at one moment
+_MANY: Final = (2, 3, 4)
 #: Faults of one machine without hosts of its own, and with one master.
 SMALL: Final = ("kill scheduler", "kill executor", "kill monitor", "kill keeper", "kill agent", "kill master")
 #: What the soak itself does wrong, so that it is seen to be noticed.
@@ -69,9 +70,7 @@ class Story:
     epoch: int
     small: bool
     acts: tuple[Act, ...]
-    alone: bool = (
-        False  # a fault waits until the small job after the one before has ended, and is left out if late
-    )
+    alone: bool = False  # a fault waits as long as it takes until what the one before did is over
 
     def with_acts(self, acts: Iterable[Act]) -> "Story":
         """This story with other acts."""
@@ -141,9 +140,9 @@ def story_of(
     acts = _drawn(chance, LOAD, plan.load_every_s, 0.0, plan.lasts_s)
     weights = _weights(plan, so_far, more_others=turn == 2, kills_alone=turn in (1, 3))
     if weights:
-        bursts = (1,) if turn == 1 else _BURSTS
+        bursts = {1: (1,), 3: _MANY}.get(turn, _BURSTS)
         every_s = plan.fault_every_s * (_RARER if turn == 2 else 1)
-        acts += _drawn(chance, weights, every_s, 3.0, until_s, bursts)
+        acts += _drawn(chance, weights, every_s, 3.0, until_s, bursts)  # not all of which come to be played
     if half:
         acts.append(Act(DOWN, chance.randrange(1 << 30), until_s, plan.down_s))
     return Story(seed, epoch, small, tuple(sorted(acts, key=lambda act: act.at_s)), alone=turn == 1)
@@ -177,7 +176,8 @@ def _drawn(
     acts, at_s = [], from_s + chance.uniform(0, every_s)
     while at_s < until_s:
         at_once = chance.choice(bursts)
-        for kind in chance.choices(kinds, often, k=at_once):
+        several = dict.fromkeys(chance.choices(kinds, often, k=at_once))  # of one kind one
+        for kind in several:
             shortest, longest = _LASTS_S.get(kind.split()[0], (0, 0))
             lasts_s = round(chance.uniform(shortest, longest), 1)
             acts.append(Act(kind, chance.randrange(1 << 30), round(at_s, 2), lasts_s))

@@ -24,8 +24,9 @@ from tests.soak.tally import Row, Tally
 from tests.soak.work import SLOTS_OF_CARD
 
 _SETTLE_S: Final = 150.0
-_RECOVER_S: Final = 60.0  # after which a fault that is to be alone waits no longer
-_FIND_S: Final = 15.0  # for somebody to be there whom it can be done to
+_ALONE_S: Final = 60.0  # for which a fault that is to be alone waits for the end of what the one before did
+_AMONG_OTHERS_S: Final = 12.0  # for which others do
+_FIND_S: Final = 5.0  # for somebody to be there whom it can be done to
 _SHORTLY_S: Final = 2.0
 _LOOK_S: Final = 0.05
 NOTHING: Final = "nothing"  # in the table: no fault
@@ -135,12 +136,15 @@ class Epoch:
             time.sleep(min(_LOOK_S, left_s))
 
     def _play_waiting(self) -> None:
-        """Faults that are due, of those that are to be alone one; what finds nobody waits, and is left out at last."""
-        for act in list(self._waiting):
-            if self._story.alone and not (self._has_recovered() or self._now() - self._shot_at > _RECOVER_S):
-                return
-            since = max(act.at_s, self._shot_at) if self._story.alone else act.at_s
-            if self._inject(act) or self._now() - since > _FIND_S:
+        """The next faults, once the small job after those before has ended, or for too long has not: else nothing would
+        run that they could harm. What finds nobody waits, and is left out at last."""
+        patience_s = _ALONE_S if self._story.alone else _AMONG_OTHERS_S
+        if not self._waiting or not (self._has_recovered() or self._now() - self._shot_at > patience_s):
+            return
+        at_once = [act for act in self._waiting if act.at_s == self._waiting[0].at_s]
+        for act in at_once:
+            late = self._now() - max(act.at_s, self._shot_at) > _FIND_S
+            if self._inject(act) or late:
                 self._waiting.remove(act)
 
     def _has_recovered(self) -> bool:

@@ -87,6 +87,8 @@ def _judge_item(item: Item, lines: Sequence[Line], excuses: Sequence[Excuse], ve
     for line in lines:
         if line.word == "end":
             ends[line.rank].append(line)
+    if not item.job and not lines:
+        return  # nobody said yes to it, and who asked for it knows
     if not item.unwanted:
         if item.state != "finished":
             verdict.findings.append(

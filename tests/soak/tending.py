@@ -35,33 +35,51 @@ class _Looking(threading.Thread):
             self.join(60)
 
 
-class Tending(_Looking):
-    """Starts what has ended, as systemd would."""
+class _Keeper(_Looking):
+    """Starts one process when it has ended; what cannot be started is tried again at the next look."""
+
+    def __init__(self, process: Process | SchedulerProcess) -> None:
+        super().__init__(f"tending {process.url}")
+        self.lock, self.is_off = threading.Lock(), False
+        self._process = process
+
+    def look(self) -> None:
+        with self.lock:
+            if not self.is_off and not self._process.running:
+                with contextlib.suppress(MesosGpuError, OSError):
+                    self._process.start()
+
+
+class Tending:
+    """Starts what has ended, as systemd would: each on its own, for one may wait for its port."""
 
     def __init__(self, processes: Callable[[], Sequence[Process | SchedulerProcess]]) -> None:
         """Nothing is started yet. `processes`: that must run."""
-        super().__init__("tending")
-        self._processes, self._lock = processes, threading.Lock()
-        self._down: set[str] = set()
+        self._processes = processes
+        self._keepers: dict[str, _Keeper] = {}
+
+    def start(self) -> None:
+        """Begin to look after them."""
+        self._keepers = {each.url: _Keeper(each) for each in self._processes()}
+        for keeper in self._keepers.values():
+            keeper.start()
+
+    def stop(self) -> None:
+        """Look after none."""
+        for keeper in self._keepers.values():
+            keeper.stop()
 
     @contextlib.contextmanager
     def without(self, process: Process | SchedulerProcess) -> Iterator[None]:
         """This one is left alone meanwhile."""
-        with self._lock:
-            self._down.add(process.url)
+        keeper = self._keepers[process.url]
+        with keeper.lock:
+            keeper.is_off = True
         try:
             yield
         finally:
-            with self._lock:
-                self._down.discard(process.url)
-
-    def look(self) -> None:
-        """Start each that does not run; what cannot be started is tried again at the next look."""
-        with self._lock:
-            for process in self._processes():
-                if process.url not in self._down and not process.running:
-                    with contextlib.suppress(MesosGpuError, OSError):
-                        process.start()
+            with keeper.lock:
+                keeper.is_off = False
 
 
 class Watching(_Looking):

@@ -67,6 +67,7 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for each in self._listeners:
             await each.close()
+        self._app.state.leaving = True
         self._app.state.changes.close()
         self._app.state.events.close()
         await super().shutdown(sockets=sockets)

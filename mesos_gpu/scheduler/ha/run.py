@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from mesos_gpu.adapters.replicated.store import since_boot
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.leaving import Leaving
 from mesos_gpu.api.http.server import Server
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -113,7 +114,8 @@ def _serving(
     given = replace(settings(who), peers=member, leader_url="")
     served = tls()
     context = options.cluster.context(options.tls.tls_cert, options.tls.tls_key) if served else None
-    app = create_app(api, given, [_standby(options, member, copy, who, given, context)])
+    passing = _standby(options, member, copy, who, given, context)
+    app = create_app(api, given, [Middleware(Leaving), passing])  # which has no audit of its own
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
     archives = Archives(

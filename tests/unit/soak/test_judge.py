@@ -90,3 +90,9 @@ def test_work_that_ran_beside_itself_has_no_excuse() -> None:
 def test_work_that_was_to_end_may_end_either_way() -> None:
     for state, wrong in (("killed", []), ("finished", []), ("failed", ["lost"]), ("", ["lost"])):
         assert kinds(judge([item(state=state, unwanted=True)], [line("begin")], [])) == wrong
+
+
+def test_what_nobody_said_yes_to_is_not_lost_unless_it_ran() -> None:
+    never = replace(item(state=""), job="")
+    assert kinds(judge([never], [], [])) == []
+    assert kinds(judge([never], ONCE, [])) == ["lost"]
