@@ -13,8 +13,8 @@ from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
-from mesos_gpu.api.http.leaving import Leaving
 from mesos_gpu.api.http.rate import Rate
+from mesos_gpu.api.http.standing import Leaving
 from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes

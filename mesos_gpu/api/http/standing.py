@@ -1,12 +1,13 @@
-"""Requests that last, as streams of events and waits for a change, end when the proof of who sent them does."""
+"""Requests that last, as streams of events and waits for a change, end when the proof of who sent them does, and with
+the server: what is answered then was neither refused nor failed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from starlette.types import Message, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.answers import Refusal, error_answer
 
 LOOK_S: Final = 2.0  # between two looks
 ENDED: Final = Refusal(
@@ -14,6 +15,13 @@ ENDED: Final = Refusal(
     "unauthenticated",
     "what proved the name has ended meanwhile",
     remedy="log in again (mesos-gpu login)",
+)
+ENDS: Final = Refusal(
+    503,
+    "unavailable",
+    "this scheduler ends, and has not answered in time",
+    remedy="ask again; of a change, look first whether it was done",
+    headers={"Retry-After": "1"},
 )
 
 
@@ -78,3 +86,30 @@ class Standing:
         else:
             self._ended = True
             self._task.cancel()
+
+
+class Leaving:
+    """ASGI middleware. uvicorn cancels what it does not wait for, and would say of it that it failed inside."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """`app`: what to pass requests to; its state's `leaving` says whether the server ends."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and answer what is cancelled."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if has_begun or not scope["app"].state.leaving:
+                raise
+            await error_answer(ENDS, scope["path"], ENDS.headers)(scope, receive, send)

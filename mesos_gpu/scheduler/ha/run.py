@@ -15,8 +15,8 @@ from starlette.middleware import Middleware
 from mesos_gpu.adapters.replicated.store import since_boot
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.http.leaving import Leaving
 from mesos_gpu.api.http.server import Server
+from mesos_gpu.api.http.standing import Leaving
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
