@@ -42,6 +42,7 @@ from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos import report
 
 if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
+    from mesos_gpu.adapters.simulated.use import Holder
     from mesos_gpu.ports import GpuProbe
 
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
@@ -379,9 +380,15 @@ def probe_from(env: Mapping[str, str], ledger: Ledger | None = None) -> "GpuProb
     )
 
 
-def _held(ledger: Ledger) -> frozenset[GpuId]:
-    """The cards that living tasks hold, whole or in part."""
-    return frozenset(gpu for each in ledger.holdings() if ledger.alive(each) for gpu in each.gpus)
+def _held(ledger: Ledger) -> "list[Holder]":
+    """The living tasks that hold cards, whole or in part."""
+    from mesos_gpu.adapters.simulated.use import Holder
+
+    return [
+        Holder(each.task, each.gpus, round(1000 * each.since), each.owner.pid, each.share is None)
+        for each in ledger.holdings()
+        if each.gpus and ledger.alive(each)
+    ]
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

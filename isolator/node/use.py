@@ -66,15 +66,17 @@ class Counts:
         for holding, pids in zip(holdings, members, strict=True):
             for gpu in holding.gpus:
                 if gpu in cards:
-                    count = before.get((holding.task, gpu), _Count())
+                    count = before.get((holding.task, gpu))
                     uses.append(self._of_task(holding, pids, cards[gpu], count, now))
         return tuple(uses[:MOST_TASK_USES])
 
     def _of_task(
-        self, holding: Holding, members: frozenset[int], reading: Reading, before: _Count, now: float
+        self, holding: Holding, members: frozenset[int], reading: Reading, before: _Count | None, now: float
     ) -> TaskUse:
+        """`before`: what was counted at the look before; None: it was not there, so what the card did is not its."""
         pids = None if reading.pids is None else [pid for pid in reading.pids if pid in members]
-        span = _span(holding, reading, pids)
+        span = None if before is None else _span(holding, reading, pids)
+        before = before or _Count()
         now_counted = _Count(
             policy.counted(before.work, span, now), policy.idle_since(before.idle_since, span, now)
         )

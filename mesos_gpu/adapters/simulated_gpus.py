@@ -2,23 +2,21 @@
 
 import hashlib
 import json
-import math
 import os
 import tempfile
 import time
-import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from mesos_gpu.adapters.simulated.use import Holder, asks_for_holders, reading_of
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
-from mesos_gpu.model.nodes.gpu_use import Meters, Span
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.model.shares.card import Ability
-from mesos_gpu.wire.body import MOST_AMOUNT, parsed
+from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 from mesos_gpu.wire.mesos.sharing import unknown_in
 
@@ -54,10 +52,6 @@ _SAID: Final = {
     "hang": bool,
     "use": dict,
 }
-_METERS: Final = tuple(field.name for field in fields(Meters))
-_OF_USE: Final = ("busy_pct", "process_busy_pct", *_METERS)
-_HELD: Final = "held"  # of a use: what else it is while a task holds the card
-_WAVE_S: Final = 180.0  # from high to low and back
 _HEALTH: Final = ("ok", "sick", "lost", "unknown")
 _REMEDY: Final = (
     'write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}'
@@ -76,7 +70,10 @@ class SimulatedProbe:
     from look to look in which it works, and `"process_busy_pct"`, the same of processes, as {"4711": 30}. What it does
     not say is unknown. `"held"`, an object of the same, says what is so while a task holds the card, in place of the
     rest. An amount may be a pair, `[35, 95]`: it goes from one to the other and back every three minutes, at other
-    times of each card.
+    times of each card. `"scripts"` says what jobs do on it, by patterns of their ids, step by step from when they hold
+    it: `{"ann-*": [{"for_s": 30, "busy_pct": 95}, {"for_s": 600, "burst_ms": 50, "every_s": 60}, {"unknown": true}]}`
+    computes for half a minute, for ten minutes only 50 ms of each, and then nobody can tell. The last step goes on; the
+    first pattern that fits counts.
 
     All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
     `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
@@ -86,19 +83,19 @@ class SimulatedProbe:
     def __init__(
         self,
         path: str | Path,
-        held: Callable[[], Collection[GpuId]] = tuple,
-        clock: Callable[[], float] = time.monotonic,
+        held: Callable[[], Collection[Holder]] = tuple,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """The file is read at each `survey()`.
 
         Args:
             path: The file.
-            held: The cards that tasks hold; it may raise `MesosGpuError`, and so does the survey of a file that asks.
-            clock: In seconds.
+            held: Who holds cards; it may raise `MesosGpuError`, and so does the survey of a file that asks.
+            clock: Seconds since the epoch.
         """
         self._path, self._held, self._clock = Path(path), held, clock
         self._seen: _Stamp | None = None
-        self._surveyed_at: float | None = None  # on the monotonic clock
+        self._surveyed_ms: int | None = None
 
     def survey(self) -> Survey:
         """What the file says now.
@@ -108,34 +105,23 @@ class SimulatedProbe:
         """
         stamp, before = self._stamp(), self._seen
         self._seen = stamp
-        now, last = self._clock(), self._surveyed_at
-        elapsed_ms = None if last is None else round(1000 * (now - last))
+        now_ms, last_ms = round(1000 * self._clock()), self._surveyed_ms
         try:
-            value = self._played(parsed(self._path.read_text()), now)
-            survey = _survey(value, events=stamp != before, elapsed_ms=elapsed_ms)
-            self._surveyed_at = now
+            value = parsed(self._path.read_text())
+            span = None if last_ms is None or last_ms > now_ms else last_ms, now_ms
+            survey = _survey(value, self._holders(value), span, events=stamp != before)
+            self._surveyed_ms = now_ms
             return survey
         except (OSError, ValueError) as error:
             raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
 
-    def _played(self, value: Any, now: float) -> Any:
-        """The file's value with the uses as they are now; what is wrong in it stays as it is."""
+    def _holders(self, value: Any) -> Collection[Holder]:
+        """Who holds cards, if the file asks for it."""
         entries = value.get("gpus") if isinstance(value, dict) else None
-        if not isinstance(entries, list):
-            return value
-        uses = [each.get("use") if isinstance(each, dict) else None for each in entries]
-        asked = any(isinstance(use, dict) and _HELD in use for use in uses)
-        held = self._held() if asked else ()
-        played = list(entries)
-        for index, use in enumerate(uses):
-            if isinstance(use, dict):
-                uuid = entries[index].get("uuid")
-                try:
-                    now_used = _played(use, str(uuid), uuid in held, now)
-                except ValueError as error:
-                    raise ValueError(f"gpus[{index}]: {error}") from error
-                played[index] = {**entries[index], "use": now_used}
-        return {**value, "gpus": played}
+        asked = isinstance(entries, list) and any(
+            asks_for_holders(each.get("use")) for each in entries if isinstance(each, dict)
+        )
+        return self._held() if asked else ()
 
     def changed(self) -> bool:
         """Whether the file is another one, or was written, since it was read."""
@@ -161,9 +147,10 @@ class SimulatedProbe:
 
 
 _Stamp = tuple[int, int, int]
+_Look = tuple[int | None, int]  # when the one before and this one are, milliseconds since the epoch
 
 
-def _survey(value: Any, *, events: bool, elapsed_ms: int | None) -> Survey:
+def _survey(value: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Survey:
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
     for name in ("driver_version", "cuda_version"):
@@ -172,7 +159,7 @@ def _survey(value: Any, *, events: bool, elapsed_ms: int | None) -> Survey:
     readings = []
     for index, item in enumerate(value["gpus"]):
         try:
-            readings.append(_reading(item, events=events, elapsed_ms=elapsed_ms))
+            readings.append(_reading(item, held, look, events=events))
         except ValueError as error:
             raise ValueError(f"gpus[{index}]: {error}") from error
     Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
@@ -184,7 +171,7 @@ def _survey(value: Any, *, events: bool, elapsed_ms: int | None) -> Survey:
     )
 
 
-def _reading(item: Any, *, events: bool, elapsed_ms: int | None) -> Reading:
+def _reading(item: Any, held: Collection[Holder], look: _Look, *, events: bool) -> Reading:
     said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
     for name, value in said.items():
         if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):
@@ -193,8 +180,9 @@ def _reading(item: Any, *, events: bool, elapsed_ms: int | None) -> Reading:
     if health not in _HEALTH:
         raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
     unreadable = (reason or "the file says so") if health == "unknown" else ""
-    return Reading(
-        gpu=_gpu({k: v for k, v in item.items() if k not in said} if said else item),
+    gpu = _gpu({k: v for k, v in item.items() if k not in said} if said else item)
+    reading = Reading(
+        gpu=gpu,
         lost=health == "lost",
         unreadable="it does not answer" if said.get("hang") else unreadable,
         reset_required=(reason or "the file says so") if health == "sick" else "",
@@ -204,61 +192,8 @@ def _reading(item: Any, *, events: bool, elapsed_ms: int | None) -> Reading:
         if "process_mib" in said
         else None,
         clocks_event_reasons=said.get("clocks_event_reasons"),
-        **_use(said.get("use", {}), elapsed_ms),
     )
-
-
-def _played(use: Mapping[str, Any], uuid: str, held: bool, now: float) -> dict[str, Any]:
-    """A use as it is at a moment, without pairs and without what is so at other times.
-
-    Raises:
-        ValueError: `held` is no object, or has a field that is none of a use.
-    """
-    while_held = use.get(_HELD, {})
-    if not isinstance(while_held, dict) or (strange := while_held.keys() - {*_OF_USE}):
-        what = f"unknown field {min(strange)!r}" if isinstance(while_held, dict) else "it must be an object"
-        raise ValueError(f"use.held: {what}; known are {', '.join(_OF_USE)}")
-    rest = {name: amount for name, amount in use.items() if name != _HELD}
-    turn = now / _WAVE_S + zlib.crc32(uuid.encode()) / 2**32
-    part = (1 + math.sin(2 * math.pi * turn)) / 2
-    return {name: _between(amount, part) for name, amount in (rest | (while_held if held else {})).items()}
-
-
-def _between(amount: Any, part: float) -> Any:
-    """Take the whole number at a part of the way from one to the other of a pair; anything else as it is."""
-    if isinstance(amount, list) and len(amount) == 2 and all(type(each) in (int, float) for each in amount):
-        return round(amount[0] + (amount[1] - amount[0]) * part)
-    return amount
-
-
-def _use(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
-    """What a reading says of a card's use. `elapsed_ms`: since the look before; None: there was none."""
-    if strange := sorted(use.keys() - {*_OF_USE}):
-        raise ValueError(f"use: unknown field {strange[0]!r}; known are {_HELD}, {', '.join(_OF_USE)}")
-    meters = {name: use[name] for name in _METERS if use.get(name) is not None}
-    for name, amount in meters.items():
-        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MOST_AMOUNT:
-            raise ValueError(f"use.{name} must be a whole number from 0, got {amount!r}")
-    busy_pct = use.get("busy_pct")
-    part_ms = None if busy_pct is None else _part("busy_pct", busy_pct, elapsed_ms or 0)
-    span = None if part_ms is None or elapsed_ms is None else Span(elapsed_ms, part_ms)
-    processes = use.get("process_busy_pct")
-    if processes is not None and not isinstance(processes, dict):
-        raise ValueError(f"use.process_busy_pct must be an object of pids with percent, got {processes!r}")
-    busy_ms = {
-        int(pid): _part("process_busy_pct", pct, elapsed_ms or 0) for pid, pct in (processes or {}).items()
-    }
-    return {
-        "meters": Meters(**meters),
-        "span": span,
-        "process_busy_ms": tuple(busy_ms.items()) if span and processes is not None else None,
-    }
-
-
-def _part(name: str, pct: Any, elapsed_ms: int) -> int:
-    if isinstance(pct, bool) or not isinstance(pct, int | float) or not 0 <= pct <= 100:
-        raise ValueError(f"use.{name} must be percent from 0 to 100, got {pct!r}")
-    return round(elapsed_ms * pct / 100)
+    return replace(reading, **reading_of(said.get("use", {}), gpu.id, held, *look))
 
 
 def _gpu(item: Any) -> Gpu:
@@ -276,21 +211,6 @@ def _gpu(item: Any) -> Gpu:
             f"sharing.memory_mib is {gpu.sharing.memory_mib}, more than the card's {gpu.memory_mib} MiB"
         )
     return gpu
-
-
-def lifelike(gpu: Gpu) -> dict[str, Any]:
-    """A use for an entry of the file: a card that does nothing until a task holds it, and then computes."""
-    used_mib = gpu.memory_mib * 3 // 4
-    return {
-        "busy_pct": 0, "gpu_pct": 0, "memory_pct": 0, "memory_used_mib": 0, "memory_free_mib": gpu.memory_mib,
-        "power_mw": 62_000, "power_limit_mw": 400_000, "temperature_c": 34, "sm_clock_mhz": 210,
-        "memory_clock_mhz": 1215,
-        _HELD: {
-            "busy_pct": [55, 97], "gpu_pct": [55, 97], "memory_pct": [20, 60], "memory_used_mib": used_mib,
-            "memory_free_mib": gpu.memory_mib - used_mib, "power_mw": [210_000, 372_000], "temperature_c": [58, 71],
-            "sm_clock_mhz": 1410,
-        },
-    }  # fmt: skip
 
 
 def write_inventory(

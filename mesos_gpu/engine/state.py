@@ -41,7 +41,7 @@ from mesos_gpu.model.tasks.event import JobEvent, recent
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
-from mesos_gpu.model.usage import BudgetUse, Span
+from mesos_gpu.model.usage import BudgetUse, Span, SpanWork
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tasks.events import remembered
 from mesos_gpu.policy.tenancy.tree import Tree
@@ -74,6 +74,8 @@ class State:
     queue_versions: dict[int, QueueDocument] = field(default_factory=dict)  # oldest first
     past_uses: dict[tuple[str, str], PastUse] = field(default_factory=dict)  # by queue and user
     spans: dict[TaskId, Span] = field(default_factory=dict)  # what each task holds of GPUs, and since when
+    # What those GPUs did, as far as summed up.
+    span_works: dict[TaskId, SpanWork] = field(default_factory=dict)
     budget_uses: dict[tuple[str, str, int], BudgetUse] = field(default_factory=dict)  # by its key
     tokens: dict[str, Token] = field(default_factory=dict)  # by id
     arrays: dict[JobId, JobArray] = field(default_factory=dict)
@@ -110,9 +112,8 @@ class State:
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
     instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
-    places: dict[str, tuple[int, float]] = field(
-        default_factory=dict
-    )  # by app, in the queue: its first instance's
+    # By app, in the queue: its first instance's.
+    places: dict[str, tuple[int, float]] = field(default_factory=dict)
     # Not looked at since they changed.
     changed_apps: set[str] = field(default_factory=set, metadata=_in_journal("stirred"))
     # By app, ended instances that are to come back.
@@ -179,9 +180,8 @@ class State:
     charges: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     uncharged: set[TaskId] = field(default_factory=set, compare=False, repr=False, metadata=DERIVED)
 
-    provisional: Any = field(
-        default=None, compare=False, repr=False, metadata=DERIVED
-    )  # `booked.Provisional`
+    # `booked.Provisional`.
+    provisional: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)
     budget_book: Any = field(default=None, compare=False, repr=False, metadata=DERIVED)  # a `Book`, or None
     spans_seen: bool = field(default=False, compare=False, metadata=DERIVED)  # of what it was restored with
     #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.

@@ -21,10 +21,10 @@ from isolator.agent.commands import executor_command
 from isolator.agent.uploads import CACERT
 from isolator.gpus.ledger import Ledger
 from isolator.node.reaper import reap
+from mesos_gpu.adapters.simulated.use import with_scripts
 from mesos_gpu.adapters.simulated_gpus import (
     MODELS,
     SIMULATED_DRIVER,
-    lifelike,
     simulated_gpus,
     write_inventory,
 )
@@ -67,6 +67,7 @@ class NodeSpec:
     zone: str = ""  # of the region that all nodes share
     hostname: str = ""  # "" for the node's own address
     flags: Mapping[str, str] = field(default_factory=dict)  # of its agent, besides
+    scripts: Mapping[str, Any] = field(default_factory=dict)  # what jobs do on its GPUs: see `SimulatedProbe`
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -354,7 +355,7 @@ class Stack:
                 gpus,
                 driver_version=spec.driver,
                 cuda_version=".".join(map(str, cuda_of(spec.driver) or ())),
-                use=lifelike,
+                use=with_scripts(spec.scripts),
             )
         try:
             self.cluster.start()

@@ -27,7 +27,7 @@ from mesos_gpu.model.tasks.hook import KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import BudgetUse, Closed, Span
+from mesos_gpu.model.usage import BudgetUse, Closed, Span, SpanWork
 
 Key = tuple[Any, ...]
 
@@ -231,6 +231,20 @@ class SaveSpan(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveSpanWork(Save):
+    """Insert or replace."""
+
+    work: SpanWork
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSpanWork(Save):
+    """Delete: it is in the record of its span."""
+
+    task_id: TaskId
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetSpan(Save):
     """Delete: the task holds nothing more."""
 
@@ -377,6 +391,7 @@ class Saved:
     queue_versions: tuple[QueueDocument, ...] = ()  # by version
     past_uses: tuple[PastUse, ...] = ()  # by queue and user
     spans: tuple[Span, ...] = ()  # that are open, by task
+    span_works: tuple[SpanWork, ...] = ()  # of these
     budget_uses: tuple[BudgetUse, ...] = ()  # by queue, user and period
     tokens: tuple[Token, ...] = ()  # by id
     hooks: KeptHooks | None = None
@@ -458,6 +473,10 @@ NOUNS: Final = (
         {"queue": "queue", "user": "user"}, ("queue", "user"), ("queue", "user"),
     ),
     Noun(Span, "span", "spans", SaveSpan, ForgetSpan, {"task_id": "task_id"}, ("task_id",), ("task_id",)),
+    Noun(
+        SpanWork, "work of a span", "span_works", SaveSpanWork, ForgetSpanWork,
+        {"task_id": "task_id"}, ("task_id",), ("task_id",),
+    ),
     Noun(
         BudgetUse, "use of a budget", "budget_uses", SaveBudgetUse, ForgetBudgetUse,
         {"queue": "queue", "user": "user", "period": "index"},

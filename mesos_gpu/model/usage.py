@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
+from mesos_gpu.model.nodes.gpu_use import Work
 
 MS: Final = 1000  # milliseconds a second
 DAY_MS: Final = 86_400_000  # a day of UTC
@@ -106,6 +107,48 @@ class Span:
         return Account(self.owner, self.queue, self.job_class, self.app, part.model, self.pool)
 
 
+class Did(NamedTuple):
+    """What GPUs of one model did for a task in a day. What is in neither of both nobody knows.
+
+    Attributes:
+        day: Of UTC since the epoch.
+        model: As of `Part`.
+        busy: In which a kernel ran, thousandths of GPUs times milliseconds.
+        idle: In which none did.
+        wanted: Of `idle`, while jobs waited for as many GPUs.
+    """
+
+    day: int
+    model: str
+    busy: int = 0
+    idle: int = 0
+    wanted: int = 0
+
+
+class CardCount(NamedTuple):
+    """What a monitor has counted of a task on one of its cards, as far as it is summed up."""
+
+    gpu_id: GpuId
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class SpanWork:
+    """What the GPUs of an open span did so far, as of the monitor's report that was summed up last.
+
+    Attributes:
+        task_id: Whose span.
+        folded_ms: When it was summed up.
+        cards: Up to which counts, by card.
+        did: What came to that, by day and model.
+    """
+
+    task_id: TaskId
+    folded_ms: int
+    cards: tuple[CardCount, ...] = ()
+    did: tuple[Did, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """A span that is over: the record.
@@ -116,7 +159,7 @@ class Closed:
         lost_ms: The last so many of it were work that was lost with the task.
         refunded_ms: The last so many of it no budget pays.
         reason: Why it ended.
-        idle_ms: How long its GPUs did nothing.
+        did: What its GPUs did, by day and model.
     """
 
     span: Span
@@ -124,7 +167,7 @@ class Closed:
     lost_ms: int
     refunded_ms: int
     reason: SpanEnd
-    idle_ms: int = 0
+    did: tuple[Did, ...] = ()
 
 
 def charged(cost_milli: int, percent: int) -> int:

@@ -38,7 +38,7 @@ from mesos_gpu.model.saves import (
 from mesos_gpu.model.tasks.event import LogEvent
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, MS, BudgetUse, Closed, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import Row, rows
 
 
@@ -55,6 +55,7 @@ class MemoryStore:
     deployments: dict[str, Deployment]
     queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
+    span_works: dict[TaskId, SpanWork]
     past_uses: dict[tuple[str, str], PastUse]
     budget_uses: dict[tuple[str, str, int], BudgetUse]
 
@@ -122,7 +123,17 @@ class MemoryStore:
     def records(self, since_ms: int, until_ms: int, now_ms: int) -> Iterator[Closed]:
         """See `UseRecords`."""
         ended = sorted(self.kept.values(), key=lambda each: (each.ends_ms, each.span.task_id))
-        last = [Closed(s, max(s.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING) for s in self.spans.values()]
+        last = [
+            Closed(
+                span,
+                max(span.begins_ms, now_ms),
+                0,
+                0,
+                SpanEnd.RUNNING,
+                self.span_works[span.task_id].did if span.task_id in self.span_works else (),
+            )
+            for span in self.spans.values()
+        ]
         for record in (*ended, *last):
             if record.ends_ms >= since_ms and record.span.begins_ms < until_ms:
                 yield record
@@ -177,7 +188,7 @@ def _more(held: Held, record: Closed) -> Held:
     return Held(
         held.gpu + milli * (record.ends_ms - record.span.begins_ms),
         held.lost + milli * record.lost_ms,
-        held.idle + milli * record.idle_ms,
+        held.idle + sum(each.idle for each in record.did),
         tuple(sorted({*held.models, *models})),
     )
 

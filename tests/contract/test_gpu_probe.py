@@ -10,12 +10,12 @@ import pytest
 
 from mesos_gpu.adapters.nvml.session import Nvml, load
 from mesos_gpu.adapters.nvml.sharing import UNTOLD_RESERVE_MIB
+from mesos_gpu.adapters.simulated.use import Holder, lifelike
 from mesos_gpu.adapters.simulated_gpus import (
     CAPABILITIES,
     MODELS,
     SimulatedProbe,
     change_gpu,
-    lifelike,
     simulated_gpus,
     write_inventory,
 )
@@ -394,7 +394,7 @@ def test_simulated_gpus_are_distinct_and_repeatable() -> None:
 
 
 def test_what_a_file_says_of_a_card_while_it_is_held_goes_up_and_down(tmp_path: Path) -> None:
-    path, now, held = tmp_path / "g.json", [0.0], {GPUS[0].id}
+    path, now, held = tmp_path / "g.json", [0.0], [Holder("a.1", (GPUS[0].id,))]
     write_inventory(path, GPUS[:2], use=lambda gpu: lifelike(gpu) if gpu == GPUS[0] else None)
     probe = SimulatedProbe(path, lambda: held, lambda: now[0])
     assert [reading.span for reading in probe.survey().readings] == [None, None], "there was no look before"
@@ -426,7 +426,7 @@ def test_what_a_file_says_of_a_card_while_it_is_held_goes_up_and_down(tmp_path: 
         ({"busy_pct": [1, 2, 3]}, "gpus[1]: use.busy_pct must be percent from 0 to 100, got [1, 2, 3]"),
         ({"power_mw": [0, "1"]}, "gpus[1]: use.power_mw must be a whole number from 0, got [0, '1']"),
         ({"power_mw": [-5, -5]}, "gpus[1]: use.power_mw must be a whole number from 0, got -5"),
-        ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; known are held, busy_pct,"),
+        ({"watts": 1}, "gpus[1]: use: unknown field 'watts'; known are held, scripts, busy_pct,"),
     ],
 )
 def test_a_use_that_cannot_be_is_refused_by_its_field(

@@ -31,6 +31,7 @@ from mesos_gpu.model.bookings.booking import Booking, BookingSpec, BookingState,
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.gpu_use import Work
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import PastJob
 from mesos_gpu.model.past_use import PastUse
@@ -42,7 +43,7 @@ from mesos_gpu.model.tasks.hook import Hook, HookVersion, KeptHooks, Sent
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
-from mesos_gpu.model.usage import BudgetUse, Closed, Part, Span, SpanEnd
+from mesos_gpu.model.usage import BudgetUse, CardCount, Closed, Did, Part, Span, SpanEnd, SpanWork
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
@@ -230,6 +231,13 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             for id, gpu_milli in (("j1.1", 1000), ("j1.1", 2000), ("j2.1", 250))
         ],
         saves.ForgetSpan(TaskId("j1.1")),
+    ),
+    "span_works": (
+        [
+            saves.SaveSpanWork(SpanWork(TaskId(id), at, (CardCount(GpuId("g"), Work(1.5, at, 1)),), did))
+            for id, at, did in (("j1.1", 7, ()), ("j1.1", 8, (Did(2, "T4", 1, 2, 3),)), ("j2.1", 9, ()))
+        ],
+        saves.ForgetSpanWork(TaskId("j1.1")),
     ),
     "budget_uses": (
         [

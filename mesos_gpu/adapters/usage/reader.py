@@ -13,26 +13,27 @@ from mesos_gpu.adapters.sqlite.seal import number_of, opened
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.past_jobs import Held, PastJob
-from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Account, Closed, Part, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Account, Closed, Did, Part, Span, SpanEnd, SpanWork
 from mesos_gpu.policy.accounts.sums import Figures, Row, rows
 
 _BUSY_S: Final = 5.0
 #: Days are kept in the order of their accounts: what each has of a time is looked up, so that it takes what it has to
 #: tell, and not what was ever used. Without the CROSS every row is looked at.
 _DAYS: Final = """SELECT id, SUM(spans), SUM(gpu), SUM(cost), SUM(charged), SUM(borrowed), SUM(idle), SUM(lost),
-SUM(refunded), SUM(unmet) FROM used_accounts CROSS JOIN used_days ON account = id AND day >= :first AND day < :last
+SUM(refunded), SUM(unmet), SUM(busy), SUM(unused), SUM(wanted), SUM(returned)
+FROM used_accounts CROSS JOIN used_days ON account = id AND day >= :first AND day < :last
 GROUP BY id"""
 _WAITS: Final = """SELECT account, step, SUM(jobs) FROM used_waits WHERE day >= :first AND day < :last
 GROUP BY account, step"""
-_RECORDS: Final = """SELECT begins_ms, ends_ms, gpu_milli, cost_milli, charged_milli, borrowed, idle_ms, lost_ms,
-refunded_ms, wait_ms, wanted_milli, reason, task_id, job_id, owner, queue, job_class, app, model, pool
+_RECORDS: Final = """SELECT begins_ms, ends_ms, gpu_milli, cost_milli, charged_milli, borrowed, unused, busy, wanted,
+lost_ms, refunded_ms, wait_ms, wanted_milli, reason, task_id, job_id, owner, queue, job_class, app, model, pool
 FROM used_spans JOIN used_accounts ON account = id WHERE ends_ms >= :since AND begins_ms < :until
 ORDER BY ends_ms, task_id, model"""
 
 _JOBS: Final = """SELECT id, ended_ms, body FROM past_jobs WHERE ended_ms >= :since AND ended_ms < :until
 AND (ended_ms, id) < (:last, :id) ORDER BY ended_ms DESC, id DESC"""
 _HELD: Final = """SELECT model, SUM(gpu_milli * (ends_ms - begins_ms)), SUM(gpu_milli * lost_ms),
-SUM(gpu_milli * idle_ms) FROM used_spans JOIN used_accounts ON account = id WHERE job_id = ? GROUP BY model
+SUM(unused) FROM used_spans JOIN used_accounts ON account = id WHERE job_id = ? GROUP BY model
 ORDER BY model"""
 
 
@@ -118,16 +119,23 @@ def _sums(
 
 def _open(db: sqlite3.Connection, now_ms: int) -> Iterator[Closed]:
     """Spans that are open, as if they ended now; what ends them is not known, so nothing of them is lost."""
-    decoder = msgspec.json.Decoder(Span)
+    decoder, works = msgspec.json.Decoder(Span), _works(db)
     for task_id, body in db.execute("SELECT task_id, body FROM spans ORDER BY task_id"):
         span = decoder.decode(opened("spans", (task_id,), body))
-        yield Closed(span, max(span.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING)
+        yield Closed(span, max(span.begins_ms, now_ms), 0, 0, SpanEnd.RUNNING, works.get(task_id, ()))
+
+
+def _works(db: sqlite3.Connection) -> dict[str, tuple[Did, ...]]:
+    """What the GPUs of open spans did so far, by task."""
+    decoder = msgspec.json.Decoder(SpanWork)
+    rows = db.execute("SELECT task_id, body FROM span_works")
+    return {task_id: decoder.decode(opened("span_works", (task_id,), body)).did for task_id, body in rows}
 
 
 def _record(
-    begins_ms: int, ends_ms: int, gpu_milli: int, cost_milli: int, charged_milli: int, borrowed: int, idle_ms: int,
-    lost_ms: int, refunded_ms: int, wait_ms: int, wanted_milli: int, reason: str, task_id: str, job_id: str,
-    *names: Any,
+    begins_ms: int, ends_ms: int, gpu_milli: int, cost_milli: int, charged_milli: int, borrowed: int, unused: int,
+    busy: int, wanted: int, lost_ms: int, refunded_ms: int, wait_ms: int, wanted_milli: int, reason: str, task_id: str,
+    job_id: str, *names: Any,
 ) -> Closed:  # fmt: skip
     """A row as a record of one part."""
     account = Account(*names)
@@ -136,4 +144,5 @@ def _record(
         TaskId(task_id), JobId(job_id), account.owner, account.queue, account.job_class, account.app, account.pool,
         (Part(account.model, gpu_milli, cost_milli),), bool(borrowed), percent, begins_ms, wait_ms, wanted_milli,
     )  # fmt: skip
-    return Closed(span, ends_ms, lost_ms, refunded_ms, SpanEnd(reason), idle_ms)
+    did = (Did(max(ends_ms - 1, begins_ms) // DAY_MS, account.model, busy, unused, wanted),)
+    return Closed(span, ends_ms, lost_ms, refunded_ms, SpanEnd(reason), did)

@@ -10,8 +10,8 @@ import msgspec
 from mesos_gpu.adapters.sqlite.seal import fact, opened, sealed
 from mesos_gpu.model.saves import FoldRecords, ForgetEvents, KeepEvent, KeepJob, KeepRecord
 from mesos_gpu.model.tasks.event import LogEvent
-from mesos_gpu.model.usage import DAY_MS, MS, charged
-from mesos_gpu.policy.accounts.sums import AMOUNTS, by_day, step_of
+from mesos_gpu.model.usage import DAY_MS, MS, NEVER_MS, charged
+from mesos_gpu.policy.accounts.sums import AMOUNTS, by_day, figures, step_of
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -19,16 +19,17 @@ _ACCOUNT: Final = """INSERT OR IGNORE INTO used_accounts (owner, queue, job_clas
 VALUES (?, ?, ?, ?, ?, ?)"""
 #: A batch may be given again, after it was written: a record that is there stays.
 _RECORD: Final = """INSERT OR IGNORE INTO used_spans
-SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ?"""
 #: Only if the statement before it has written something: so each of the chain has, if the record is new.
 _DAY: Final = """INSERT INTO used_days
-SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
+SELECT id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
 ON CONFLICT (account, day) DO UPDATE SET spans = spans + excluded.spans, gpu = gpu + excluded.gpu,
     cost = cost + excluded.cost, charged = charged + excluded.charged, borrowed = borrowed + excluded.borrowed,
     idle = idle + excluded.idle, lost = lost + excluded.lost, refunded = refunded + excluded.refunded,
-    unmet = unmet + excluded.unmet"""
+    unmet = unmet + excluded.unmet, busy = busy + excluded.busy, unused = unused + excluded.unused,
+    wanted = wanted + excluded.wanted, returned = returned + excluded.returned"""
 _WAIT: Final = """INSERT INTO used_waits SELECT id, ?, ?, 1 FROM used_accounts
 WHERE owner = ? AND queue = ? AND job_class = ? AND app = ? AND model = ? AND pool = ? AND changes() > 0
 ON CONFLICT (account, step, day) DO UPDATE SET jobs = jobs + 1"""
@@ -50,14 +51,15 @@ def kept(save: KeepRecord) -> Iterator[Statement]:
     for part in span.parts:
         account = tuple(span.account(part))
         yield _ACCOUNT, account
+        whole = figures(record, part, 0, NEVER_MS)
         waited = span.wanted_milli > 0 and part == span.parts[0] and part.gpu_milli > 0
         yield (
             _RECORD,
             (
                 span.begins_ms, record.ends_ms, part.gpu_milli, part.cost_milli,
-                charged(part.cost_milli, span.charge_percent), int(span.borrowed), record.idle_ms, record.lost_ms,
-                record.refunded_ms, span.wait_ms, span.wanted_milli, record.reason.value, span.task_id, span.job_id,
-                *account,
+                charged(part.cost_milli, span.charge_percent), int(span.borrowed), whole.unused,
+                record.lost_ms, record.refunded_ms, span.wait_ms, span.wanted_milli, record.reason.value, span.task_id,
+                span.job_id, whole.busy, whole.wanted, *account,
             ),
         )  # fmt: skip
         for day, each in by_day(record, part):

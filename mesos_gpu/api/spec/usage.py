@@ -38,6 +38,16 @@ class UsageRow(TypedDict):
         float, says(minimum=0, description="of cost, beyond what queues are guaranteed")
     ]
     idle_hours: Annotated[float, says(minimum=0, description="of cost, of GPUs that did nothing")]
+    busy_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which a kernel ran")]
+    idle_gpu_hours: Annotated[float, says(minimum=0, description="GPU hours in which none did")]
+    unknown_gpu_hours: Annotated[
+        float, says(minimum=0, description="GPU hours of which nobody can tell: neither busy nor idle")
+    ]
+    wanted_gpu_hours: Annotated[
+        float,
+        says(minimum=0, description="of the idle GPU hours, those in which jobs waited for as many GPUs"),
+    ]
+    returned: Annotated[int, says(minimum=0, description="grants that ended because their GPUs did nothing")]
     lost_hours: Annotated[float, says(minimum=0, description="of cost, of work that was lost with its task")]
     unmet_gpu_hours: Annotated[
         float, says(minimum=0, description="GPUs that jobs waited for, or wait for now, times how long")
@@ -75,7 +85,9 @@ class UsageRecord(TypedDict):
     gpu_s: Annotated[float, says(minimum=0)]
     wait_s: float
     borrowed_s: float
-    idle_s: float
+    busy_gpu_s: float
+    idle_gpu_s: float
+    wanted_gpu_s: Annotated[float, says(description="of idle_gpu_s, while jobs waited for as many GPUs")]
     lost_s: float
     refunded_s: float
     reason: Annotated[str, one_of(*SpanEnd)]

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.adapters.simulated.use import with_scripts
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import home_option
@@ -27,6 +28,7 @@ from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.jobs.permits import ROOTS, Root
 from mesos_gpu.model.words import counted
 from mesos_gpu.scheduler.options.parse import NumberRange
+from mesos_gpu.wire.body import parsed
 
 LOOK_S: Final = 0.5
 REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
@@ -50,6 +52,15 @@ def _receivers(_ctx: click.Context, _param: click.Parameter, given: tuple[str, .
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return given
+
+
+def _scripts(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> dict[str, Any]:
+    try:
+        scripts: dict[str, Any] = {} if path is None else parsed(path.read_text())
+        with_scripts(scripts)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{path}: {error}") from error
+    return scripts
 
 
 @click.command()
@@ -102,6 +113,9 @@ def _receivers(_ctx: click.Context, _param: click.Parameter, given: tuple[str, .
               help="Ask who they are: the scheduler by socket or token, Mesos by name and secret.")  # fmt: skip
 @click.option("--webhook-to", multiple=True, metavar="HOST[:PORT]", callback=_receivers,
               help="Receiver that webhooks may have, as 127.0.0.1:9000; may be repeated.")  # fmt: skip
+@click.option("--use", "scripts", metavar="FILE", callback=_scripts,
+              type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="JSON of what jobs do on their GPUs, by patterns of their ids (docs/simulation.md).")  # fmt: skip
 @home_option
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -117,6 +131,7 @@ def up(
     allow_root: str | None,
     secure: bool,
     webhook_to: tuple[str, ...],
+    scripts: dict[str, Any],
     tls_cert: Path | None,
     tls_key: Path | None,
     detach: bool,
@@ -137,7 +152,7 @@ def up(
     _refuse_closed(directory())
     tls = _tls(tls_cert, tls_key)
     models = gpu_model or (MODEL,)
-    nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib) for i in range(agents)]
+    nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib, scripts=scripts) for i in range(agents)]
     if detach:
         _start_detached()
         return

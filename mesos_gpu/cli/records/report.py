@@ -168,12 +168,17 @@ def wait(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]",
     _show(app, asked, query, form, waits=True)
 
 
+def _idle_percent(row: "UsageRow") -> float | None:
+    return _percent(row["idle_gpu_hours"], row["busy_gpu_hours"] + row["idle_gpu_hours"])
+
+
 _IDLE: Final = _listing(
-    _hours("COST", lambda row: row["cost_hours"]),
-    _hours("IDLE", lambda row: row["idle_hours"]),
-    Col("IDLE%", lambda row: _percent(row["idle_hours"], row["cost_hours"])),
-    _hours("LOST", lambda row: row["lost_hours"]),
-    Col("LOST%", lambda row: _percent(row["lost_hours"], row["cost_hours"])),
+    _hours("BUSY", lambda row: row["busy_gpu_hours"]),
+    _hours("IDLE", lambda row: row["idle_gpu_hours"]),
+    _hours("UNKNOWN", lambda row: row["unknown_gpu_hours"]),
+    Col("IDLE%", _idle_percent),
+    _hours("WANTED", lambda row: row["wanted_gpu_hours"]),
+    Col("BACK", lambda row: row["returned"]),
 )
 
 
@@ -182,8 +187,16 @@ _IDLE: Final = _listing(
 @_asks
 @api_command
 def idle(app: App, as_csv: bool, plot: bool, asked: "Asked[UsageRow, UsageRow]", **query: Any) -> None:
-    """GPU hours, by cost, that were held and did nothing, and those whose work was lost."""
-    _show(app, asked, query, Form(as_csv, plot, lambda row: row["idle_hours"], "IDLE"))
+    """GPU hours that were held while no kernel ran, and what waited meanwhile.
+
+    BUSY, IDLE and UNKNOWN are together what was held; IDLE% is of what is known. WANTED is what of IDLE was held while
+    jobs waited for as many GPUs, BACK how many grants ended because their GPUs did nothing.
+
+    \b
+      mesos-gpu report idle --by user --since 30d --sort -idle
+      mesos-gpu report idle --by queue --by class --csv > idle.csv
+    """
+    _show(app, asked, query, Form(as_csv, plot, lambda row: row["idle_gpu_hours"], "IDLE"))
 
 
 _PART: Final = "part_percent"  # of a row of `fairness`, beside what the scheduler says

@@ -6,6 +6,7 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
+from mesos_gpu.engine.tasks import worked
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
@@ -203,8 +204,10 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
     if why := _claims_of_others(turn, node, inventory):
         disbelieve(turn, status, why)
         return
-    same = inventory is node.inventory
+    same, before = inventory is node.inventory, node
     node = changed(node, inventory=inventory, reported_at=turn.now, lost_at=None)
+    if not same:
+        worked.on_report(turn, before, node)
     turn.put_node(node)
     on_uses(turn, node)
     if not same and inventory.task_uses:

@@ -9,6 +9,7 @@ from typing import Final
 
 from mesos_gpu.engine.charges import at_cost, granted_milli, parts_of, pool_of_node
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks import worked
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -201,7 +202,8 @@ def _end(turn: Turn, old: Span, task: Task | None) -> Closed:
         # Nobody was there to hear of its end: what it held since was of no use to it. Whole seconds: clocks differ.
         late_ms = ends_ms - max(int(task.ended_at * MS), old.begins_ms)
         refunded_ms = max(late_ms, 0) // MS * MS
-    record = Closed(old, ends_ms, lost_ms, refunded_ms, reason)
+    did = worked.closing(turn, old, task, goes_on=False)
+    record = Closed(old, ends_ms, lost_ms, refunded_ms, reason, did)
     turn.effects.append(KeepRecord(record))
     return record
 
@@ -217,7 +219,8 @@ def _change(turn: Turn, old: Span, new: Span) -> Change:
         reason = SpanEnd.RESIZED
     elif old.borrowed != new.borrowed:
         reason = SpanEnd.SEAT
-    record = Closed(old, at_ms, 0, 0, reason)
+    did = worked.closing(turn, old, turn.state.tasks.get(old.task_id), goes_on=True)
+    record = Closed(old, at_ms, 0, 0, reason, did)
     turn.effects.append(KeepRecord(record))
     new = replace(new, begins_ms=at_ms, wait_ms=0, wanted_milli=0)
     turn.put(new)

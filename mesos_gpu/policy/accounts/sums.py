@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, charged
+from mesos_gpu.model.usage import DAY_MS, Account, Closed, Part, SpanEnd, charged
 
 GROUPS: Final[
     Mapping[str, str]
@@ -37,6 +37,10 @@ class Figures:
         lost: Of cost, of work that was lost.
         refunded: Of what was charged.
         unmet: GPUs that jobs waited for, times how long.
+        busy: Of GPUs, in which a kernel ran.
+        unused: Of GPUs, in which none did; what is in neither nobody knows.
+        wanted: Of `unused`, while jobs waited for as many GPUs.
+        returned: Records that ended because their GPUs did nothing.
         waits: How many launches waited how long, by `step_of`.
     """
 
@@ -49,6 +53,10 @@ class Figures:
     lost: int = 0
     refunded: int = 0
     unmet: int = 0
+    busy: int = 0
+    unused: int = 0
+    wanted: int = 0
+    returned: int = 0
     waits: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: "Figures") -> None:
@@ -59,7 +67,10 @@ class Figures:
             self.waits[step] = self.waits.get(step, 0) + jobs
 
 
-AMOUNTS: Final = ("spans", "gpu", "cost", "charged", "borrowed", "idle", "lost", "refunded", "unmet")
+AMOUNTS: Final = (
+    "spans", "gpu", "cost", "charged", "borrowed", "idle", "lost", "refunded", "unmet", "busy", "unused", "wanted",
+    "returned",
+)  # fmt: skip
 Row = tuple[Account, Figures]
 
 
@@ -74,8 +85,11 @@ def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures
     held_ms = overlap_ms(span.begins_ms, record.ends_ms, since_ms, until_ms)
     lost_ms = overlap_ms(record.ends_ms - record.lost_ms, record.ends_ms, since_ms, until_ms)
     refunded_ms = overlap_ms(record.ends_ms - record.refunded_ms, record.ends_ms, since_ms, until_ms)
-    # When it idled is not kept: it is put to its last part.
-    idle_ms = overlap_ms(record.ends_ms - record.idle_ms, record.ends_ms, since_ms, until_ms)
+    days = [
+        each for each in record.did if since_ms <= each.day * DAY_MS < until_ms and each.model == part.model
+    ]
+    unused = sum(each.idle for each in days)
+    last_ms = max(record.ends_ms - 1, span.begins_ms)
     began = since_ms <= span.begins_ms < until_ms
     waited = began and first and span.wanted_milli > 0
     started = began and part.gpu_milli > 0  # else it was given up before it held anything
@@ -85,10 +99,14 @@ def figures(record: Closed, part: Part, since_ms: int, until_ms: int) -> Figures
         cost=part.cost_milli * held_ms,
         charged=charged(part.cost_milli, span.charge_percent) * held_ms,
         borrowed=part.cost_milli * held_ms if span.borrowed else 0,
-        idle=part.cost_milli * idle_ms,
+        idle=unused * part.cost_milli // part.gpu_milli if part.gpu_milli else 0,
         lost=part.cost_milli * lost_ms,
         refunded=charged(part.cost_milli, span.charge_percent) * refunded_ms,
         unmet=span.wanted_milli * span.wait_ms if waited else 0,
+        busy=sum(each.busy for each in days),
+        unused=unused,
+        wanted=sum(each.wanted for each in days),
+        returned=int(record.reason is SpanEnd.IDLE and first and since_ms <= last_ms < until_ms),
         waits={step_of(span.wait_ms): 1} if waited and started else {},
     )
 

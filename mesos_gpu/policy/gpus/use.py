@@ -26,10 +26,14 @@ def span_of(samples: Iterable[Sample], last_us: int) -> tuple[Span, int]:
     """
     seen_us = busy_us = 0
     at_us = last_us
-    for end_us, pct in sorted(samples):
-        if end_us <= at_us or not 0 <= pct <= _ALL:
-            continue
-        length_us = min(end_us - at_us, LONGEST_SAMPLE_US)
+    fresh = sorted({end_us: pct for end_us, pct in samples if end_us > last_us and 0 <= pct <= _ALL}.items())
+    for index, (end_us, pct) in enumerate(fresh):
+        length_us = end_us - at_us
+        if (
+            length_us > LONGEST_SAMPLE_US
+        ):  # what was before it the driver has forgotten: it is as long as the next
+            length_us = fresh[index + 1][0] - end_us if index + 1 < len(fresh) else 0
+            length_us *= length_us <= LONGEST_SAMPLE_US
         seen_us, busy_us, at_us = seen_us + length_us, busy_us + length_us * pct // _ALL, end_us
     return Span(seen_us // 1000, busy_us // 1000), at_us
 
@@ -39,25 +43,28 @@ def shares_of_span(span: Span, samples: Iterable[tuple[int, int]]) -> dict[int, 
 
     Args:
         span: Of the card.
-        samples: Process, and its part in percent; of several of one process the mean counts.
+        samples: Process, and its part in percent. A driver may leave out samples in which a process did nothing: so as
+            many count of each as there are of the one that has most.
     """
     parts: dict[int, list[int]] = {}
     for pid, pct in samples:
         if pid > 0 and 0 <= pct <= _ALL:
             parts.setdefault(pid, []).append(pct)
-    return {pid: span.seen_ms * sum(each) // (_ALL * len(each)) for pid, each in parts.items()}
+    times = max(map(len, parts.values()), default=0)
+    return {pid: span.seen_ms * sum(each) // (_ALL * times) for pid, each in parts.items()}
 
 
 def busy_of(span: Span | None, processes: Mapping[int, int] | None, pids: Iterable[int]) -> Span | None:
     """The span of some processes of a card; None: nobody can say.
 
-    Where the card as a whole did nothing, none of them did anything, whatever the driver tells of processes.
+    They were at work no longer than the card was: where it as a whole did nothing, none of them did anything, whatever
+    the driver tells of processes.
     """
     if span is None or span.busy_ms == 0:
         return span
     if processes is None or not processes:  # it was at work, and by nobody: the two do not go together
         return None
-    return Span(span.seen_ms, min(sum(processes.get(pid, 0) for pid in pids), span.seen_ms))
+    return Span(span.seen_ms, min(sum(processes.get(pid, 0) for pid in pids), span.busy_ms))
 
 
 def counted(work: Work | None, span: Span | None, now: float) -> Work | None:

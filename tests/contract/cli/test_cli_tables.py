@@ -65,7 +65,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "report usage": ("QUEUE", "GPU_H", "COST", "CHARGED", "BORROWED", "LOST", "UNMET"),
     "report fairness": ("QUEUE", "GPU_H", "PART%", "UNMET", "SERVED%", "WAIT_90%"),
     "report wait --sort -unmet": ("QUEUE", "STARTED", "HALF", "90%", "99%", "UNMET"),
-    "report idle": ("QUEUE", "COST", "IDLE", "IDLE%", "LOST", "LOST%"),
+    "report idle": ("QUEUE", "BUSY", "IDLE", "UNKNOWN", "IDLE%", "WANTED", "BACK"),
     "report budget": ("FROM", "QUEUE", "USER", "HOURS", "USED", "USED%"),
     "budget list": ("QUEUE", "USER", "USED", "USED%", "EMPTY"),
     "token list": ("ID", "NAME", "EXPIRES"),
@@ -188,10 +188,14 @@ def _fill_queues(rest: FakeRest) -> None:
     ]
     rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
     rows = [
-        _use("production", gpu_hours=175319.2, cost_hours=701276.8, charged_hours=701276.8, wait_p90_s=0.0),
+        _use(
+            "production", gpu_hours=175319.2, cost_hours=701276.8, charged_hours=701276.8, busy_gpu_hours=131489.2,
+            idle_gpu_hours=40001.0, unknown_gpu_hours=3829.0, wanted_gpu_hours=1204.3, returned=17, wait_p90_s=0.0,
+        ),
         _use(
             LONGEST, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
             borrowed_hours=120.75, lost_hours=1.5, unmet_gpu_hours=40.0, wait_p90_s=5400.0,
+            unknown_gpu_hours=310.5,
         ),
         _use("default", unmet_gpu_hours=3.2, wait_p90_s=None),
     ]  # fmt: skip
@@ -210,12 +214,20 @@ def _queue_share(path: str, **given: float) -> dict[str, Any]:
 def _use(queue: str, **given: float | None) -> dict[str, Any]:
     names = (
         "gpu_hours", "cost_hours", "charged_hours", "refunded_hours", "borrowed_hours", "idle_hours", "lost_hours",
-        "unmet_gpu_hours",
+        "unmet_gpu_hours", "busy_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "wanted_gpu_hours",
     )  # fmt: skip
     nothing = dict.fromkeys(
         ("period", "owner", "app", "job_class", "model", "pool", "wait_p50_s", "wait_p99_s")
     )
-    return {**nothing, "queue": queue, "spans": 1, "started": 1, **dict.fromkeys(names, 0.0), **given}
+    return {
+        **nothing,
+        "queue": queue,
+        "spans": 1,
+        "returned": 0,
+        "started": 1,
+        **dict.fromkeys(names, 0.0),
+        **given,
+    }
 
 
 def _task(card: dict[str, Any], now: float) -> dict[str, Any]:

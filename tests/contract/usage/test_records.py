@@ -11,9 +11,9 @@ from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.usage.reader import SqliteRecords
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
-from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveSpan
-from mesos_gpu.model.usage import DAY_MS, Closed, Part, Span, SpanEnd
-from mesos_gpu.policy.accounts.sums import GROUPS, Figures, grouped
+from mesos_gpu.model.saves import FoldRecords, ForgetSpan, KeepRecord, SaveSpan, SaveSpanWork
+from mesos_gpu.model.usage import DAY_MS, NEVER_MS, Closed, Did, Part, Span, SpanEnd, SpanWork
+from mesos_gpu.policy.accounts.sums import GROUPS, Figures, figures, grouped
 from mesos_gpu.testing.memory_store import MemoryStore
 
 DAY = 20_000
@@ -33,8 +33,17 @@ def closed(draw: st.DrawFn) -> Closed:
         "", parts, draw(st.booleans()), draw(st.sampled_from((100, 50))), begins,
         draw(st.integers(0, DAY_MS)), draw(st.sampled_from((0, 8000))),
     )  # fmt: skip
-    lost, refunded, idle = (draw(st.integers(0, length)) for _ in range(3))
-    return Closed(span, begins + length, lost, refunded, draw(st.sampled_from(ENDS)), idle)
+    lost, refunded = (draw(st.integers(0, length)) for _ in range(2))
+    did = tuple(
+        Did(day, part.model, *(draw(st.integers(0, part.gpu_milli * DAY_MS)) for _ in range(3)))
+        for day in sorted(
+            draw(
+                st.sets(st.integers(begins // DAY_MS, max(begins + length - 1, begins) // DAY_MS), max_size=3)
+            )
+        )
+        for part in parts
+    )
+    return Closed(span, begins + length, lost, refunded, draw(st.sampled_from(ENDS)), did)
 
 
 def opened(path: Path) -> Iterator[tuple[SqliteStore, SqliteRecords]]:
@@ -57,6 +66,9 @@ def test_both_add_up_to_the_same(
     memory = MemoryStore()
     for store, records in opened(tmp_path_factory.mktemp("use")):
         batch = [*map(KeepRecord, ended), *(SaveSpan(each.span) for each in running)]
+        batch += [
+            SaveSpanWork(SpanWork(each.span.task_id, NOW, did=each.did)) for each in running if each.did
+        ]
         for each in (store, memory, store):  # the disk may ask for a batch twice
             each.save(batch)
         names = sorted(by)
@@ -80,9 +92,11 @@ def _held(records: list[Closed]) -> list[tuple[object, ...]]:
     """A row for each part, and what tells it from others."""
     rows: list[tuple[str | int, ...]] = []
     for each in records:
-        times = each.span.begins_ms, each.ends_ms, each.lost_ms, each.refunded_ms, each.idle_ms
+        times = each.span.begins_ms, each.ends_ms, each.lost_ms, each.refunded_ms
         for part in each.span.parts:
-            rows.append((each.span.task_id, part.model, part.gpu_milli, part.cost_milli, *times))
+            whole = figures(each, part, 0, NEVER_MS)
+            did = whole.busy, whole.unused, whole.wanted
+            rows.append((each.span.task_id, part.model, part.gpu_milli, part.cost_milli, *times, *did))
     return sorted(rows)
 
 

@@ -16,7 +16,7 @@ from mesos_gpu.cli.records.plot import bars
 from mesos_gpu.model.access.caller import ANYBODY, Caller
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord, SaveSpan
-from mesos_gpu.model.usage import DAY_MS, Closed, Part, Span, SpanEnd
+from mesos_gpu.model.usage import DAY_MS, Closed, Did, Part, Span, SpanEnd
 from mesos_gpu.testing.memory_store import MemoryStore
 from tests.contract.access.rig import AccessRig
 from tests.contract.cli.cli_rig import call
@@ -28,6 +28,8 @@ SPAN = Span(
     TaskId("train.1"), JobId("train"), "ann", "research", "", "", "", (Part("A100", 8000, 16000),), True, 100, AT,
     600_000, 8000,
 )  # fmt: skip
+HOURS = 1000 * HOUR_MS
+DID = (Did(DAY, "A100", 96 * HOURS, 12 * HOURS, 4 * HOURS), Did(DAY + 1, "A100", 4 * HOURS, 4 * HOURS))
 OTHER = replace(SPAN, task_id=TaskId("=x.1"), job_id=JobId("=x"), owner="carl", queue="other", borrowed=False)
 ASKED = {"since": DAY * 86400, "until": (DAY + 2) * 86400}
 
@@ -37,7 +39,7 @@ def rig() -> Iterator[AccessRig]:
     store = MemoryStore()
     store.save(
         [
-            KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.RECLAIM)),
+            KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.RECLAIM, DID)),
             KeepRecord(Closed(OTHER, AT + HOUR_MS, 0, 0, SpanEnd.FINISHED)),
         ]
     )
@@ -63,7 +65,8 @@ def test_use_is_summed_up_by_what_is_asked_for(rig: AccessRig) -> None:
     hours = {name: value for name, value in research.items() if name.endswith("_hours")}
     assert hours == {
         "gpu_hours": 200.0, "cost_hours": 400.0, "charged_hours": 400.0, "refunded_hours": 16.0,
-        "borrowed_hours": 400.0, "idle_hours": 0.0, "lost_hours": 16.0, "unmet_gpu_hours": 8 / 6,
+        "borrowed_hours": 400.0, "idle_hours": 32.0, "busy_gpu_hours": 100.0, "idle_gpu_hours": 16.0,
+        "unknown_gpu_hours": 84.0, "wanted_gpu_hours": 4.0, "lost_hours": 16.0, "unmet_gpu_hours": 8 / 6,
     }  # fmt: skip
     assert (other["gpu_hours"], other["borrowed_hours"], other["started"]) == (8.0, 0.0, 1)
     assert other["wait_p50_s"] == pytest.approx(600, rel=1 / 8)
@@ -141,6 +144,11 @@ def test_records_are_told_as_csv_that_no_spreadsheet_computes(rig: AccessRig) ->
     first, second = csv.DictReader(io.StringIO(answer.text))
     assert (first["task_id"], first["gpu_s"], first["reason"]) == ("'=x.1", "28800.0", "finished")
     assert (second["borrowed_s"], second["lost_s"], second["wait_s"]) == ("90000.0", "3600.0", "600.0")
+    assert (second["busy_gpu_s"], second["idle_gpu_s"], second["wanted_gpu_s"]) == (
+        "360000.0",
+        "57600.0",
+        "14400.0",
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ class Open(AccessRig):
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     store = MemoryStore()
-    store.save([KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.RECLAIM))])
+    store.save([KeepRecord(Closed(SPAN, AT + 25 * HOUR_MS, HOUR_MS, HOUR_MS, SpanEnd.IDLE, DID))])
     store.save([SaveSpan(replace(OTHER, begins_ms=AT))])
     rig = Open(records=store)
     monkeypatch.setenv("MESOS_GPU_URL", rig.server.url)
@@ -200,7 +208,8 @@ def test_reports_are_tables(cli: None) -> None:
     ]
     assert told("wait", "--by", "owner", "--by", "queue")[1][:4] == ["ann", "research", "1", "10m22s"]
     assert told("idle", "--by", "model") == [
-        ["MODEL", "COST", "IDLE", "IDLE%", "LOST", "LOST%"], ["A100", "1168", "0", "0", "16", "1.4"],
+        ["MODEL", "BUSY", "IDLE", "UNKNOWN", "IDLE%", "WANTED", "BACK"],
+        ["A100", "100", "16", "468", "13.8", "4", "1"],
     ]  # fmt: skip
     fair = told("fairness")
     assert fair[1][:5] == ["other", "384", "65.8", "1.33", "99.7"]
@@ -213,7 +222,7 @@ def test_a_report_is_a_bar_for_each_row(cli: None) -> None:
     assert (header, other[:2], research[:2]) == (["GPU_H"], ["other", "384"], ["research", "200"])
     assert len(research[2]) == pytest.approx(len(other[2]) * 200 / 384, abs=1), "as long as the amount"
     assert told("wait", "--by", "user", "--plot")[1][:2] == ["ann", "10m22s"]
-    assert told("idle", "--period", "day", "--by", "model", "--plot")[1][:3] == ["2024-10-04", "A100", "0"]
+    assert told("idle", "--period", "day", "--by", "model", "--plot")[1][:3] == ["2024-10-04", "A100", "12"]
     assert told("fairness", "--plot")[1][:2] == ["other", "99.7"]
     assert bars([("a", 1.0, "1"), ("bb", 0.5, "0.5")], unicode=False, columns=17) == [
         "a     1  ########",

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from mesos_gpu.cli.dev import up
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -19,3 +20,19 @@ def test_without_root_a_secure_one_says_that_tasks_can_read_its_secrets(
     told = capsys.readouterr()
     assert str(stack.secure and stack.secure.operator) in told.out
     assert ("without root, tasks run as you, and can read these secrets" in told.err) is says
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "it must be an object of jobs' ids with lists of steps"),
+        ('{"ann": [{"busy_pct": 200}]}', "ann[0].busy_pct must be percent from 0 to 100, got 200"),
+        ("{", "use.json: "),
+    ],
+)
+def test_a_script_that_cannot_be_is_a_usage_error(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "use.json"
+    path.write_text(text)
+    done = CliRunner().invoke(up.up, ["--use", str(path)])
+    assert done.exit_code == 2
+    assert words in done.output

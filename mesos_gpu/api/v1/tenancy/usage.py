@@ -22,7 +22,7 @@ from mesos_gpu.api.spec import usage as shapes
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.jobs.quota import PROOFLESS
 from mesos_gpu.model.tenancy import Period
-from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed
+from mesos_gpu.model.usage import DAY_MS, MS, NEVER_MS, Account, Closed
 from mesos_gpu.policy.accounts import sums as accounts
 from mesos_gpu.policy.tenancy.periods import period_at
 from mesos_gpu.ports import UseRecords
@@ -183,6 +183,11 @@ def _row(begins: float | None, names: dict[str, str], sums: accounts.Figures, wa
         "refunded_hours": sums.refunded / _HOUR,
         "borrowed_hours": sums.borrowed / _HOUR,
         "idle_hours": sums.idle / _HOUR,
+        "busy_gpu_hours": sums.busy / _HOUR,
+        "idle_gpu_hours": sums.unused / _HOUR,
+        "unknown_gpu_hours": max(sums.gpu - sums.busy - sums.unused, 0) / _HOUR,
+        "wanted_gpu_hours": sums.wanted / _HOUR,
+        "returned": sums.returned,
         "lost_hours": sums.lost / _HOUR,
         "unmet_gpu_hours": sums.unmet / _HOUR,
         "started": sum(sums.waits.values()) if waits else None,
@@ -202,6 +207,7 @@ def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
     for part in span.parts:
         if not sees(span.account(part)):
             continue
+        figures = accounts.figures(record, part, 0, NEVER_MS)
         yield {
             "task_id": span.task_id,
             "job_id": span.job_id,
@@ -218,7 +224,9 @@ def _shown(record: Closed, sees: Sees) -> Iterator[shapes.UsageRecord]:
             "gpu_s": part.gpu_milli * held_ms / (1000 * MS),
             "wait_s": span.wait_ms / MS,
             "borrowed_s": held_ms / MS if span.borrowed else 0.0,
-            "idle_s": record.idle_ms / MS,
+            "busy_gpu_s": figures.busy / (1000 * MS),
+            "idle_gpu_s": figures.unused / (1000 * MS),
+            "wanted_gpu_s": figures.wanted / (1000 * MS),
             "lost_s": record.lost_ms / MS,
             "refunded_s": record.refunded_ms / MS,
             "reason": record.reason.value,

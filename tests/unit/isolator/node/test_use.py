@@ -70,7 +70,9 @@ def test_who_holds_a_card_whole_did_what_it_did(ledger: Ledger, pids: list[int])
     counts = Counts(ledger, Clock())
     reading = replace(READING, pids=(pids[0],), process_mib=((pids[0], 300),))
     (_, (task,)) = counts.look([reading, Reading(OTHER)])
-    assert task == TaskUse(TaskId("a.1"), GPU.id, 1001.0, 1, 300, Work(1000.0, 1000, 500))
+    assert task == TaskUse(TaskId("a.1"), GPU.id, 1001.0, 1, 300), "the card may have done it for another"
+    (_, (task,)) = counts.look([reading, Reading(OTHER)])
+    assert task == TaskUse(TaskId("a.1"), GPU.id, 1002.0, 1, 300, Work(1001.0, 1000, 500))
 
 
 def test_with_a_stranger_on_it_only_the_driver_knows_who_did_what(ledger: Ledger, pids: list[int]) -> None:
@@ -79,8 +81,9 @@ def test_with_a_stranger_on_it_only_the_driver_knows_who_did_what(ledger: Ledger
     counts = Counts(ledger, Clock())
     (_, (task,)) = counts.look([both])
     assert (task.work, task.memory_mib) == (None, 300)
+    assert counts.look([both])[1][0].work is None
     (_, (task,)) = counts.look([replace(both, process_busy_ms=((pids[0], 100), (os.getpid(), 400)))])
-    assert task.work == Work(1001.0, 1000, 100)
+    assert task.work == Work(1002.0, 1000, 100)
 
 
 def test_those_who_share_a_card_are_told_apart_by_their_processes(ledger: Ledger, pids: list[int]) -> None:
@@ -90,12 +93,13 @@ def test_those_who_share_a_card_are_told_apart_by_their_processes(ledger: Ledger
     busy = ((pids[0], 500),)
     reading = replace(READING, pids=tuple(pids), process_mib=((pids[0], 300),), process_busy_ms=busy)
     counts = Counts(ledger, Clock())
+    counts.look([reading])
     _, tasks = counts.look([reading])
     assert [(use.task_id, use.work, use.memory_mib) for use in tasks] == [
-        ("a.1", Work(1000.0, 1000, 500), 300),
-        ("b.1", Work(1000.0, 1000, 0), None),  # what the driver does not say of each is unknown
+        ("a.1", Work(1001.0, 1000, 500), 300),
+        ("b.1", Work(1001.0, 1000, 0), None),  # what the driver does not say of each is unknown
     ]
-    assert [use.idle_since for use in tasks] == [None, 1000.0]
+    assert [use.idle_since for use in tasks] == [None, 1001.0]
 
 
 def test_idle_is_only_who_was_seen_idle_all_the_time(ledger: Ledger, pids: list[int]) -> None:
@@ -107,11 +111,12 @@ def test_idle_is_only_who_was_seen_idle_all_the_time(ledger: Ledger, pids: list[
         return task.idle_since
 
     idle = Span(1000, 0)
+    assert since(idle) is None, "it may have taken the card since"
     assert [since(idle), since(idle), since(None), since(idle), since(READING.span)] == [
-        1000.0,
-        1000.0,
+        1001.0,
+        1001.0,
         None,
-        1003.0,
+        1004.0,
         None,
     ]
 
@@ -124,8 +129,18 @@ def test_of_a_task_that_has_ended_nothing_is_kept(ledger: Ledger, pids: list[int
     ledger.release("a.1", owner)
     assert counts.look([READING])[1] == ()
     ledger.claim("a.1", [GPU.id], owner)
+    counts.look([READING])
     (_, (task,)) = counts.look([READING])
-    assert task.work == Work(1002.0, 1000, 500)
+    assert task.work == Work(1003.0, 1000, 500)
+
+
+def test_who_only_holds_memory_is_idle(ledger: Ledger, pids: list[int]) -> None:
+    """Alone on a card that does nothing, and beside a task that works."""
+    ledger.claim("a.1", [GPU.id], Owner.of(pids[0]))
+    counts, alone = Counts(ledger, Clock()), replace(READING, pids=(pids[0],), process_mib=((pids[0], 9000),))
+    for _ in range(2):
+        (_, (task,)) = counts.look([replace(alone, span=Span(1000, 0))])
+    assert (task.work, task.memory_mib, task.idle_since) == (Work(1001.0, 1000, 0), 9000, 1001.0)
 
 
 def test_a_card_that_no_driver_tells_of_is_unknown(ledger: Ledger, pids: list[int]) -> None:

@@ -26,8 +26,10 @@ def test_what_was_counted_is_not_counted_again() -> None:
 
 
 def test_a_gap_between_samples_is_not_known() -> None:
-    span, last_us = span_of([(11 * S, 100), (60 * S, 0)], 10 * S)
-    assert (span, last_us) == (Span(1000 + LONGEST_SAMPLE_US // 1000, 1000), 60 * S)
+    """A buffer that has wrapped: what came before its first sample is forgotten."""
+    assert span_of([(11 * S, 100), (60 * S, 0)], 10 * S) == (Span(1000, 1000), 60 * S)
+    assert span_of([(60 * S, 100), (61 * S, 0), (62 * S, 0)], 10 * S) == (Span(3000, 1000), 62 * S)
+    assert span_of([(60 * S, 100), (60 * S + LONGEST_SAMPLE_US + 1, 0)], 10 * S)[0] == Span(0, 0)
 
 
 def test_what_is_no_percentage_is_passed_over() -> None:
@@ -45,7 +47,12 @@ def test_nothing_is_busy_longer_than_it_was_seen_or_seen_longer_than_it_was(
 
 
 def test_processes_have_their_part_of_the_span() -> None:
-    assert shares_of_span(Span(1000, 600), [(7, 40), (8, 10), (8, 30), (0, 50), (9, 200)]) == {7: 400, 8: 200}
+    assert shares_of_span(Span(1000, 600), [(7, 40), (8, 10), (8, 30), (0, 50), (9, 200)]) == {7: 200, 8: 200}
+
+
+def test_a_process_that_the_driver_names_once_was_not_at_work_all_the_time() -> None:
+    assert shares_of_span(Span(1000, 1000), [(7, 100)] * 10 + [(8, 30)]) == {7: 1000, 8: 30}
+    assert shares_of_span(Span(1000, 30), []) == {}
 
 
 def test_nobody_did_anything_on_a_card_that_did_nothing() -> None:
@@ -58,9 +65,9 @@ def test_who_did_something_is_not_known_without_a_word_of_processes() -> None:
     assert busy_of(None, {7: 100}, [7]) is None
 
 
-def test_who_is_not_named_did_nothing_and_nobody_did_more_than_was_seen() -> None:
+def test_who_is_not_named_did_nothing_and_nobody_did_more_than_the_card() -> None:
     assert busy_of(Span(1000, 600), {7: 600}, [8]) == Span(1000, 0)
-    assert busy_of(Span(1000, 900), {7: 600, 8: 600}, [7, 8]) == Span(1000, 1000)
+    assert busy_of(Span(1000, 900), {7: 600, 8: 600}, [7, 8]) == Span(1000, 900)
 
 
 def test_counts_grow_and_stay_what_they_are_while_nothing_is_known() -> None:

@@ -1,0 +1,1 @@
+"""Simulated cards: how they are used."""

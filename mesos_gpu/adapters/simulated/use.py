@@ -1,0 +1,282 @@
+"""How simulated cards are used: as their inventory file says it, by amounts, by waves, or by scripts of tasks that idle
+and wake."""
+
+import math
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu_use import Meters, Span
+from mesos_gpu.wire.body import MOST_AMOUNT
+
+_METERS: Final = tuple(field.name for field in fields(Meters))
+_OF_USE: Final = ("busy_pct", "process_busy_pct", *_METERS)
+_HELD: Final = "held"  # of a use: what else it is while a task holds the card
+_SCRIPTS: Final = "scripts"  # of a use: what tasks do on the card, by patterns of their ids
+_WAVE_S: Final = 180.0  # from high to low and back
+_MS: Final = 1000
+_ALL: Final = 100  # percent
+_STEP: Final = (
+    '{"for_s": 60} with one of "busy_pct": 95, "burst_ms": 50 and "every_s": 20, or "unknown": true'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A task that holds cards.
+
+    Attributes:
+        task: Its id.
+        gpus: That it holds, whole or in part.
+        since_ms: Since when, milliseconds since the epoch.
+        pid: A process of it.
+        whole: Whether they are its alone.
+    """
+
+    task: str
+    gpus: Collection[GpuId]
+    since_ms: int = 0
+    pid: int = 1
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a task does for a time; `for_ms`: None: for ever. Without a burst, `busy_pct` of the time; None: nobody can
+    tell."""
+
+    for_ms: int | None
+    busy_pct: float | None = None
+    burst_ms: int = 0
+    every_ms: int = 0
+
+    @property
+    def known(self) -> bool:
+        return self.busy_pct is not None or self.every_ms > 0
+
+    def busy_ms(self, ms: int) -> int:
+        """How long it works in the first so many milliseconds."""
+        if self.every_ms:
+            return ms // self.every_ms * self.burst_ms + min(ms % self.every_ms, self.burst_ms)
+        return int(ms * (self.busy_pct or 0) // _ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a task does from when it takes its cards: one step after the other, and then as in the last."""
+
+    steps: tuple[_Step, ...]
+
+    def so_far(self, ms: int) -> Span:
+        """What is known of the first so many milliseconds. The rest is unknown."""
+        seen = busy = 0
+        for index, step in enumerate(self.steps):
+            last = index == len(self.steps) - 1 or step.for_ms is None
+            part = ms if last or step.for_ms is None else min(ms, step.for_ms)
+            seen, busy = seen + part * step.known, busy + step.busy_ms(part)
+            ms -= part
+            if last or ms <= 0:
+                break
+        return Span(seen, busy)
+
+    def between(self, begins_ms: int, ends_ms: int) -> Span:
+        """What is known of a part of the time. Parts that follow each other sum up to the whole, to the millisecond."""
+        before, after = self.so_far(begins_ms), self.so_far(ends_ms)
+        return Span(after.seen_ms - before.seen_ms, after.busy_ms - before.busy_ms)
+
+
+def script_of(value: Any, where: str) -> Script:
+    """A script as JSON has it: a list of steps.
+
+    Args:
+        value: The list.
+        where: Where it stands, for people.
+
+    Raises:
+        ValueError: It cannot be; names the step and what is right.
+    """
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{where}: it must be a list of steps, as [{_STEP}]")
+    return Script(tuple(_step(each, f"{where}[{index}]") for index, each in enumerate(value)))
+
+
+def _step(value: Any, where: str) -> _Step:
+    kinds = [{"busy_pct"}, {"burst_ms", "every_s"}, {"unknown"}]
+    if not isinstance(value, dict) or value.keys() - {"for_s"} not in kinds:
+        raise ValueError(f"{where}: it must be an object like {_STEP}, got {value!r}")
+    for_ms = _ms(value, "for_s", where) if "for_s" in value else None
+    if "unknown" in value:
+        if value["unknown"] is not True:
+            raise ValueError(f"{where}.unknown must be true, got {value['unknown']!r}")
+        return _Step(for_ms)
+    if "busy_pct" in value:
+        pct = value["busy_pct"]
+        if not _is_number(pct) or not 0 <= pct <= _ALL:
+            raise ValueError(f"{where}.busy_pct must be percent from 0 to 100, got {pct!r}")
+        return _Step(for_ms, busy_pct=pct)
+    burst_ms, every_ms = value["burst_ms"], _ms(value, "every_s", where)
+    if not isinstance(burst_ms, int) or isinstance(burst_ms, bool) or not 0 < burst_ms <= every_ms:
+        raise ValueError(
+            f"{where}.burst_ms must be whole milliseconds, no more than every_s, got {burst_ms!r}"
+        )
+    return _Step(for_ms, burst_ms=burst_ms, every_ms=every_ms)
+
+
+def _ms(value: Mapping[str, Any], name: str, where: str) -> int:
+    seconds: int | float = value[name]
+    if not _is_number(seconds) or not 0.001 <= seconds < MOST_AMOUNT:
+        raise ValueError(f"{where}.{name} must be seconds, a millisecond or more, got {seconds!r}")
+    return round(seconds * _MS)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def asks_for_holders(use: Any) -> bool:
+    """Whether an entry's use says what is so only while a task holds the card."""
+    return isinstance(use, dict) and bool(use.keys() & {_HELD, _SCRIPTS})
+
+
+def reading_of(
+    use: Mapping[str, Any], gpu_id: str, holders: Collection[Holder], last_ms: int | None, now_ms: int
+) -> dict[str, Any]:
+    """What a reading says of a card's use.
+
+    Args:
+        use: As the file says.
+        gpu_id: The card's.
+        holders: All tasks that hold cards.
+        last_ms: When the look before was, milliseconds since the epoch; None: there was none, or the time was set back.
+        now_ms: When this one is.
+
+    Raises:
+        ValueError: A field cannot be; names it.
+    """
+    on = [each for each in holders if gpu_id in each.gpus]
+    played = _played(use, gpu_id, bool(on), now_ms / _MS)
+    said = _said(played, None if last_ms is None else now_ms - last_ms)
+    scripts = _scripts(use.get(_SCRIPTS, {}))
+    acts = [(each, script) for each in on if (script := _script_for(each, scripts)) is not None]
+    return said | _acted(acts, len(on), last_ms, now_ms) if acts else said
+
+
+def _scripts(value: Any) -> list[tuple[str, Script]]:
+    if not isinstance(value, dict):
+        raise ValueError(f"use.{_SCRIPTS}: it must be an object of jobs' ids with lists of steps")
+    return [(name, script_of(steps, f"use.{_SCRIPTS}.{name}")) for name, steps in value.items()]
+
+
+def _script_for(holder: Holder, scripts: Sequence[tuple[str, Script]]) -> Script | None:
+    """The first whose pattern fits the id of its job, which is the task's without the number of the launch."""
+    job = holder.task.rpartition(".")[0]
+    return next((script for name, script in scripts if fnmatchcase(job, name)), None)
+
+
+def _acted(
+    acts: Sequence[tuple[Holder, Script]], holders: int, last_ms: int | None, now_ms: int
+) -> dict[str, Any]:
+    """What tasks did on a card from look to look, as a driver tells it. What one of them does that nobody can tell, or
+    that no script says, is not told of the others on the card either: the driver's samples are the card's."""
+    if last_ms is None:
+        return {"span": None, "process_busy_ms": None}
+    parts = [(holder, _part_of(holder, script, last_ms, now_ms)) for holder, script in acts]
+    seen_ms = min(part.seen_ms for _, part in parts) if len(acts) == holders else 0
+    if not seen_ms:
+        return {"span": None, "process_busy_ms": None}
+    span = Span(seen_ms, min(sum(part.busy_ms for _, part in parts), seen_ms))
+    if all(holder.whole for holder, _ in acts):
+        return {"span": span, "process_busy_ms": None}
+    pids = tuple(holder.pid for holder, _ in acts)
+    busy = tuple((holder.pid, min(part.busy_ms, seen_ms)) for holder, part in parts)
+    return {"span": span, "pids": pids, "process_busy_ms": busy}
+
+
+def _part_of(holder: Holder, script: Script, last_ms: int, now_ms: int) -> Span:
+    """What a card did for a task in a time; before the task took it, it did nothing, and that is known."""
+    begins_ms, ends_ms = max(last_ms - holder.since_ms, 0), max(now_ms - holder.since_ms, 0)
+    part = script.between(begins_ms, ends_ms)
+    return Span(part.seen_ms + (now_ms - last_ms) - (ends_ms - begins_ms), part.busy_ms)
+
+
+def _played(use: Mapping[str, Any], gpu_id: str, held: bool, now: float) -> dict[str, Any]:
+    """A use as it is at a moment, without pairs and without what is so at other times.
+
+    Raises:
+        ValueError: `held` is no object, or has a field that is none of a use.
+    """
+    while_held = use.get(_HELD, {})
+    if not isinstance(while_held, dict) or (strange := while_held.keys() - {*_OF_USE}):
+        what = f"unknown field {min(strange)!r}" if isinstance(while_held, dict) else "it must be an object"
+        raise ValueError(f"use.held: {what}; known are {', '.join(_OF_USE)}")
+    rest = {name: amount for name, amount in use.items() if name not in (_HELD, _SCRIPTS)}
+    turn = now / _WAVE_S + zlib.crc32(gpu_id.encode()) / 2**32
+    part = (1 + math.sin(2 * math.pi * turn)) / 2
+    return {name: _between(amount, part) for name, amount in (rest | (while_held if held else {})).items()}
+
+
+def _between(amount: Any, part: float) -> Any:
+    """Take the whole number at a part of the way from one to the other of a pair; anything else as it is."""
+    if isinstance(amount, list) and len(amount) == 2 and all(type(each) in (int, float) for each in amount):
+        return round(amount[0] + (amount[1] - amount[0]) * part)
+    return amount
+
+
+def _said(use: Mapping[str, Any], elapsed_ms: int | None) -> dict[str, Any]:
+    """What a reading says of a use without scripts. `elapsed_ms`: since the look before; None: there was none."""
+    if strange := sorted(use.keys() - {*_OF_USE}):
+        known = ", ".join((_HELD, _SCRIPTS, *_OF_USE))
+        raise ValueError(f"use: unknown field {strange[0]!r}; known are {known}")
+    meters = {name: use[name] for name in _METERS if use.get(name) is not None}
+    for name, amount in meters.items():
+        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < MOST_AMOUNT:
+            raise ValueError(f"use.{name} must be a whole number from 0, got {amount!r}")
+    busy_pct = use.get("busy_pct")
+    part_ms = None if busy_pct is None else _part("busy_pct", busy_pct, elapsed_ms or 0)
+    span = None if part_ms is None or elapsed_ms is None else Span(elapsed_ms, part_ms)
+    processes = use.get("process_busy_pct")
+    if processes is not None and not isinstance(processes, dict):
+        raise ValueError(f"use.process_busy_pct must be an object of pids with percent, got {processes!r}")
+    busy_ms = {
+        int(pid): _part("process_busy_pct", pct, elapsed_ms or 0) for pid, pct in (processes or {}).items()
+    }
+    return {
+        "meters": Meters(**meters),
+        "span": span,
+        "process_busy_ms": tuple(busy_ms.items()) if span and processes is not None else None,
+    }
+
+
+def _part(name: str, pct: Any, elapsed_ms: int) -> int:
+    if isinstance(pct, bool) or not isinstance(pct, int | float) or not 0 <= pct <= _ALL:
+        raise ValueError(f"use.{name} must be percent from 0 to 100, got {pct!r}")
+    return round(elapsed_ms * pct / _ALL)
+
+
+def lifelike(gpu: Gpu) -> dict[str, Any]:
+    """A use for an entry of the file: a card that does nothing until a task holds it, and then computes."""
+    used_mib = gpu.memory_mib * 3 // 4
+    return {
+        "busy_pct": 0, "gpu_pct": 0, "memory_pct": 0, "memory_used_mib": 0, "memory_free_mib": gpu.memory_mib,
+        "power_mw": 62_000, "power_limit_mw": 400_000, "temperature_c": 34, "sm_clock_mhz": 210,
+        "memory_clock_mhz": 1215,
+        _HELD: {
+            "busy_pct": [55, 97], "gpu_pct": [55, 97], "memory_pct": [20, 60], "memory_used_mib": used_mib,
+            "memory_free_mib": gpu.memory_mib - used_mib, "power_mw": [210_000, 372_000], "temperature_c": [58, 71],
+            "sm_clock_mhz": 1410,
+        },
+    }  # fmt: skip
+
+
+def with_scripts(scripts: Mapping[str, Any]) -> Callable[[Gpu], dict[str, Any]]:
+    """Uses like `lifelike`, on which jobs do what scripts say, by patterns of their ids.
+
+    Raises:
+        ValueError: A script cannot be.
+    """
+    _scripts(scripts)
+    return lambda gpu: lifelike(gpu) | ({_SCRIPTS: dict(scripts)} if scripts else {})
