@@ -2,7 +2,7 @@
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
 # the images that the tests make, `ip`, `iptables` and `nft` for its bridge and for hosts in namespaces, a server of SSH
 # for them, ZooKeeper, clocks that are set for some processes, XFS, which shares blocks, a load balancer, a proxy,
-# programs for certificates and for passwords, a client of HTTPS, what makes the root of a bare Debian, the SASL
+# programs for certificates and for passwords, a client of HTTPS, sudo, what makes the root of a bare Debian, the SASL
 # mechanisms of Mesos, a browser, what reads ELF files, what draws diagrams, and a C compiler.
 # Nothing is started: the tests start what they need. Quick when all is there. Who is not root is told the line to run;
 # the tests that need it are skipped, and say so.
@@ -19,6 +19,7 @@ command -v ip >/dev/null || missing+=(iproute2)
 command -v iptables >/dev/null || missing+=(iptables)
 command -v nft >/dev/null || missing+=(nftables)
 command -v sshd >/dev/null || missing+=(openssh-server)
+command -v sudo >/dev/null || missing+=(sudo)
 [ -e /usr/share/java/zookeeper.jar ] || missing+=(zookeeper)
 command -v java >/dev/null || missing+=(default-jre-headless)
 compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null || missing+=(faketime)

@@ -1,6 +1,6 @@
 """What a host of ZooKeeper needs: its configuration, a service, its directory, rotation of its log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,19 +42,19 @@ class Server:
         return f"{self.ip}:{self.port + 1}:{self.port + 2};{self.ip}:{self.port}"
 
 
-def configuration(servers: Sequence[Server], settings: Mapping[str, object]) -> str:
-    """A file zoo.cfg. `servers`: all of the ensemble; the number of each is its place, from 1."""
+def configuration(servers: Mapping[int, Server], settings: Mapping[str, object]) -> str:
+    """A file zoo.cfg. `servers`: all of the ensemble, by their numbers."""
     lines = [f"{name}={value}" for name, value in settings.items()]
-    lines += [f"server.{number}={server.line}" for number, server in enumerate(servers, 1)]
+    lines += [f"server.{number}={server.line}" for number, server in sorted(servers.items())]
     return "".join(f"{line}\n" for line in lines)
 
 
-def files(servers: Sequence[Server], number: int, heap_mib: int) -> list[HostFile]:
+def files(servers: Mapping[int, Server], number: int, heap_mib: int) -> list[HostFile]:
     """What a host gets.
 
     Args:
-        servers: All of the ensemble.
-        number: This one's, from 1.
+        servers: All of the ensemble, by their numbers, which they keep.
+        number: This one's.
         heap_mib: Memory of its objects.
     """
     alone = {"standaloneEnabled": "false"} if len(servers) == 1 else {}  # it may get peers

@@ -40,7 +40,7 @@ class ZooKeeper(Process):
             "tickTime": _TICK_MS, "initLimit": 20, "syncLimit": 10, "dataDir": data, "maxClientCnxns": 0,
             "admin.enableServer": "false", "4lw.commands.whitelist": "srvr",
         }  # fmt: skip
-        servers = [installed.Server(peer.ip, peer.port) for peer in self._peers]
+        servers = {n: installed.Server(peer.ip, peer.port) for n, peer in enumerate(self._peers, 1)}
         own = self.directory / "zoo.cfg"
         own.write_text(installed.configuration(servers, settings))
         java = [*_JAVA, "-cp", f"{self.directory}:{JAR}", installed.SERVER, str(own)]

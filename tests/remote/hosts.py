@@ -138,23 +138,11 @@ def remote_host(
         bound: Directories that it shares with this machine.
         lower: The files that it begins with.
     """
-    own = directory.with_name(f"{directory.name}-own")
-    directory.mkdir()
-    own.mkdir()
-    _key(own / "host_key")
-    public = (own / "host_key.pub").read_text().split()
-    with (keys / "known_hosts").open("a") as known:
-        known.write(f"[{host.ip}]:{PORT} {public[0]} {public[1]}\n")
-    shutil.copy(keys / "id.pub", own)
+    own, server = own_directory(keys, directory, host)
     shutil.copy(Path(__file__).with_name("init.py"), own)
     shutil.copy(Path(__file__).with_name("init.py"), own / "systemctl")
-    proxies = [f"SetEnv {name}={value}\n" for name, value in os.environ.items() if name.lower() in PROXIES]
-    text = "".join([_CONFIGURATION, *proxies]).replace("ADDRESS", host.ip).replace("DIRECTORY", str(own))
-    (own / "sshd_config").write_text(text)
-    apart = [path for path in (ROOT, Path(sys.base_prefix)) if _is_hidden(path)]
-    apart = [own, *(apart if lower == Path("/") else [])]
-    lines = "\n".join(map(str, dict.fromkeys([*apart, *bound])))
-    first = ["python3", "-IS", str(own / "init.py"), SSHD, "-D", "-e", "-f", str(own / "sshd_config")]
+    lines = "\n".join(map(str, dict.fromkeys([*apart(own, lower), *bound])))
+    first = ["python3", "-IS", str(own / "init.py"), *server.split()]
     with (own / "log").open("wb") as log:
         process = subprocess.Popen(
             host.inside([
@@ -166,12 +154,38 @@ def remote_host(
         )  # fmt: skip
     made = RemoteHost(keys, directory, host, process)
     try:
-        wait_until("it answers", lambda: process.poll() is None and _answers(made))
+        wait_until("it answers", lambda: process.poll() is None and answers(made))
         yield made
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
+
+
+def own_directory(keys: Path, directory: Path, host: Host | Here) -> tuple[Path, str]:
+    """Make a host's directory, and beside it the one with the files by which it is reached.
+
+    Returns:
+        The latter, and the command of its server of SSH.
+    """
+    own = directory.with_name(f"{directory.name}-own")
+    directory.mkdir()
+    own.mkdir()
+    _key(own / "host_key")
+    public = (own / "host_key.pub").read_text().split()
+    with (keys / "known_hosts").open("a") as known:
+        known.write(f"[{host.ip}]:{PORT} {public[0]} {public[1]}\n")
+    shutil.copy(keys / "id.pub", own)
+    proxies = [f"SetEnv {name}={value}\n" for name, value in os.environ.items() if name.lower() in PROXIES]
+    text = "".join([_CONFIGURATION, *proxies]).replace("ADDRESS", host.ip).replace("DIRECTORY", str(own))
+    (own / "sshd_config").write_text(text)
+    return own, f"{SSHD} -D -e -f {own / 'sshd_config'}"
+
+
+def apart(own: Path, lower: Path) -> list[Path]:
+    """What is bound there beside its files: `own`, and where they are this machine's, what is mounted apart here."""
+    here = [path for path in (ROOT, Path(sys.base_prefix)) if _is_hidden(path)]
+    return [own, *(here if lower == Path("/") else [])]
 
 
 def _is_hidden(path: Path) -> bool:
@@ -180,9 +194,20 @@ def _is_hidden(path: Path) -> bool:
     return path.exists() and (own or path.stat().st_dev != os.stat("/").st_dev)
 
 
-def _answers(made: RemoteHost) -> bool:
+def answers(made: RemoteHost) -> bool:
     done = subprocess.run(made.ssh.command("exit 7"), capture_output=True, check=False)
     return done.returncode == 7
+
+
+def let_in(host: RemoteHost, user: str, rule: str = "") -> None:
+    """Have a user there whom the key lets in; `rule`: what sudo allows, as "ALL=(root) NOPASSWD: ALL"."""
+    done = host.run(
+        'id "$1" 2>/dev/null || useradd --create-home --shell /bin/sh --password "*" "$1"\n'
+        '[ -z "$2" ] || { mkdir -p /etc/sudoers.d; echo "$1 $2" >"/etc/sudoers.d/$1"; chmod 440 "/etc/sudoers.d/$1"; }',
+        user,
+        rule,
+    )
+    assert done.code == 0, done
 
 
 def write_file(

@@ -122,6 +122,12 @@ class Init:
             (WANTS / name).unlink(missing_ok=True)
             (WANTS / name).symlink_to(UNITS / name)
             return 0
+        if verb == "disable":
+            (WANTS / name).unlink(missing_ok=True)
+            return 0
+        if verb == "kill":  # of USR1 alone
+            os.kill(self.unit(name).pid, signal.SIGUSR1)
+            return 0
         if verb == "is-enabled":
             return 0 if (WANTS / name).exists() else 1
         if verb == "is-active":

@@ -2,19 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import click
 
+from mesos_gpu import __version__
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import Duration
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.install.cluster.apply import Applied, Difference
+    from mesos_gpu.install.cluster.apply import Applied
     from mesos_gpu.install.cluster.description import Cluster, Package
+    from mesos_gpu.install.cluster.difference import Difference
     from mesos_gpu.install.cluster.plan import HostPlan
+    from mesos_gpu.install.cluster.record import Record
+    from mesos_gpu.install.cluster.removal import Removal
 
 _PARTS: Final = ("packages", "program", "files", "services")
 _FILE: Final = click.argument(
@@ -55,12 +60,21 @@ def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool
     Packages, files with modes and owners, commands, services and rules of a firewall, in the order in which
     `cluster apply` does it.
     """
-    described, plans = _planned(file, directory, names)
+    from mesos_gpu.install.cluster.removal import removals
+
+    made = _planned(file, directory, names)
+    package = made.cluster.package
+    taken = removals(made.record, made.cluster, made.all)
+    taken = [each for each in taken if not names or each.host.name in names]
     if as_json:
-        output.document({"hosts": [_document(each, described.package) for each in plans]})
+        hosts = [_document(each, package) for each in made.plans]
+        output.document({"hosts": hosts, "removed": [_too_much(each) for each in taken]})
         return
-    for each in plans:
-        _show(each, described.package, texts=texts)
+    _note_release(package)
+    for each in made.plans:
+        _show(each, package, texts=texts)
+    for removal in taken:
+        _say_too_much(removal)
 
 
 @click.command()
@@ -73,6 +87,23 @@ def plan(file: Path, directory: Path | None, names: tuple[str, ...], texts: bool
     "--only", type=click.Choice(_PARTS), multiple=True, help="Only this part of each host; may be repeated."
 )
 @click.option("--no-start", is_flag=True, help="Start and restart no service: for hosts without systemd.")
+@click.option(
+    "--keep", is_flag=True, help="Leave alone what is no longer in the file: hosts, and roles of hosts."
+)
+@click.option(
+    "--gone",
+    multiple=True,
+    metavar="NAME",
+    help="A host that left the file and never comes back: it is not asked, and forgotten; may be repeated.",
+)
+@click.option(
+    "--deadline",
+    type=Duration(zero=True),
+    default="10m",
+    show_default=True,
+    help="Time after which what runs on a host that leaves starts elsewhere, as 90s or 2h; 0: at once.",
+)
+@click.option("--downgrade", is_flag=True, help="Let an earlier release take the place of a later one.")
 @json_option
 def apply(
     file: Path,
@@ -82,57 +113,118 @@ def apply(
     dry_run: bool,
     only: tuple[str, ...],
     no_start: bool,
+    keep: bool,
+    gone: tuple[str, ...],
+    deadline: float,
+    downgrade: bool,
     as_json: bool,
 ) -> None:
     """Do over SSH what hosts of a file lack.
 
-    All hosts are asked before any is changed. Hosts are then done in the order of the plan; when one fails, its
-    output is told, and no other is begun. Secrets are chosen once. A second call changes nothing.
+    All hosts are asked before any is changed. What left the file since the last call is drained and taken away.
+    Hosts are then done in the order of the plan; when one fails, its output is told, and no other is begun. Secrets
+    are chosen once. A second call changes nothing.
     """
-    from mesos_gpu.install.cluster.apply import Part, carry_out, differences
+    from mesos_gpu.install.cluster.apply import Carrying
+    from mesos_gpu.install.cluster.difference import Asked, Part, differences, surplus
 
     parts = [each for each in Part if (not only or each in only) and not (no_start and each is Part.SERVICES)]
-    described, plans = _planned(file, directory, names, choose=not dry_run)
-    wanted = differences(described, plans, parts)
+    made = _planned(file, directory, names, choose=not dry_run)
+    _see_gone(made, gone)
+    asked = Asked(parts, downgrade, names, gone)
+    removes = asked.removes and not keep
+    taken = surplus(made.cluster, made.all, made.record, asked) if removes else []
+    wanted = differences(made.cluster, made.plans, asked)
+    _note_release(made.cluster.package)
     if not as_json:
         for each in wanted:
             _say_lacking(each)
-    if dry_run or not any(wanted):
-        if as_json:
-            output.document({"hosts": [_lacking(each) for each in wanted]})
+        for removal in taken:
+            _say_too_much(removal)
+    if dry_run and as_json:
+        hosts = [_lacking(each) for each in wanted]
+        output.document({"hosts": hosts, "removed": [_too_much(each) for each in taken]})
+    if dry_run:
         return
-    count = counted(sum(map(bool, wanted)), "host")
-    if not yes:
-        click.confirm(f"Change {count}?", abort=True, err=True)
-    applied = carry_out(described, wanted, lambda name, what: output.note(f"{name}: {what}"))
+    if not yes and (question := _question(wanted, taken)):
+        click.confirm(question, abort=True, err=True)
+    carrying = Carrying(
+        made.cluster,
+        made.record,
+        lambda name, what: output.note(f"{name}: {what}"),
+        deadline_s=deadline,
+        downgrade=downgrade,
+        exact=removes,
+    )
+    applied = carrying.out(wanted, taken)
     _say(applied, as_json=as_json)
     click.get_current_context().exit(1 if applied.failed else 0)
 
 
-def _planned(
-    file: Path, directory: Path | None, names: Sequence[str], *, choose: bool = False
-) -> "tuple[Cluster, list[HostPlan]]":
-    """What FILE describes, and plans of the hosts that are named, or of all.
+def _question(wanted: "Sequence[Difference]", taken: "Sequence[Removal]") -> str:
+    """What is asked before anything is done; "": that hosts are forgotten alone."""
+    changed, less = sum(map(bool, wanted)), sum(map(bool, taken))
+    change = f"Change {counted(changed, 'host')}" if changed else ""
+    take = f"{'take' if change else 'Take'} what is not planned from {counted(less, 'host')}" if less else ""
+    return " and ".join(each for each in (change, take) if each) + "?" if change or take else ""
+
+
+class _Made(NamedTuple):
+    """What a file came to: plans of the hosts that are named, and of all."""
+
+    cluster: "Cluster"
+    record: "Record"
+    plans: "list[HostPlan]"
+    all: "list[HostPlan]"
+
+
+def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose: bool = False) -> _Made:
+    """What FILE describes, what was applied, and plans of the hosts that are named, or of all.
 
     Raises:
         BadFile: It describes no cluster; all that is wrong is told.
     """
+    from mesos_gpu.install.cluster import record
     from mesos_gpu.install.cluster.kept import Kept
     from mesos_gpu.install.cluster.plan import planned
     from mesos_gpu.install.cluster.reading import read
 
     described = read(file)
-    known = {host.name for host in described.hosts}
+    kept = Kept(directory or file.parent / f"{file.stem}-secrets", described.role)
+    before = record.read(kept.directory)
+    known = {host.name for host in described.hosts} | before.hosts.keys()
     if strange := [name for name in names if name not in known]:
         raise click.BadParameter(
             f"{', '.join(strange)}: no host of {file}: {', '.join(sorted(known))}", param_hint="--host"
         )
-    kept = Kept(directory or file.parent / f"{file.stem}-secrets", described.role)
     if choose and not kept.is_there:
         kept.create()
         output.note(f"{kept.directory}: the cluster's secrets were chosen; keep them as you keep keys")
-    plans = planned(described, kept)
-    return described, [each for each in plans if not names or each.host.name in names]
+    plans = planned(described, kept, before)
+    return _Made(described, before, [each for each in plans if not names or each.host.name in names], plans)
+
+
+def _see_gone(made: _Made, gone: Sequence[str]) -> None:
+    """See that hosts that never come back are none of the file, and known.
+
+    Raises:
+        BadParameter: One is, or is not.
+    """
+    if strange := sorted({*gone} - made.record.hosts.keys()):
+        raise click.BadParameter(f"{', '.join(strange)}: was not applied", param_hint="--gone")
+    if there := sorted({each.host.name for each in made.all} & {*gone}):
+        raise click.BadParameter(
+            f"{', '.join(there)}: still in the file; remove it there", param_hint="--gone"
+        )
+
+
+def _note_release(package: "Package") -> None:
+    """Say that another release is installed than the one whose units and executor are sent."""
+    if package.release and package.release.version != __version__:
+        output.note(
+            f"the package is of {package.release.version}, and this program of {__version__}: services and settings "
+            f"are this program's; better run that of {package.release.version}"
+        )
 
 
 def _document(each: "HostPlan", package: "Package") -> dict[str, Any]:
@@ -172,9 +264,26 @@ def _text(data: bytes | None) -> str | None:
         return None
 
 
+def _too_much(each: "Removal") -> dict[str, Any]:
+    return {"name": each.host.name, "whole": each.is_whole, "changes": list(each.lines())}
+
+
+def _say_too_much(each: "Removal") -> None:
+    name = f"{each.host.name} ({each.host.address})"
+    output.line(
+        f"{name}: is no longer in the file" if each.is_whole else f"{name}: has more than is in the file"
+    )
+    lines = list(each.lines()) or ["forget it; nothing is done there"]
+    for line in lines:
+        output.line(f"  {line}")
+
+
 def _show(each: "HostPlan", package: "Package", *, texts: bool) -> None:
     host = each.host
     output.line(f"{host.name} ({host.address}): {', '.join(host.roles)}")
+    if each.program and (release := package.release):
+        depends = f", needs {release.depends}" if release.depends else ""
+        output.line(f"  program: {release.name} {release.version} ({release.architecture}){depends}")
     for name, _ in each.users:
         output.line(f"  user: {name}")
     for file in each.files:
@@ -205,12 +314,23 @@ def _say(applied: "Applied", *, as_json: bool) -> None:
     if as_json:
         failed = {name: str(error) for name, error in applied.failed.items()}
         output.document(
-            {"changed": applied.done, "same": applied.same, "failed": failed, "left": applied.left}
+            {
+                "changed": applied.done,
+                "removed": applied.removed,
+                "same": applied.same,
+                "failed": failed,
+                "left": applied.left,
+                "leader": applied.leader or None,
+            }
         )
         return
     if applied.done:
         output.line(f"Changed: {', '.join(applied.done)}")
+    if applied.removed:
+        output.line(f"Removed: {', '.join(applied.removed)}")
+    if applied.leader:
+        output.line(f"The scheduler of {applied.leader} leads.")
     for error in applied.failed.values():
         output.error(error)
     if applied.left:
-        output.line(f"Nothing was done on {', '.join(applied.left)}.")
+        output.line(f"Not done yet: {', '.join(applied.left)}")

@@ -1,46 +1,30 @@
-"""A plan is done: hosts say what they have, what differs is written, one host after the other, and services start."""
+"""A plan is done: what is no longer planned is taken away, what differs is written, one host after the other, and
+services start.
+"""
 
-import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from mesos_gpu.adapters.ssh.client import Done
-from mesos_gpu.errors import MesosGpuError, Unavailable
-from mesos_gpu.install.cluster import scripts, survey
-from mesos_gpu.install.cluster.description import Cluster, Package, Role
-from mesos_gpu.install.cluster.plan import HostPlan, PlannedFile, Service
-from mesos_gpu.install.cluster.survey import Survey
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.install.cluster import removal, scripts
+from mesos_gpu.install.cluster.description import Cluster, Host, Role
+from mesos_gpu.install.cluster.difference import AT_ONCE, Difference
+from mesos_gpu.install.cluster.record import Record
+from mesos_gpu.install.cluster.removal import Removal
+from mesos_gpu.install.cluster.schedulers import Schedulers
 from mesos_gpu.model.words import counted
 
-_SURVEY_S: Final = 60.0
 _INSTALL_S: Final = 1800.0  # a package index may be slow
 _FILES_S: Final = 120.0
 _SERVICE_S: Final = 600.0  # of each
-_AT_ONCE: Final = 8  # hosts
+_LEADER_S: Final = 180.0
+_MOVE_S: Final = 600.0  # after the deadline of a drain, for tasks to end
 
-
-class Part(StrEnum):
-    """What of a host is done, in this order."""
-
-    PACKAGES = "packages"
-    PROGRAM = "program"
-    FILES = "files"
-    SERVICES = "services"
-
-
-class Remote(Protocol):
-    """A host that scripts are run on as root."""
-
-    def run(
-        self, script: str, arguments: Sequence[str] = (), stdin: bytes = b"", *, timeout_s: float
-    ) -> Done:
-        """Run one; raises Unavailable where the host is not reached."""
+Told = Callable[[str, str], None]
 
 
 class Failed(MesosGpuError):
@@ -49,145 +33,204 @@ class Failed(MesosGpuError):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What a host lacks of its plan.
-
-    Attributes:
-        plan: Of the host.
-        packages: Debian packages that are not installed.
-        program: Digest of the package that is not installed; "": it is.
-        users: Name and line of those that are not there.
-        files: Those that are not there as they are planned.
-        services: What to do, "start", "restart" or "enable", and about which.
-    """
-
-    plan: HostPlan
-    packages: tuple[str, ...] = ()
-    program: str = ""
-    users: tuple[tuple[str, str], ...] = ()
-    files: tuple[PlannedFile, ...] = ()
-    services: tuple[tuple[str, Service], ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self.packages or self.program or self.users or self.files or self.services)
-
-    def lines(self) -> Iterator[str]:
-        """All of it, in words."""
-        if self.packages:
-            yield f"install {' '.join(self.packages)}"
-        if self.program:
-            yield "install mesos_gpu"
-        yield from (f"add the user {name}" for name, _ in self.users)
-        yield from (f"write {file.path}" for file in self.files)
-        yield from (f"{action} {service.name}" for action, service in self.services)
-
-
 @dataclass(slots=True)
 class Applied:
     """How far it got.
 
     Attributes:
+        removed: Names of hosts that have nothing of ours any more.
         done: Names of hosts that are as planned now, and were not.
         same: Names of those that were.
         failed: What went wrong, by name; nothing follows on such a host.
-        left: Names of hosts that nothing was done on, for another failed before.
+        left: Names of hosts that are not yet as planned, for another failed before.
+        leader: Name of the host whose scheduler leads, where one was started; "": none was.
     """
 
+    removed: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     failed: dict[str, MesosGpuError] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    leader: str = ""
 
 
-def differences(
-    cluster: Cluster, plans: Sequence[HostPlan], only: Collection[Part] = tuple(Part)
-) -> list[Difference]:
-    """What hosts lack. All are asked before this returns, and nothing is changed.
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """How it is done.
 
-    Args:
+    Attributes:
         cluster: As it is described.
-        plans: Of the hosts to ask.
-        only: What of each is looked at.
-
-    Raises:
-        Unavailable: Hosts are not reached; all of them are named.
-        BadConfiguration: The plan cannot be done on one.
-    """
-    digest = digest_of(cluster.package)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = [(plan, pool.submit(_asked, cluster, plan)) for plan in plans]
-    if silent := [
-        (plan.host.name, error) for plan, each in asked if isinstance(error := each.exception(), Unavailable)
-    ]:
-        what = "; ".join(f"{name}: {error.what}" for name, error in silent)
-        raise Unavailable(f"nothing was changed: {what}", remedy=silent[0][1].remedy)
-    made = []
-    for plan, each in asked:
-        seen, program = each.result(), cluster.package.program if _runs(plan) else ""
-        survey.check(plan, seen, program, starts=Part.SERVICES in only)
-        made.append(_difference(plan, seen, digest, only))
-    return made
-
-
-def _runs(plan: HostPlan) -> bool:
-    return bool({*plan.host.roles} - {Role.ZOOKEEPER})
-
-
-def _asked(cluster: Cluster, plan: HostPlan) -> Survey:
-    asked = survey.questions(plan, cluster.package.command)
-    done = plan.host.ssh.run(survey.SCRIPT, stdin=asked, timeout_s=_SURVEY_S)
-    return survey.read(plan.host.name, done)
-
-
-def _difference(plan: HostPlan, seen: Survey, digest: str, only: Collection[Part]) -> Difference:
-    files = tuple(file for file in plan.files if not seen.has(file)) if Part.FILES in only else ()
-    another = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
-    changed = {file.path for file in files}
-    services = survey.actions(plan, seen, changed=changed, program=bool(another))
-    return Difference(
-        plan,
-        tuple(name for name in plan.packages if name not in seen.packages) if Part.PACKAGES in only else (),
-        digest if another else "",
-        tuple(user for user in plan.users if user[0] not in seen.users) if Part.FILES in only else (),
-        files,
-        tuple(services) if Part.SERVICES in only else (),
-    )
-
-
-def carry_out(cluster: Cluster, wanted: Sequence[Difference], told: Callable[[str, str], None]) -> Applied:
-    """Do what differs. Hosts with a server of ZooKeeper, a master or a scheduler are done one after the other; others,
-    agents, eight at once. After a failure no other host is begun.
-
-    Args:
-        cluster: As it is described.
-        wanted: In the order in which hosts are done.
+        record: Of what hosts are given; written before anything is done to one, and after.
         told: Hears the name of a host and what is done there.
+        deadline_s: How long tasks may run on where an agent leaves, before they start elsewhere.
+        downgrade: Whether an earlier release may take the place of a later one.
+        exact: Whether what is no longer planned has been looked for: else it stays in the record.
     """
-    applied = Applied()
-    sent = _payload(cluster.package)
-    for wave in _waves(wanted):
-        if applied.failed:
-            applied.left += [each.plan.host.name for each in wave if each]
-            continue
-        with ThreadPoolExecutor(len(wave)) as pool:
-            ends = [(each, pool.submit(_done, cluster.package, each, sent, told)) for each in wave]
-        for each, end in ends:
-            error = end.exception()
-            if isinstance(error, MesosGpuError):
-                applied.failed[each.plan.host.name] = error
-            else:
+
+    cluster: Cluster
+    record: Record
+    told: Told
+    deadline_s: float = 0.0
+    downgrade: bool = False
+    exact: bool = True
+
+    def out(self, wanted: Sequence[Difference], surplus: Sequence[Removal] = ()) -> Applied:
+        """Take away what is too much, then do what differs. Hosts with a server of ZooKeeper, a master or a scheduler
+        are done one after the other; others, agents, eight at once. After a failure no other host is begun.
+
+        Args:
+            wanted: In the order in which hosts are done.
+            surplus: In the order in which it is taken away.
+        """
+        applied = Applied()
+        # What services read that run on is removed when they no longer do.
+        late = [each for each in surplus if not each.units and not each.is_whole]
+        self._remove([each for each in surplus if each not in late], applied)
+        for wave in _waves(wanted):
+            if applied.failed:
+                applied.left += [each.plan.host.name for each in wave if each]
+                continue
+            for each in wave:
+                self.record.add(removal.remembered(each.plan, self.cluster))
+            with ThreadPoolExecutor(len(wave)) as pool:
+                ends = [(each, pool.submit(self._do, each)) for each in wave]
+            for each, end in ends:
+                error = end.exception()
+                if isinstance(error, MesosGpuError):
+                    applied.failed[each.plan.host.name] = error
+                    continue
                 end.result()
                 (applied.done if each else applied.same).append(each.plan.host.name)
-    return applied
+                if self.exact and each.plan.host.name not in {one.host.name for one in late}:
+                    self.record.settle(removal.remembered(each.plan, self.cluster))
+        self._remove(late, applied)
+        applied.left = [name for name in dict.fromkeys(applied.left) if name not in applied.failed]
+        if not applied.failed and any(_starts_scheduler(each) for each in wanted):
+            self._await_leader(applied)
+        return applied
+
+    def _await_leader(self, applied: Applied) -> None:
+        schedulers = Schedulers(self.cluster)
+        try:
+            applied.leader = schedulers.await_leader(_LEADER_S)
+        except MesosGpuError as error:
+            applied.failed["schedulers"] = error
+
+    def _remove(self, surplus: Sequence[Removal], applied: Applied) -> None:
+        """Drain all agents that leave, then do one host after the other."""
+        schedulers = Schedulers(self.cluster)
+        drained = set()
+        for each in surplus:
+            if each.drains:
+                try:
+                    if self._drain(schedulers, each.host):
+                        drained.add(each.host.name)
+                except MesosGpuError as error:
+                    applied.failed[each.host.name] = error
+        for each in surplus:
+            name = each.host.name
+            if applied.failed:
+                applied.left.append(name)
+                continue
+            try:
+                if name in drained:
+                    self.told(name, "wait until no task runs there")
+                    schedulers.await_empty(each.host, self.deadline_s + _MOVE_S)
+                self._take_away(each)
+                if name in drained:
+                    schedulers.undrain(each.host)
+            except MesosGpuError as error:
+                applied.failed[name] = error
+            else:
+                if each.is_whole:
+                    applied.removed.append(name)
+
+    def _drain(self, schedulers: Schedulers, host: Host) -> bool:
+        """Begin to drain an agent that leaves; whether there is anything to wait for."""
+        if not schedulers.hosts:
+            self.told(host.name, "not drained: the file has no scheduler")
+            return False
+        self.told(host.name, f"drain it; what runs there after {self.deadline_s:g} s starts elsewhere")
+        if schedulers.drain(host, self.deadline_s):
+            return True
+        self.told(host.name, "not drained: the scheduler knows no such agent")
+        return False
+
+    def _take_away(self, each: Removal) -> None:
+        """Stop services, remove files and the program.
+
+        Raises:
+            Failed: A script there failed.
+            Unavailable: The host is no longer reached.
+        """
+        if each:
+            lines = [*(f"unit {unit}" for unit in each.units), *(f"file {path}" for path in each.files)]
+            stdin = "".join(f"{line}\n" for line in lines).encode()
+            words = [each.program or "-"]
+            output = self._run(each.host, "take away what is not planned", scripts.TAKE_AWAY, words, stdin,
+                               _FILES_S + _SERVICE_S * len(each.units))  # fmt: skip
+            for line in output.splitlines():
+                if line.startswith(scripts.STAYS):
+                    self.told(each.host.name, line)
+        if each.remains is None:
+            self.record.forget(each.host.name)
+        else:
+            self.record.settle(each.remains)
+
+    def _do(self, wanted: Difference) -> None:
+        """Bring one host to its plan.
+
+        Raises:
+            Failed: A script there failed; those after it were not run.
+            Unavailable: The host is no longer reached.
+        """
+        host, package = wanted.plan.host, self.cluster.package
+        if wanted.packages:
+            what = f"install {' '.join(wanted.packages)}"
+            self._run(host, what, scripts.PACKAGES, wanted.packages, b"", _INSTALL_S)
+        if wanted.program:
+            script = scripts.WHEEL if package.wheel else scripts.DEB
+            words = [wanted.program, "yes" if self.downgrade else "no"]
+            sent = _tar({name: path.read_bytes() for name, path in package.contents(host).items()})
+            self._run(host, f"install {wanted.release}", script, words, sent, _INSTALL_S)
+        if wanted.files or wanted.users:
+            what = f"write {counted(len(wanted.files), 'file')}"
+            self._run(host, what, scripts.FILES, [], _packed(wanted), _FILES_S)
+        if wanted.services:
+            services = wanted.services
+            words = [word for action, each in services for word in (action, each.name, each.address or "-")]
+            what = ", ".join(f"{action} {each.name}" for action, each in services)
+            self._run(host, what, scripts.SERVICES, words, b"", _SERVICE_S * len(services))
+
+    def _run(
+        self, host: Host, what: str, script: str, arguments: Sequence[str], stdin: bytes, timeout_s: float
+    ) -> str:
+        """What a script prints there.
+
+        Raises:
+            Failed: It failed.
+            Unavailable: The host is no longer reached.
+        """
+        self.told(host.name, what)
+        done = host.ssh.run(script, arguments, stdin, timeout_s=timeout_s)
+        if done.code:
+            raise Failed(
+                f"{host.name}: could not {what} (exit status {done.code}):\n{done.output[-4000:].strip()}",
+                remedy="mend what it says there, then apply again: what is done stays done",
+            )
+        return done.output
+
+
+def _starts_scheduler(wanted: Difference) -> bool:
+    names = [service.name for action, service in wanted.services if action != "enable"]
+    return Role.SCHEDULER in wanted.plan.host.roles and "mesos-gpu-scheduler.service" in names
 
 
 def _waves(wanted: Iterable[Difference]) -> Iterator[list[Difference]]:
     wave: list[Difference] = []
     for each in wanted:
         alone = each.plan.host.roles != (Role.AGENT,)
-        if wave and (alone or len(wave) == _AT_ONCE):
+        if wave and (alone or len(wave) == AT_ONCE):
             yield wave
             wave = []
         wave.append(each)
@@ -196,41 +239,6 @@ def _waves(wanted: Iterable[Difference]) -> Iterator[list[Difference]]:
             wave = []
     if wave:
         yield wave
-
-
-def _done(
-    package: Package, wanted: Difference, sent: Callable[[], bytes], told: Callable[[str, str], None]
-) -> None:
-    """Bring one host to its plan.
-
-    Raises:
-        Failed: A script there failed; those after it were not run.
-        Unavailable: The host is no longer reached.
-    """
-    name = wanted.plan.host.name
-
-    def run(what: str, script: str, arguments: Sequence[str], stdin: bytes, timeout_s: float) -> None:
-        told(name, what)
-        done = wanted.plan.host.ssh.run(script, arguments, stdin, timeout_s=timeout_s)
-        if done.code:
-            raise Failed(
-                f"{name}: could not {what} (exit status {done.code}):\n{done.output[-4000:].strip()}",
-                remedy="mend what it says there, then apply again: what is done stays done",
-            )
-
-    if wanted.packages:
-        run(f"install {' '.join(wanted.packages)}", scripts.PACKAGES, wanted.packages, b"", _INSTALL_S)
-    if wanted.program:
-        script = scripts.WHEEL if package.wheel else scripts.DEB
-        run("install mesos_gpu", script, [wanted.program], sent(), _INSTALL_S)
-    if wanted.files or wanted.users:
-        run(f"write {counted(len(wanted.files), 'file')}", scripts.FILES, [], _packed(wanted), _FILES_S)
-    if wanted.services:
-        words = [
-            word for action, each in wanted.services for word in (action, each.name, each.address or "-")
-        ]
-        what = ", ".join(f"{action} {each.name}" for action, each in wanted.services)
-        run(what, scripts.SERVICES, words, b"", _SERVICE_S * len(wanted.services))
 
 
 def _packed(wanted: Difference) -> bytes:
@@ -249,39 +257,3 @@ def _tar(files: dict[str, bytes]) -> bytes:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return made.getvalue()
-
-
-def _contents(package: Package) -> dict[str, Path]:
-    """What is sent to hosts, by its name there."""
-    if package.deb:
-        return {"mesos-gpu.deb": package.deb}
-    if not package.wheel or not package.requirements:
-        return {}
-    more = sorted(package.wheels.glob("*.whl")) if package.wheels else []
-    return {
-        package.wheel.name: package.wheel,
-        "requirements.txt": package.requirements,
-        **{f"wheels/{path.name}": path for path in more},
-    }
-
-
-def digest_of(package: Package) -> str:
-    """Names what of this package is installed on hosts."""
-    digest = hashlib.sha256()
-    for name, path in _contents(package).items():
-        if not name.startswith("wheels/"):  # the requirements have their hashes
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _payload(package: Package) -> Callable[[], bytes]:
-    """What scripts read that install this package; made once, when it is first asked for."""
-    made: list[bytes] = []
-
-    def sent() -> bytes:
-        if not made:
-            contents = {name: path.read_bytes() for name, path in _contents(package).items()}
-            made.append(contents["mesos-gpu.deb"] if package.deb else _tar(contents))
-        return made[0]
-
-    return sent

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.adapters.ssh.client import Ssh
+from mesos_gpu.install.cluster.release import Release
 
 ZOOKEEPER_PORT: Final = 2181
 #: Below it masters meet in ZooKeeper, and below the other one schedulers.
@@ -31,20 +32,52 @@ class Package:
         wheel: File of `make wheel`.
         requirements: File of what a wheel needs, with hashes; with `wheel` only.
         wheels: Directory of those packages, for hosts that reach no index; None: hosts ask theirs.
-        deb: File of `make deb`.
+        deb: File mesos-gpu_….deb of `make deb`.
+        agent_deb: File mesos-gpu-agent_….deb, for agents; with `deb` only. None: what executors are is sent by itself.
         program: Path of `mesos-gpu` on hosts that have it already.
+        release: What the wheel or `deb` says of itself; None: a program that is there.
     """
 
     wheel: Path | None = None
     requirements: Path | None = None
     wheels: Path | None = None
     deb: Path | None = None
+    agent_deb: Path | None = None
     program: str = ""
+    release: Release | None = None
 
     @property
     def command(self) -> str:
         """Path of `mesos-gpu` on the hosts."""
         return self.program or "/opt/mesos-gpu/bin/mesos-gpu"
+
+    def contents(self, host: "Host") -> dict[str, Path]:
+        """What is sent to a host, by its name there."""
+        if self.deb:
+            named = {"mesos-gpu.deb": self.deb}
+            more = self.agent_deb if Role.AGENT in host.roles else None
+            return {**named, **({"mesos-gpu-agent.deb": more} if more else {})}
+        if not self.wheel or not self.requirements:
+            return {}
+        wheels = sorted(self.wheels.glob("*.whl")) if self.wheels else []
+        return {
+            self.wheel.name: self.wheel,
+            "requirements.txt": self.requirements,
+            **{f"wheels/{path.name}": path for path in wheels},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a scheduler proves itself with: files of PEM here.
+
+    Attributes:
+        cert: Its certificate, and those between it and the root.
+        key: Its key, which others cannot read.
+    """
+
+    cert: Path
+    key: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +94,7 @@ class Host:
         settings: Variables of an agent's executors, MESOS_GPU_….
         flags: Further flags of Mesos' master or agent, by role and name, without dashes.
         options: Further options of `mesos-gpu scheduler`.
+        tls: Of a scheduler; None: its options say, or it speaks plain HTTP.
     """
 
     name: str
@@ -72,6 +106,7 @@ class Host:
     settings: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[Role, Mapping[str, str]] = field(default_factory=dict)
     options: str = ""
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +120,7 @@ class Cluster:
         people: Networks from which people reach masters, schedulers and tasks.
         firewall: Whether hosts load the rules that are printed.
         heap_mib: Memory of a server of ZooKeeper.
+        ca: File of PEM: the authority of schedulers' certificates; None: hosts know it.
     """
 
     hosts: tuple[Host, ...]
@@ -93,6 +129,7 @@ class Cluster:
     people: tuple[IPv4Network, ...] = ()
     firewall: bool = False
     heap_mib: int = 512
+    ca: Path | None = None
 
     def of(self, *roles: Role) -> Iterator[Host]:
         """Hosts that have one of these roles."""

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.install.agent import CGROUPS
-from mesos_gpu.install.cluster import rules
-from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role
+from mesos_gpu.install.cluster import release, rules
+from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role, Tls
+from mesos_gpu.install.cluster.release import Release
 from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
 
 T = TypeVar("T")
@@ -31,9 +32,9 @@ SSH_OPTIONS: Final = frozenset({
 })  # fmt: skip
 _SSH: Final = ("host", "user", "port", "identity", "known_hosts", "options")
 _HOSTS: Final = (
-    "address", "roles", "ssh", "gpus", "cgroups", "settings", "master_flags", "agent_flags", "options",
+    "address", "roles", "ssh", "gpus", "cgroups", "settings", "master_flags", "agent_flags", "options", "tls",
 )  # fmt: skip
-_TOP: Final = ("package", "hosts", "ssh", "role", "people", "firewall", "zookeeper_heap_mib")
+_TOP: Final = ("package", "hosts", "ssh", "role", "people", "firewall", "zookeeper_heap_mib", "ca")
 #: Fields of a host that say something about one role alone.
 _OF_ROLE: Final = {
     "gpus": Role.AGENT,
@@ -42,6 +43,7 @@ _OF_ROLE: Final = {
     "agent_flags": Role.AGENT,
     "master_flags": Role.MASTER,
     "options": Role.SCHEDULER,
+    "tls": Role.SCHEDULER,
 }
 
 
@@ -62,6 +64,7 @@ def decode(value: Mapping[str, Any], base: Path) -> Cluster | list[Problem]:
         people=tuple(_listed(check, "people", IPv4Network, "a network, as 10.0.0.0/8")),
         firewall=check.flag("firewall"),
         heap_mib=check.integer("zookeeper_heap_mib", 512, (64, 65536)),
+        ca=_path(check, "ca", base),
     )
     return check.problems or list(rules.faults(made)) or made
 
@@ -120,12 +123,13 @@ def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> 
 
 
 def _package(check: Check, base: Path) -> Package:
-    inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "program"))
+    inner = _inner(check, "package", ("wheel", "requirements", "wheels", "deb", "agent_deb", "program"))
     made = Package(
         wheel=_path(inner, "wheel", base),
         requirements=_path(inner, "requirements", base),
         wheels=_path(inner, "wheels", base, is_directory=True),
         deb=_path(inner, "deb", base),
+        agent_deb=_path(inner, "agent_deb", base),
         program=inner.text("program", None, _PROGRAM, "the path of mesos-gpu on the hosts") or "",
     )
     ways = [name for name in ("wheel", "deb", "program") if name in inner.given]
@@ -133,10 +137,36 @@ def _package(check: Check, base: Path) -> Package:
         inner.problem("", f"must have one of wheel, deb and program, got {' and '.join(ways) or 'none'}")
     elif ways == ["wheel"] and "requirements" not in inner.given:
         inner.problem("requirements", "is missing: name requirements-run.lock of the release")
-    elif ways != ["wheel"]:
-        for name in {"requirements", "wheels"} & inner.given.keys():
-            inner.problem(name, "is for a wheel: leave it out")
+    for name, way in (("requirements", "wheel"), ("wheels", "wheel"), ("agent_deb", "deb")):
+        if len(ways) == 1 and ways != [way] and name in inner.given:
+            inner.problem(name, f"is for a {way}: leave it out")
+    made = replace(made, release=None if inner.problems else _release(inner, made))
     check.take("package", inner)
+    return made
+
+
+def _release(check: Check, package: Package) -> Release | None:
+    """What the files of a package say of themselves."""
+
+    def said(key: str, read: Callable[[], Release]) -> Release | None:
+        try:
+            return read()
+        except ValueError as error:
+            check.problem(key, str(error))
+        except OSError as error:
+            check.problem(key, f"cannot be read: {error.strerror}")
+        return None
+
+    if (wheel := package.wheel) is not None:
+        return said("wheel", lambda: release.of_wheel(wheel))
+    if (deb := package.deb) is None:
+        return None
+    made = said("deb", lambda: release.of_deb(deb, release.PROGRAM))
+    if (agent := package.agent_deb) is not None:
+        other = said("agent_deb", lambda: release.of_deb(agent, release.AGENT))
+        if made and other and made.version != other.version:
+            what = f"is of release {other.version}, and deb of {made.version}"
+            check.problem("agent_deb", f"{what}: name two of one build")
     return made
 
 
@@ -174,6 +204,7 @@ def _host(check: Check, name: str, common: Ssh, base: Path) -> Host | None:
         ),
         flags={role: _flags(check, role) for role in (Role.MASTER, Role.AGENT)},
         options=_options(check),
+        tls=_tls(check, base),
     )
     for key, role in _OF_ROLE.items():
         if roles and key in check.given and role not in roles:
@@ -181,6 +212,17 @@ def _host(check: Check, name: str, common: Ssh, base: Path) -> Host | None:
     if Role.AGENT in roles and "gpus" not in check.given:
         check.problem("gpus", "is missing: how many cards `nvidia-smi -L` lists there")
     return None if check.problems else host
+
+
+def _tls(check: Check, base: Path) -> Tls | None:
+    if "tls" not in check.given:
+        return None
+    inner = _inner(check, "tls", ("cert", "key"))
+    cert, key = (_path(inner, name, base) for name in ("cert", "key"))
+    for name in {"cert", "key"} - inner.given.keys():
+        inner.problem(name, "is missing: a file of PEM here")
+    check.take("tls", inner)
+    return Tls(cert, key) if cert and key else None
 
 
 def _roles(check: Check) -> tuple[Role, ...]:

@@ -1,22 +1,29 @@
 """What each host of a cluster needs, as data; nothing is done or asked here."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.files import private
+from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install import agent, archive, master, scheduler, zookeeper
 from mesos_gpu.install import secrets as of_mesos
 from mesos_gpu.install.cluster import firewall, kept
 from mesos_gpu.install.cluster.description import MESOS_PATH, SCHEDULER_PATH, Cluster, Host, Package, Role
 from mesos_gpu.install.cluster.kept import Kept
+from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.files import HostFile, of_boot
 
 ARCHIVE: Final = "/usr/lib/mesos-gpu/mesos-gpu-executor.pyz"
 #: Where masters, and schedulers, are told the place in ZooKeeper with its password.
 ZK, HA = f"{agent.SECRETS}/zk", "/etc/mesos-gpu/ha"
+#: Of schedulers; the authority is also told to those who speak to them.
+CERT, KEY, CA = "/etc/mesos-gpu/server.pem", "/etc/mesos-gpu/server.key", "/etc/mesos-gpu/ca.pem"
 ROOT: Final = "root:root"
+#: Files that the Debian package of the program has, too: scripts/deb.py.
+OF_DEB: Final = frozenset(file.path for file in scheduler.files("", "", None) if not file.is_settings)
 _SCHEDULERS: Final = f"{scheduler.USER}:{scheduler.USER}"
 _MESOS: Final = ("libsasl2-2", "libsasl2-modules", "libstdc++6", "zlib1g")
 #: Debian packages, by what a host does.
@@ -38,7 +45,8 @@ class PlannedFile:
         mode: Of its permissions.
         owner: As USER:GROUP.
         data: All of it; None: a secret that has not been chosen.
-        secret: Where the secret is from that it holds, below the directory of secrets; "": anybody may see it.
+        secret: Where the secret is from that it holds, below the directory of secrets or by its own path; "": anybody
+            may see it.
     """
 
     path: str
@@ -82,6 +90,7 @@ class HostPlan:
         files: All of them, units, settings and secrets.
         services: In the order in which they start.
         openings: Who must reach its ports.
+        number: Of its server of ZooKeeper; 0: it has none.
     """
 
     host: Host
@@ -91,13 +100,15 @@ class HostPlan:
     files: tuple[PlannedFile, ...]
     services: tuple[Service, ...]
     openings: tuple[firewall.Opening, ...]
+    number: int = 0
 
     def commands(self, package: Package) -> Iterator[str]:
         """What `cluster apply` runs there as root, for who does it by hand: the files come before the last ones."""
         if self.packages:
             yield f"apt-get install -y --no-install-recommends {' '.join(self.packages)}"
         if self.program and package.deb:
-            yield f"apt-get install -y ./{package.deb.name}"
+            debs = " ".join(f"./{path.name}" for path in package.contents(self.host).values())
+            yield f"apt-get install -y --no-install-recommends {debs}"
         if self.program and package.wheel:
             pip = "/opt/mesos-gpu/bin/pip install"
             yield "python3 -m venv /opt/mesos-gpu"
@@ -109,12 +120,15 @@ class HostPlan:
         yield f"systemctl enable --now {' '.join(service.name for service in self.services)}"
 
 
-def planned(cluster: Cluster, secrets: Kept, *, executor: bytes | None = None) -> list[HostPlan]:
+def planned(
+    cluster: Cluster, secrets: Kept, record: Record, *, executor: bytes | None = None
+) -> list[HostPlan]:
     """Plans of all hosts, in the order in which they are done.
 
     Args:
         cluster: As it is described.
         secrets: Those that have been chosen, if they have.
+        record: Of the last apply: servers of ZooKeeper keep their numbers, and those that are new come last.
         executor: What agents run, mesos-gpu-executor.pyz; None: as this installation has it.
 
     Raises:
@@ -122,14 +136,25 @@ def planned(cluster: Cluster, secrets: Kept, *, executor: bytes | None = None) -
         Unavailable: A package that executors need is not installed here.
     """
     if executor is None:
-        executor = archive.packed(archive.contents()) if any(cluster.of(Role.AGENT)) else b""
-    return [_host(cluster, host, secrets, executor) for host in cluster.hosts]
+        needed = any(cluster.of(Role.AGENT)) and not cluster.package.agent_deb
+        executor = archive.packed(archive.contents()) if needed else b""
+    numbers = record.numbers(cluster.of(Role.ZOOKEEPER))
+    known = record.with_role(Role.ZOOKEEPER)
+    hosts = sorted(
+        cluster.hosts,
+        key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in known),
+    )
+    return [_host(cluster, host, secrets, executor, numbers) for host in hosts]
 
 
-def _host(cluster: Cluster, host: Host, secrets: Kept, executor: bytes) -> HostPlan:
-    made = {role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles}
+def _host(
+    cluster: Cluster, host: Host, secrets: Kept, executor: bytes, numbers: Mapping[str, int]
+) -> HostPlan:
+    made = {role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles if role in _FILES}
+    if Role.ZOOKEEPER in host.roles:
+        made[Role.ZOOKEEPER] = tuple(_of_zookeeper(cluster, host, numbers))
     files = [each for role in host.roles for each in made[role]]
-    if Role.AGENT in host.roles:
+    if Role.AGENT in host.roles and not cluster.package.agent_deb:
         files.append(PlannedFile(ARCHIVE, 0o644, ROOT, executor))
     services = [_service(role, host, made[role]) for role in host.roles]
     table = PlannedFile(firewall.PATH, 0o644, ROOT, firewall.table(cluster, host).encode())
@@ -151,6 +176,7 @@ def _host(cluster: Cluster, host: Host, secrets: Kept, executor: bytes) -> HostP
         tuple({each.path: each for each in files}.values()),  # secrets that two roles name are one file
         tuple(services),
         tuple(firewall.openings(cluster, host)),
+        numbers.get(host.name, 0),
     )
 
 
@@ -160,17 +186,20 @@ def _users(host: Host) -> Iterator[tuple[str, str]]:
 
 
 def _service(role: Role, host: Host, files: Sequence[PlannedFile]) -> Service:
-    reads = tuple(
-        each.path for each in files if not each.path.startswith(("/etc/logrotate.d/", "/usr/lib/tmpfiles.d/"))
-    )
+    apart = (
+        "/etc/logrotate.d/",
+        "/usr/lib/tmpfiles.d/",
+        CERT,
+        KEY,
+    )  # a new certificate is taken without a restart
+    reads = tuple(each.path for each in files if not each.path.startswith(apart))
     address = ":".join(firewall.api(host)) if role is Role.SCHEDULER else f"{host.address}:{_PORTS[role]}"
     return Service(f"mesos-gpu-{role}.service", address, reads, role is not Role.ZOOKEEPER)
 
 
-def _of_zookeeper(cluster: Cluster, host: Host, _secrets: Kept) -> Iterator[PlannedFile]:
-    ensemble = sorted(cluster.of(Role.ZOOKEEPER), key=lambda each: each.name)
-    servers = [zookeeper.Server(str(each.address)) for each in ensemble]
-    yield from map(_planned, zookeeper.files(servers, ensemble.index(host) + 1, cluster.heap_mib))
+def _of_zookeeper(cluster: Cluster, host: Host, numbers: Mapping[str, int]) -> Iterator[PlannedFile]:
+    servers = {numbers[each.name]: zookeeper.Server(str(each.address)) for each in cluster.of(Role.ZOOKEEPER)}
+    yield from map(_planned, zookeeper.files(servers, numbers[host.name], cluster.heap_mib))
 
 
 def _of_master(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
@@ -194,19 +223,30 @@ def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFi
         host.gpus,
         host.cgroups,
         binary=f"{cluster.package.command} mesos agent",
-        environment=host.settings,
+        environment={**({"MESOS_GPU_SCHEDULER_CACERT": CA} if cluster.ca else {}), **host.settings},
         ip=str(host.address),
         more=host.flags.get(Role.AGENT, {}),
     )
-    yield from map(_planned, agent.files(described))
+    for each in map(_planned, agent.files(described)):
+        # The unit of the Debian package starts another program: ours goes before it.
+        own = (
+            each.path.replace("/usr/lib/systemd/", "/etc/systemd/")
+            if cluster.package.agent_deb
+            else each.path
+        )
+        yield replace(each, path=own)
     yield from _secrets_of("agent", secrets)
+    yield from _authority(cluster)
 
 
 def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
     several = len(list(cluster.of(Role.SCHEDULER))) > 1
+    tls = host.tls
     options = [
         f"--mesos-credentials {of_mesos.OF_SCHEDULER} --auth token,socket --socket /run/mesos-gpu/api.sock",
         *([f"--ha file://{HA}"] if several else []),
+        *([f"--ha-cacert {CA}"] if several and cluster.ca else []),
+        *([f"--tls-cert {CERT} --tls-key {KEY}"] if tls else []),
         *([f"--role {cluster.role}"] if cluster.role != "*" else []),
         *([host.options] if host.options else []),
     ]
@@ -215,14 +255,34 @@ def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[Plann
     yield _secret(of_mesos.OF_SCHEDULER, _SCHEDULERS, "scheduler/mesos-credentials.json", secrets)
     if several:
         yield _place(HA, _SCHEDULERS, cluster, SCHEDULER_PATH, kept.OF_SCHEDULERS, secrets)
+    if tls:
+        yield PlannedFile(CERT, 0o644, ROOT, tls.cert.read_bytes())
+        yield PlannedFile(KEY, 0o600, _SCHEDULERS, _private(tls.key), str(tls.key))
+    yield from _authority(cluster)
 
 
 _FILES: Final = {
-    Role.ZOOKEEPER: _of_zookeeper,
     Role.MASTER: _of_master,
     Role.SCHEDULER: _of_scheduler,
     Role.AGENT: _of_agent,
 }
+
+
+def _authority(cluster: Cluster) -> Iterator[PlannedFile]:
+    if cluster.ca:
+        yield PlannedFile(CA, 0o644, ROOT, cluster.ca.read_bytes())
+
+
+def _private(path: Path) -> bytes:
+    """The bytes of a file that only its owner can read.
+
+    Raises:
+        BadConfiguration: Others could have read it.
+    """
+    try:
+        return private.read(path)
+    except OSError as error:
+        raise BadConfiguration(f"{path}: {error.strerror}", remedy=private.remedy_of(path, error)) from error
 
 
 def _planned(file: HostFile) -> PlannedFile:

@@ -23,6 +23,7 @@ OWN_OPTIONS: Final = frozenset({
     "--executor-archive", "--ha", "--journal", "--master", "--mesos-credentials", "--role", "--socket",
     "--state", "--user",
 })  # fmt: skip
+_OF_TLS: Final = {"--tls-cert", "--tls-key", "--insecure-plain-http"}
 
 
 def faults(cluster: Cluster) -> Iterator[Problem]:
@@ -31,7 +32,6 @@ def faults(cluster: Cluster) -> Iterator[Problem]:
     counts = Counter(role for host in cluster.hosts for role in host.roles)
     yield from _numbers(counts)
     yield from _options(cluster)
-    yield from _files(cluster)
 
 
 def _addresses(cluster: Cluster) -> Iterator[Problem]:
@@ -68,17 +68,9 @@ def _options(cluster: Cluster) -> Iterator[Problem]:
     for host in cluster.of(Role.SCHEDULER):
         names = {word.partition("=")[0] for word in shlex.split(host.options)}
         place = f"/hosts/{host.name}/options"
-        for name in sorted(names & OWN_OPTIONS):
+        own = OWN_OPTIONS | (_OF_TLS if host.tls else set()) | ({"--ha-cacert"} if cluster.ca else set())
+        for name in sorted(names & own):
             yield Problem(place, f"have {name}, which is decided by the plan: leave it out")
         if several and "--host" not in names:
-            what = "lack --host ADDRESS, and --tls-cert and --tls-key or --insecure-plain-http"
+            what = "lack --host ADDRESS, and tls: or --insecure-plain-http"
             yield Problem(place, f"{what}: the schedulers send requests on to the one that leads")
-
-
-def _files(cluster: Cluster) -> Iterator[Problem]:
-    for path, suffix, key in (
-        (cluster.package.wheel, ".whl", "wheel"),
-        (cluster.package.deb, ".deb", "deb"),
-    ):
-        if path is not None and path.suffix != suffix:
-            yield Problem(f"/package/{key}", f"must be a file whose name ends in {suffix}, got {path.name}")

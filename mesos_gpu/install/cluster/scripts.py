@@ -4,6 +4,7 @@ from typing import Final
 
 from mesos_gpu.install.cluster.survey import MARK
 
+_AGENT: Final = "mesos-gpu-agent.service"
 #: At most one of them at once on a host.
 _ALONE: Final = """\
 set -eu
@@ -22,23 +23,38 @@ apt-get update -qq 9>&-
 apt-get install -qq -y --no-install-recommends "$@" 9>&-
 """
 
-#: $1: digest that is noted in the end. stdin: the package.
-DEB: Final = f"""\
-{_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
-chmod 755 "$part"
-cat >"$part/mesos-gpu.deb"
+_APT: Final = """\
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq 9>&-
-apt-get install -qq -y --no-install-recommends --reinstall "$part/mesos-gpu.deb" 9>&-
+apt() { apt-get -qq -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@" 9>&-; }
+"""
+
+#: $1: digest that is noted in the end; $2: "yes" where an earlier release may take the place of a later one. stdin: a
+#: tar of the packages. What a wheel has put there makes room, and comes back if this fails.
+DEB: Final = f"""\
+{_ALONE}{_PART}home=/opt/mesos-gpu
+undo() {{
+    rm -rf "$part"
+    [ ! -d $home.before ] || {{ rm -rf $home; mv $home.before $home; }}
+}}
+trap undo EXIT
+chmod 755 "$part"
+tar -x -C "$part" --no-same-owner -f -
+if [ -d $home ] && ! dpkg-query -S $home >/dev/null 2>&1; then rm -rf $home.before; mv $home $home.before; fi
+{_APT}apt update
+more=--reinstall
+[ "$2" != yes ] || more="$more --allow-downgrades"
+apt install $more "$part"/*.deb
+rm -rf $home.before
 printf '%s\\n' "$1" >{MARK}
 """
 
 #: $1: digest that is noted in the end. stdin: a tar of the wheel, of requirements.txt, and of wheels/, if hosts have no
-#: index.
+#: index. What Debian packages of ours have put there makes room.
 WHEEL: Final = f"""\
 {_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
 tar -x -C "$part" --no-same-owner -f -
 home=/opt/mesos-gpu
+if dpkg-query -S $home >/dev/null 2>&1; then dpkg --remove mesos-gpu 9>&-; fi
 [ -x $home/bin/pip ] || python3 -m venv --clear $home
 rm -f {MARK}
 pip() {{ $home/bin/pip --disable-pip-version-check --no-input --quiet "$@" 9>&-; }}
@@ -87,7 +103,7 @@ SERVICES: Final = f"""\
 {_ALONE}while [ $# -gt 0 ]; do
     unit=$2 ip=${{3%:*}} port=${{3#*:}}
     systemctl --quiet enable "$unit" 9>&-
-    [ "$1" = enable ] || systemctl "$1" "$unit" 9>&-
+    [ "$1" = enable ] || systemctl "$1" "$unit" 9>&- || true # what it says is told below
     tries=0 most=300
     [ "$3" != - ] || most=3
     while :; do
@@ -98,10 +114,54 @@ SERVICES: Final = f"""\
         sleep 1
     done
     if ! systemctl --quiet is-active "$unit" || {{ [ "$3" != - ] && [ $tries -ge $most ]; }}; then
-        echo "$unit does not run; the end of its log:"
+        echo "$unit does not run; the end of systemd's journal, and of its log:"
+        journalctl --no-pager --quiet --lines=10 --unit="$unit" 2>/dev/null || true
         tail -n 20 "/var/log/mesos-gpu/$(echo "${{unit%.service}}" | cut -c 11-).log" || true
         exit 1
     fi
     shift 3
 done
+"""
+
+#: Begins a line about what is not removed.
+STAYS: Final = "stays: "
+#: $1: how the program came there that is removed, deb or wheel; or -. stdin: "unit NAME" and "file PATH", line by line.
+#: An agent is told to leave by SIGUSR1: it ends what is left there, and is no longer expected by the master. A master's
+#: copy of the registry goes with it: brought back, it would vote with what is old.
+TAKE_AWAY: Final = f"""\
+{_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
+cat >"$part/list"
+while read -r kind unit; do
+    [ "$kind" = unit ] || continue
+    [ -e "/usr/lib/systemd/system/$unit" ] || [ -e "/etc/systemd/system/$unit" ] || continue
+    systemctl --quiet disable "$unit" 9>&-
+    if [ "$unit" = {_AGENT} ] && systemctl --quiet is-active "$unit"; then
+        systemctl kill --kill-who=main --signal=USR1 "$unit"
+        tries=0
+        while systemctl --quiet is-active "$unit" && [ $tries -lt 300 ]; do tries=$((tries + 1)); sleep 0.2; done
+    fi
+    systemctl stop "$unit" 9>&-
+    short=${{unit#mesos-gpu-}} short=${{short%.service}}
+    [ "$short" != firewall ] || nft delete table inet mesos_gpu 2>/dev/null || true
+    [ "$short" != master ] || rm -rf /var/lib/mesos-master/replicated_log
+    rm -f /var/log/mesos-gpu/"$short".log /var/log/mesos-gpu/"$short".log.*
+    case $short in agent) stay="mesos mesos-gpu" ;; master) stay=mesos-master ;; *) stay=mesos-gpu-$short ;; esac
+    for each in $stay; do [ ! -d "/var/lib/$each" ] || echo "{STAYS}/var/lib/$each"; done
+done <"$part/list"
+case $1 in
+deb)
+    rm -f {MARK}
+    dpkg-query -W -f '${{Package}} ${{db:Status-Status}}\\n' mesos-gpu mesos-gpu-agent 2>/dev/null >"$part/debs" || true
+    while read -r name status; do
+        [ "$status" = not-installed ] || dpkg --purge "$name" 9>&- >/dev/null
+    done <"$part/debs"
+    ;;
+wheel) rm -rf /opt/mesos-gpu ;;
+esac
+while read -r kind path; do [ "$kind" != file ] || rm -f -- "$path"; done <"$part/list"
+for each in /etc/mesos-gpu/secrets /etc/mesos-gpu/zookeeper /etc/mesos-gpu /usr/lib/mesos-gpu /opt/mesos-gpu \\
+    /var/log/mesos-gpu; do
+    [ ! -d $each ] || rmdir --ignore-fail-on-non-empty $each
+done
+[ ! -d /run/systemd/system ] || systemctl daemon-reload
 """

@@ -1,16 +1,19 @@
 """What a host has of its plan, asked in one go: nothing is changed there."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.adapters.ssh.client import Done
 from mesos_gpu.errors import BadConfiguration, Unavailable
-from mesos_gpu.install.cluster.description import Role
+from mesos_gpu.install.cluster.description import Package, Role
 from mesos_gpu.install.cluster.plan import HostPlan, PlannedFile, Service
 
 #: Holds the digest of what of this package is installed.
 MARK: Final = "/opt/mesos-gpu/.cluster-release"
+#: At which a scheduler knows root of its host.
+SOCKET: Final = "/run/mesos-gpu/api.sock"
 _WORD: Final = "mesos-gpu-survey"  # before each line of an answer: what a login prints besides is passed over
 SCRIPT: Final = f"""\
 set -u
@@ -18,9 +21,15 @@ say() {{ printf '{_WORD}\\t%s\\n' "$*"; }}
 say uid "$(id -u)"
 say debian "$(command -v dpkg-query || true)"
 say machine "$(uname -m)"
+say architecture "$(dpkg --print-architecture 2>/dev/null || true)"
 say cgroups "$(stat -fc %T /sys/fs/cgroup)"
 [ ! -d /run/systemd/system ] || say systemd yes
 say release "$(cat {MARK} 2>/dev/null || true)"
+version=""
+for each in /opt/mesos-gpu/lib/python3*/site-packages/mesos_gpu-*.dist-info; do
+    [ ! -d "$each" ] || {{ version=${{each##*/mesos_gpu-}} version=${{version%.dist-info}}; }}
+done
+say version "$version"
 while read -r kind name; do
     case $kind in
     package) say package "$name" "$(dpkg-query -W -f '${{db:Status-Status}}\\n' "$name" 2>/dev/null | head -n 1)" ;;
@@ -30,10 +39,15 @@ while read -r kind name; do
     unit) ! systemctl is-enabled "$name" >/dev/null 2>&1 || say enabled "$name"
         ! systemctl is-active "$name" >/dev/null 2>&1 || say active "$name" ;;
     program) [ ! -x "$name" ] || say program "$name" ;;
+    offered) [ -z "$version" ] || ! dpkg --compare-versions "$version" gt "$name" || say newer yes ;;
+    leads) [ ! -S {SOCKET} ] || say leads "$("$name" --url unix:{SOCKET} leader --json 2>/dev/null |
+        python3 -c 'import json, sys; print("yes" if json.load(sys.stdin)["leads"] else "no")' 2>/dev/null)" ;;
     esac
 done
 say end
 """
+_NO_PROGRAM: Final = 127  # exit status of a shell
+_NO_SUDO: Final = re.compile(r"^sudo: |is not in the sudoers file|is not allowed to", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -41,7 +55,9 @@ class Survey:
     """What was seen.
 
     Attributes:
-        facts: One each: uid, machine, cgroups, systemd, release.
+        facts: One each, if there is one: uid, machine, architecture, cgroups, systemd; of the program its digest,
+            release, and its version; whether its scheduler leads, "yes" or "no"; newer, "yes" where that version is
+            after the one that is to be installed.
         packages: Debian packages that are installed.
         users: Those of the plan that are there.
         files: Digest, mode and owner by path.
@@ -61,27 +77,36 @@ class Survey:
         return self.files.get(file.path) == (file.sha256, f"{file.mode:o}", file.owner)
 
 
-def questions(plan: HostPlan, program: str) -> bytes:
-    """What `SCRIPT` reads. `program`: path of `mesos-gpu` there."""
+def questions(plan: HostPlan, package: Package) -> bytes:
+    """What `SCRIPT` reads."""
+    program = package.command
     lines = [
         *(f"package {name}" for name in plan.packages),
         *(f"user {name}" for name, _ in plan.users),
         *(f"file {file.path}" for file in plan.files),
         *(f"unit {service.name}" for service in plan.services),
+        *([f"offered {package.release.version}"] if package.release and plan.program else []),
         f"program {program}",
+        *([f"leads {program}"] if Role.SCHEDULER in plan.host.roles else []),
     ]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def read(name: str, done: Done) -> Survey:
+def questions_of(files: Iterable[str], units: Iterable[str]) -> bytes:
+    """What `SCRIPT` reads about files and services that may be there."""
+    lines = [*(f"file {path}" for path in files), *(f"unit {name}" for name in units)]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read(user: str, done: Done) -> Survey:
     """An answer.
 
     Args:
-        name: The host's, for messages.
+        user: Who asked there.
         done: `SCRIPT`, as it ended.
 
     Raises:
-        Unavailable: It is not whole.
+        Unavailable: It is not whole, or the user may not become root there.
     """
     made, whole = Survey(), False
     for line in done.output.splitlines():
@@ -89,11 +114,32 @@ def read(name: str, done: Done) -> Survey:
         if word == _WORD:
             whole = whole or _take(made, rest.split())
     if done.code or not whole:
+        _see_root(user, done)
         raise Unavailable(
-            f"{name} does not say what it has (exit status {done.code}):\n{done.output[-2000:]}",
-            remedy="its sh must be that of Debian, and a user other than root needs sudo without a password",
+            f"it does not say what it has (exit status {done.code}):\n{done.output[-2000:]}",
+            remedy="its sh must be that of Debian",
         )
     return made
+
+
+def _see_root(user: str, done: Done) -> None:
+    """See that who is not root could become it.
+
+    Raises:
+        Unavailable: `sudo` is not there, or would ask, or refuses.
+    """
+    if user == "root" or not (_NO_SUDO.search(done.output) or done.code == _NO_PROGRAM):
+        return
+    said = done.output.strip()[-500:]
+    if done.code == _NO_PROGRAM:
+        remedy = f"as root there: apt-get install -y sudo; then {_rule(user)}"
+    else:
+        remedy = f"as root there: {_rule(user)}"
+    raise Unavailable(f"{user} may not become root by sudo without a password: {said}", remedy=remedy)
+
+
+def _rule(user: str) -> str:
+    return f"echo '{user} ALL=(root) NOPASSWD: ALL' > /etc/sudoers.d/mesos-gpu && chmod 440 /etc/sudoers.d/mesos-gpu"
 
 
 def _take(survey: Survey, words: list[str]) -> bool:
@@ -116,26 +162,28 @@ def _take(survey: Survey, words: list[str]) -> bool:
     return False
 
 
-def check(plan: HostPlan, survey: Survey, program: str, *, starts: bool) -> None:
+def check(plan: HostPlan, survey: Survey, package: Package, *, starts: bool, downgrade: bool) -> None:
     """See that the plan can be done there.
 
     Args:
         plan: Of the host.
         survey: What it has.
-        program: Path of `mesos-gpu` there, where it is not installed by the plan; else "".
+        package: What is installed there.
         starts: Whether services are to be started.
+        downgrade: Whether an earlier release may take the place of a later one.
 
     Raises:
         BadConfiguration: It cannot; nothing has been changed.
     """
-    for fits, what, remedy in _needs(plan, survey.facts, program, starts=starts):
+    needs = [*_needs(plan, survey.facts, starts=starts)]
+    if {*plan.host.roles} - {Role.ZOOKEEPER}:
+        needs += _needs_of_program(survey.facts, package, downgrade=downgrade)
+    for fits, what, remedy in needs:
         if not fits:
             raise BadConfiguration(f"{plan.host.name}: {what}", remedy=remedy)
 
 
-def _needs(
-    plan: HostPlan, facts: Mapping[str, str], program: str, *, starts: bool
-) -> Iterator[tuple[bool, str, str]]:
+def _needs(plan: HostPlan, facts: Mapping[str, str], *, starts: bool) -> Iterator[tuple[bool, str, str]]:
     """Whether something is as it must be, what to say if not, and what mends it."""
     machine, wanted = facts.get("machine"), plan.host.cgroups
     there = {"tmpfs": "v1", "cgroup2fs": "v2"}.get(facts.get("cgroups", ""), "")
@@ -149,9 +197,23 @@ def _needs(
     if Role.AGENT in plan.host.roles and there:
         what = f"cgroups: {wanted} is written, and the host has {there}"
         yield there == wanted, what, f"write cgroups: {there}"
-    if program:
+
+
+def _needs_of_program(
+    facts: Mapping[str, str], package: Package, *, downgrade: bool
+) -> Iterator[tuple[bool, str, str]]:
+    """Needs, as those above, of the program there and of the one that is to be installed."""
+    if package.program:
         remedy = "install it there, or name a wheel or deb in package:"
-        yield "program" in facts, f"there is no program {program}", remedy
+        yield "program" in facts, f"there is no program {package.program}", remedy
+    if (release := package.release) is None:
+        return
+    there = facts.get("architecture", "")
+    what = f"the package is for {release.architecture}, and the host is {there or 'of another kind'}"
+    yield release.architecture in ("all", there), what, "`make deb` on such a host, or a wheel"
+    what = f"mesos_gpu {facts.get('version')} is there, which is later than {release.version}"
+    remedy = "--downgrade, and what docs/upgrade.md says of the way back"
+    yield downgrade or "newer" not in facts, what, remedy
 
 
 def actions(plan: HostPlan, survey: Survey, *, changed: set[str], program: bool) -> list[tuple[str, Service]]:

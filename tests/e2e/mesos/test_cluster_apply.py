@@ -1,4 +1,6 @@
-"""`mesos-gpu cluster apply` on three hosts over SSH: masters elect one, an agent registers, a job runs."""
+"""`mesos-gpu cluster apply` on three hosts over SSH: masters elect one, schedulers likewise, an agent registers, a job
+runs; what goes wrong in the middle is told, and gone on with.
+"""
 
 import json
 import re
@@ -17,8 +19,9 @@ from mesos_gpu.cli import main
 from mesos_gpu.libmesos import fetch
 from mesos_gpu.local.network import Network
 from mesos_gpu.local.zookeeper import JAR
+from tests.certificates import Authority, Made
 from tests.conftest import wait_until
-from tests.remote.hosts import RemoteHost, make_keys, missing, remote_host, write_file
+from tests.remote.hosts import RemoteHost, let_in, make_keys, missing, remote_host, write_file
 
 PROGRAM = str(Path(sys.executable).with_name("mesos-gpu"))
 INVENTORY = "/var/lib/mesos-gpu-inventory.json"
@@ -37,7 +40,9 @@ class Described:
     """Three hosts, and the file that describes them."""
 
     directory: Path
+    authority: Authority
     hosts: dict[str, RemoteHost] = field(default_factory=dict)
+    certificates: dict[str, Made] = field(default_factory=dict)
     dry: str = ""  # what a dry run said before anything was done
     after_dry: list[str] = field(default_factory=list)  # files that there were then
     first: str = ""  # what the first apply said
@@ -46,16 +51,24 @@ class Described:
     def file(self) -> Path:
         return self.directory / "cluster.yaml"
 
-    def write(self, more: str = "", top: str = "") -> None:
-        """The file; `more`: of the host b, `top`: of all."""
-        agent = f"gpus: 2, settings: {{MESOS_GPU_INVENTORY: {INVENTORY}, MESOS_GPU_ISOLATION: 'off'}}"
+    def write(self, more: str = "", top: str = "", agent: bool = True, user: str = "ops") -> None:
+        """The file; `more`: of the host b, `top`: of all, `agent`: whether c is one, `user`: who comes to b."""
+        of_agent = (
+            f"agent], gpus: 2, settings: {{MESOS_GPU_INVENTORY: {INVENTORY}, MESOS_GPU_ISOLATION: 'off'}}"
+        )
         roles = {
-            "a": "roles: [zookeeper, master, scheduler], options: '--default-user nobody'",
-            "b": f"roles: [zookeeper, master]{more}",
-            "c": f"roles: [zookeeper, master, agent], {agent}",
+            "a": f"roles: [zookeeper, master, scheduler], {self.of_scheduler('a')}",
+            "b": f"roles: [zookeeper, master, scheduler], ssh: {{user: {user}}}, {self.of_scheduler('b')}{more}",
+            "c": f"roles: [zookeeper, master, {of_agent if agent else ']'}",
         }
         hosts = {name: (host, roles[name]) for name, host in self.hosts.items()}
-        write_file(self.directory / "keys", self.file, hosts, f"zookeeper_heap_mib: 96\n{top}")
+        top = f"zookeeper_heap_mib: 96\nca: {self.authority.cert}\n{top}"
+        write_file(self.directory / "keys", self.file, hosts, top)
+
+    def of_scheduler(self, name: str) -> str:
+        made = self.certificates[name]
+        options = f"--host {self.hosts[name].host.ip} --default-user nobody"
+        return f"options: '{options}', tls: {{cert: {made.cert}, key: {made.key}}}"
 
     def apply(self, *words: str) -> Result:
         return CliRunner().invoke(main, ["cluster", "apply", str(self.file), "--yes", *words])
@@ -92,7 +105,8 @@ class Described:
 @pytest.fixture(scope="module")
 def described(open_directory: Path) -> Iterator[Described]:
     fetch.libmesos()
-    made = Described(open_directory)
+    (open_directory / "ca").mkdir()
+    made = Described(open_directory, Authority(open_directory / "ca"))
     make_keys(open_directory / "keys")
     network = Network(open_directory)
     with ExitStack() as stack:
@@ -105,6 +119,8 @@ def described(open_directory: Path) -> Iterator[Described]:
             made.hosts[name] = stack.enter_context(
                 remote_host(open_directory / "keys", directory, host, cache)
             )
+            made.certificates[name] = made.authority.server(name, host.ip)
+        let_in(made.hosts["b"], "ops", "ALL=(root) NOPASSWD: ALL")
         inventory = open_directory / "inventory.json"
         write_inventory(inventory, simulated_gpus(2, "NVIDIA A100-SXM4-80GB", seed="applied"))
         put = made.hosts["c"].ssh.run(f"cat >{INVENTORY}", stdin=inventory.read_bytes(), timeout_s=30)
@@ -130,6 +146,7 @@ def test_a_dry_run_asks_and_changes_nothing(described: Described) -> None:
 
 def test_a_cluster_comes_up_from_its_file_and_runs_a_job(described: Described) -> None:
     assert "Changed: a, b, c" in described.first
+    assert re.search(r"^The scheduler of [ab] leads\.$", described.first, re.MULTILINE), described.first
     wait_until(
         "the agent's cards are there",
         lambda: len(json.loads(described.mesos_gpu("gpus", "--json"))) == 2,
@@ -212,3 +229,114 @@ def test_rules_of_the_firewall_let_in_who_is_named_and_nobody_else(described: De
         for host in described.hosts.values():
             host.run("nft delete table inet mesos_gpu; systemctl stop mesos-gpu-firewall.service")
         described.write()
+
+
+def test_a_host_that_fails_in_the_middle_is_told_and_gone_on_with(described: Described) -> None:
+    """Three change, and the second has a full disk: the first is done, the third is not begun."""
+    described.write()
+    described.applied()
+    described.write(top="people: [192.0.2.0/24]\n")
+    full = "mount -t tmpfs -o size=4k,mode=1777 none /var/tmp"
+    before = described.hosts["b"].text("/etc/mesos-gpu/firewall.nft")
+    assert described.hosts["b"].run(full).code == 0
+    try:
+        told = described.apply("--only", "files", "--only", "services")
+        assert told.exit_code == 1
+        assert "Changed: a\n" in told.output
+        assert "b: could not write" in told.output
+        assert "No space left on device" in told.output
+        assert "Not done yet: c\n" in told.output
+        assert described.hosts["b"].text("/etc/mesos-gpu/firewall.nft") == before
+        left = described.hosts["b"].run(
+            "find /etc/mesos-gpu /var/tmp -name '*mesos-gpu-new' -o -name 'mesos-gpu-cluster-*'"
+        )
+        assert left.output == ""
+    finally:
+        described.hosts["b"].run("umount --lazy /var/tmp")
+    assert "Changed: b, c\n" in described.applied()
+    described.write()
+    described.applied()
+
+
+def test_a_host_that_is_away_keeps_all_as_they_are(described: Described) -> None:
+    described.write(top="people: [192.0.2.0/24]\n", user="nobody-of-ours")
+    told = described.apply("--only", "files", "--only", "services")
+    described.write()
+    assert told.exit_code == 69
+    assert "nothing was changed: b: " in told.output
+    assert "let the key of `identity`, or of the SSH agent, in as nobody-of-ours" in told.output
+    assert "nothing to change" in described.applied("--host", "a")
+
+
+@pytest.mark.parametrize("rule", ["", "ALL=(root) /usr/bin/true"])
+def test_who_may_not_become_root_is_told_what_mends_it(described: Described, rule: str) -> None:
+    user = "limited" if rule else "nobody-special"
+    let_in(described.hosts["b"], user, rule)
+    described.write(top="people: [192.0.2.0/24]\n", user=user)
+    told = described.apply("--only", "files", "--only", "services")
+    described.write()
+    assert told.exit_code == 69, told.output
+    assert f"nothing was changed: b: {user} may not become root by sudo without a password: " in told.output
+    assert f"echo '{user} ALL=(root) NOPASSWD: ALL' > /etc/sudoers.d/mesos-gpu" in told.output
+    assert "nothing to change" in described.applied("--host", "a")
+
+
+def test_an_agent_that_leaves_is_drained_and_nothing_of_it_stays(described: Described) -> None:
+    """The host stays, with what the master there needs. A job that ran there waits, and runs when the agent is back."""
+    wait_until(
+        "its cards are there", lambda: len(json.loads(described.mesos_gpu("gpus", "--json"))) == 2, 120
+    )
+    job = described.mesos_gpu(
+        "run", "--detach", "--gpus", "1", "--name", "moved", "--", "sleep", "3600"
+    ).split()[0]
+    wait_until("it runs", lambda: "running" in described.mesos_gpu("ps", "--json"), 60)
+    described.write(agent=False)
+    dry = described.apply("--only", "files", "--only", "services", "--dry-run")
+    assert "c (" in dry.output
+    assert "has more than is in the file\n  drain it: what runs there goes elsewhere\n" in dry.output
+    kept = described.applied("--keep")
+    assert "stop and disable" not in kept
+    assert described.hosts["c"].run("systemctl is-active mesos-gpu-agent.service").code == 0
+
+    told = described.applied("--deadline", "0")
+    host = described.hosts["c"]
+    assert "c: wait until no task runs there" in told
+    assert host.run("systemctl is-active mesos-gpu-agent.service").code != 0
+    assert host.run("systemctl is-enabled mesos-gpu-agent.service").code != 0
+    assert host.run("systemctl is-active mesos-gpu-master.service").code == 0
+    places = "/etc /usr/lib/systemd/system /usr/lib/tmpfiles.d /usr/lib/mesos-gpu /var/log/mesos-gpu"
+    ours = host.run(f"find {places} -name '*agent*' -path '*mesos-gpu*'")
+    assert [line for line in ours.output.splitlines() if line.startswith("/")] == []
+    assert host.run("pgrep -f '[m]esos-gpu-executor.pyz'").code != 0, "nothing that it started runs on"
+    assert "stays: /var/lib/mesos" in told
+    shown = json.loads(described.mesos_gpu("show", job, "--json"))
+    assert shown["state"] in ("pending", "waiting"), shown
+    assert described.applied().count("nothing to change") == 3
+
+    described.write()
+    assert "Changed: c" in described.applied()
+    wait_until(
+        "it runs again",
+        lambda: json.loads(described.mesos_gpu("show", job, "--json"))["state"] == "running",
+        180,
+    )
+    described.mesos_gpu("kill", job)
+
+
+def test_a_master_that_a_quorum_needs_stays(described: Described) -> None:
+    described.write()
+    text = described.file.read_text()
+    described.file.write_text(
+        "".join(line for line in text.splitlines(True) if not line.startswith(("  b:", "  c:")))
+    )
+    try:
+        told = described.apply("--only", "files", "--only", "services")
+        assert told.exit_code == 78, told.output
+        assert (
+            "2 hosts of 3 with the role zookeeper would leave at once (b, c), and 2 of them must stay"
+            in told.output
+        )
+        assert "let at most 1 host leave, apply, and then the next" in told.output
+    finally:
+        described.file.write_text(text)
+    assert described.applied().count("nothing to change") == 3

@@ -21,8 +21,10 @@ from mesos_gpu.install.cluster.document import decode
 from mesos_gpu.install.cluster.kept import Kept
 from mesos_gpu.install.cluster.plan import HostPlan, planned
 from mesos_gpu.install.cluster.reading import read
+from mesos_gpu.install.cluster.record import Record
 from tests.unit.install.cluster.test_file import FILE
 
+NOTHING = Record(Path("/nowhere"), {})
 GOLDEN = FILE.with_name("plan.txt")
 
 
@@ -38,7 +40,7 @@ def call(*words: str) -> Result:
 
 
 def plans(kept: Kept) -> dict[str, HostPlan]:
-    return {each.host.name: each for each in planned(read(FILE), kept, executor=b"pyz")}
+    return {each.host.name: each for each in planned(read(FILE), kept, NOTHING, executor=b"pyz")}
 
 
 def text(plan: HostPlan, path: str) -> str:
@@ -171,7 +173,7 @@ def test_several_schedulers_meet_where_only_they_may_write(kept: Kept) -> None:
         FILE.parent,
     )
     assert isinstance(described, Cluster)
-    made = {each.host.name: each for each in planned(described, kept, executor=b"pyz")}
+    made = {each.host.name: each for each in planned(described, kept, NOTHING, executor=b"pyz")}
     for name in ("m1", "m3"):
         options = variables(made[name], "/etc/mesos-gpu/scheduler.env")["MESOS_GPU_SCHEDULER_OPTIONS"]
         assert " --ha file:///etc/mesos-gpu/ha " in f" {options} "

@@ -1,0 +1,165 @@
+"""What is taken from hosts that are no longer in the file, or have a role less. Pure."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.install.cluster.description import Cluster, Host, Role
+from mesos_gpu.install.cluster.plan import HostPlan
+from mesos_gpu.install.cluster.record import Record, Remembered
+from mesos_gpu.install.cluster.survey import Survey
+from mesos_gpu.model.words import counted
+
+AGENT_UNIT: Final = "mesos-gpu-agent.service"
+MASTER_UNIT: Final = "mesos-gpu-master.service"
+#: Stopped in this order: who needs others goes before them.
+_ORDER: Final = (
+    AGENT_UNIT, "mesos-gpu-scheduler.service", MASTER_UNIT, "mesos-gpu-zookeeper.service",
+    "mesos-gpu-firewall.service",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is taken from one host.
+
+    Attributes:
+        host: As it was applied.
+        is_whole: Whether nothing of ours stays there.
+        units: To be stopped and disabled, in this order.
+        files: Paths to be removed.
+        program: How the program came there that is removed, "deb" or "wheel"; "": none is.
+        remains: What the host still has; None: nothing.
+    """
+
+    host: Host
+    is_whole: bool
+    units: tuple[str, ...]
+    files: tuple[str, ...]
+    program: str
+    remains: Remembered | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do there."""
+        return bool(self.units or self.files or self.program)
+
+    @property
+    def drains(self) -> bool:
+        """Whether tasks may run there that have to go elsewhere first."""
+        return AGENT_UNIT in self.units
+
+    def lines(self) -> Iterator[str]:
+        """All of it, in words."""
+        if self.drains:
+            yield "drain it: what runs there goes elsewhere"
+        yield from (f"stop and disable {unit}" for unit in self.units)
+        if MASTER_UNIT in self.units:
+            yield "remove its copy of the registry: the other masters have it"
+        yield from (f"remove {path}" for path in self.files)
+        if self.program:
+            yield "remove mesos_gpu"
+
+
+def remembered(plan: HostPlan, cluster: Cluster) -> Remembered:
+    """A host as its plan leaves it."""
+    host = plan.host
+    way = "deb" if cluster.package.deb else "wheel"
+    return Remembered(
+        Host(host.name, host.address, host.roles, host.ssh),
+        tuple(file.path for file in plan.files),
+        tuple(service.name for service in plan.services),
+        way if plan.program else "",
+        plan.number,
+    )
+
+
+def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> list[Removal]:
+    """What was applied and is not planned any more, of all hosts: agents first, servers of ZooKeeper last."""
+    wanted = {plan.host.name: remembered(plan, cluster) for plan in plans}
+    made = []
+    for name, had in record.hosts.items():
+        has = wanted.get(name)
+        units, files = {*had.units}, list(had.files)
+        if has is not None:
+            units -= {*has.units}
+            files = [path for path in files if path not in has.files]
+        removal = Removal(
+            had.host,
+            has is None,
+            tuple(unit for unit in _ORDER if unit in units),
+            tuple(files),
+            had.program if has is None or not has.program else "",
+            has,
+        )
+        if removal or removal.is_whole:
+            made.append(removal)
+    return sorted(made, key=lambda each: (_ORDER.index(each.units[0]) if each.units else 0, each.host.name))
+
+
+def still_there(removal: Removal, seen: Survey) -> Removal:
+    """The part of a removal that its host still has.
+
+    A service is ended as a whole, or not at all: one that was stopped by hand leaves things behind, too.
+    """
+    files = tuple(path for path in removal.files if path in seen.files)
+    left = files or {*removal.units} & (seen.active | seen.enabled)
+    return Removal(
+        removal.host,
+        removal.is_whole,
+        removal.units if left else (),
+        files,
+        removal.program if seen.facts.get("version") else "",
+        removal.remains,
+    )
+
+
+def leaving(record: Record, cluster: Cluster, role: Role) -> tuple[list[str], list[str]]:
+    """Names of hosts that had a role and have it no more, and of those that go on to have it."""
+    has = {host.name for host in cluster.of(role)}
+    had = record.with_role(role)
+    return [name for name in had if name not in has], [name for name in had if name in has]
+
+
+def see_quorums(record: Record, cluster: Cluster, running: Collection[tuple[str, Role]]) -> None:
+    """See that what masters, servers of ZooKeeper and schedulers have agreed on is kept by those that stay.
+
+    Args:
+        record: Of the last apply.
+        cluster: As it is to be.
+        running: Names of hosts with a role that runs there now: of those that stay.
+
+    Raises:
+        BadConfiguration: It might be lost.
+    """
+    for role in (Role.ZOOKEEPER, Role.MASTER):
+        gone, stay = leaving(record, cluster, role)
+        if not gone or not any(cluster.of(role)):
+            continue
+        total = len(gone) + len(stay)
+        quorum = total // 2 + 1
+        if len(stay) < quorum:
+            raise BadConfiguration(
+                f"{counted(len(gone), 'host')} of {total} with the role {role} would leave at once "
+                f"({', '.join(gone)}), and {quorum} of them must stay: the latest of what they have agreed on may be "
+                "nowhere else",
+                remedy=_fewer(total - quorum, role),
+            )
+        if down := [name for name in stay if (name, role) not in running]:
+            raise BadConfiguration(
+                f"{', '.join(gone)} would leave with the role {role} while it does not run on {', '.join(down)}: "
+                "what they have agreed on may be nowhere else",
+                remedy=f"have it run on {', '.join(down)} first",
+            )
+    gone, stay = leaving(record, cluster, Role.SCHEDULER)
+    if gone and not stay and any(cluster.of(Role.SCHEDULER)):
+        raise BadConfiguration(
+            f"the scheduler's state is on {', '.join(gone)}, which would leave, and on no host that stays",
+            remedy="have the old and the new one for a while, with a copy of the state: docs/high-availability.md",
+        )
+
+
+def _fewer(most: int, role: Role) -> str:
+    if most:
+        return f"let at most {counted(most, 'host')} leave, apply, and then the next"
+    return f"a {role} that is alone cannot be replaced: have three, apply, and then let it leave"
