@@ -29,7 +29,7 @@ from mesos_gpu.api.spec import (
     ways,
 )
 from mesos_gpu.api.spec import services as service_shapes
-from mesos_gpu.api.spec.cluster import bookings, cards, hooks, templates, upgrade
+from mesos_gpu.api.spec.cluster import bookings, cards, hooks, line, lists, templates, upgrade
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.operation import MANY_PATTERNS, Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
@@ -237,7 +237,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/queue"): Operation(
         "show_queue",
         "The first pending jobs in the order in which they are tried, and the queues",
-        {200: shapes.Queue},
+        {200: line.Queue},
         query=(_number(asked.MOST_QUEUED, "so many jobs at most"),),
     ),
     ("POST", "/v1/plan/defrag"): Operation(
@@ -253,7 +253,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Plan},
         (_CONFLICT,),
     ),
-    ("GET", "/v1/gpus"): Operation("list_gpus", "All GPUs", {200: shapes.Gpus}, query=(_NODE,)),
     ("GET", "/v1/gpus/{id}"): Operation(
         "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
     ),
@@ -282,7 +281,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         body=bodies.ResetRequest,
         example={"reason": "XID 79", "by": "ann"},
     ),
-    ("GET", "/v1/nodes"): Operation("list_nodes", "All nodes", {200: shapes.Nodes}),
     ("GET", "/v1/nodes/{id}"): Operation(
         "show_node", "The agents of a host", {200: shapes.Nodes}, (_CONFLICT,)
     ),
@@ -348,6 +346,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     **queues.OPERATIONS,
     **queue_shares.OPERATIONS,
     **cards.OPERATIONS,
+    **lists.OPERATIONS,
     **ways.OPERATIONS,
     **sessions.OPERATIONS,
     **templates.OPERATIONS,

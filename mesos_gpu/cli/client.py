@@ -13,6 +13,7 @@ import requests
 from mesos_gpu.adapters.files.places import Lines, placed
 from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import Trust, client_context
+from mesos_gpu.api.spec.cluster.line import Queue
 from mesos_gpu.api.spec.events import Events
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.queue_shares import PathShare, QueueShare, QueueShareList, QueueWhy
@@ -27,7 +28,6 @@ from mesos_gpu.api.spec.shapes import (
     Nodes,
     Plan,
     Problem,
-    Queue,
     Status,
     Task,
     Tasks,
@@ -39,6 +39,7 @@ from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.answers import decoded
 from mesos_gpu.cli.reach.failures import BadAnswer as BadAnswer
 from mesos_gpu.cli.reach.failures import Unreachable as Unreachable
+from mesos_gpu.cli.reach.pages import every_gpu, every_node
 from mesos_gpu.cli.reach.patience import unhurried
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
@@ -279,7 +280,7 @@ class Client:
 
     def gpus(self, nodes: Sequence[str] = ()) -> list[Gpu]:
         """Every GPU of every node, or of those nodes: by their names, the first part of one, with `*`."""
-        return self._get("/v1/gpus", Gpus, {"node": list(nodes)} if nodes else None)["gpus"]
+        return every_gpu(self._get, nodes)
 
     def gpu(self, gpu: str) -> GpuWithHistory:
         """Read a GPU with its history; `gpu`: a UUID, the start of one, or HOST:MINOR."""
@@ -311,7 +312,7 @@ class Client:
 
     def nodes(self) -> list[Node]:
         """Every agent."""
-        return self._get("/v1/nodes", Nodes)["nodes"]
+        return every_node(self._get)
 
     def unknown_tasks(self) -> list[UnknownTask]:
         """Tasks that the scheduler's state does not know."""

@@ -268,6 +268,15 @@ class StateView:
         host are asked for, by its name."""
         return reported(self._state, self._settings, self._now, self._state.placed(on).values())
 
+    def gpu_page(
+        self, on: Callable[[str], bool] | None, skip: int, limit: int | None
+    ) -> tuple[Sequence[GpuStatus], int]:
+        """A part of the same, by host name and minor, and how many there are in all. `limit` None: all after `skip`."""
+        placed = self._state.placed(on)
+        places = sorted(placed.values(), key=lambda place: (place[0].hostname, place[1].minor))
+        part = places[skip : None if limit is None else skip + limit]
+        return reported(self._state, self._settings, self._now, part), len(placed)
+
     def gpu(self, gpu_id: GpuId) -> GpuStatus | None:
         """A GPU, as in the list of all; None: no node has reported it."""
         place = self._state.place_of(gpu_id)

@@ -2,11 +2,14 @@
 
 import { get, has, learnWho, send, standby, who } from "./api.js";
 import * as apps from "./apps.js";
+import * as calendar from "./calendar.js";
 import { h, link, show, span } from "./dom.js";
+import * as idle from "./idle.js";
 import * as jobs from "./jobs.js";
 import * as logs from "./logs.js";
 import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
+import * as queue from "./queue.js";
 import * as queues from "./queues.js";
 import * as shell from "./shell.js";
 import * as submit from "./submit.js";
@@ -17,7 +20,8 @@ const LEAST_PAUSE_MS = 2000, MOST_PAUSE_MS = 3500, REFUSED_PAUSE_MS = 30000; // 
 const SHARE = 20; // a page spends at most this part of the time on answers
 const PARTS = [ // [name, right or rights of which one is enough, page of all, page of one]
   ["jobs", "job:see", jobs.list, jobs.one], ["apps", "app:see", apps.list, apps.one], ["nodes", "node:see", nodes.list, nodes.one],
-  ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queues.one], ["submit", ["job:run", "app:write"], submit.page, null],
+  ["cards", "gpu:see", null, nodes.card], ["queues", "queue:see", queues.list, queue.one], ["calendar", ["booking:see", "queue:see"], calendar.list, calendar.one],
+  ["idle", "job:see", idle.list, null], ["submit", ["job:run", "app:write"], submit.page, null],
 ];
 
 let shown = null; // {page, context, data}
@@ -161,7 +165,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 
 addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const part = { o: "", j: "jobs", a: "apps", n: "nodes", q: "queues", s: "submit" }[event.key];
+  const part = { o: "", j: "jobs", a: "apps", n: "nodes", q: "queues", c: "calendar", i: "idle", s: "submit" }[event.key];
   if (event.key === "/") {
     event.preventDefault();
     $("search")?.focus();

@@ -99,6 +99,7 @@ export const to = {
   app: (id) => `#/apps/${encodeURIComponent(id)}`,
   node: (name) => `#/nodes/${encodeURIComponent(name)}`,
   card: (id) => `#/cards/${encodeURIComponent(id)}`,
+  booking: (id) => `#/calendar/${encodeURIComponent(id)}`,
   queue: (path) => `#/queues/${encodeURIComponent(path)}`,
 };
 

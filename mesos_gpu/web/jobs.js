@@ -8,13 +8,13 @@ import { logs } from "./logs.js";
 import { shell } from "./shell.js";
 
 const ENDED = new Set(["finished", "failed", "killed"]);
-const PAGE = 100;
+export const PAGE = 100;
 const STATES = ["all", "active", "running", "pending", "finished", "failed", "killed"];
 
 export const list = {
   title: () => "Jobs",
   async load({ query }) {
-    const asked = new URLSearchParams({ order: "activity", limit: PAGE, skip: PAGE * (page(query) - 1) });
+    const asked = new URLSearchParams({ order: "activity", limit: PAGE, skip: PAGE * (pageIn(query) - 1) });
     if (query.get("instances") !== "true") asked.set("no_instances", "true");
     asked.set("fold_arrays", "true");
     if (query.get("q")) asked.set("search", query.get("q"));
@@ -31,11 +31,12 @@ export const list = {
         searchBox("Search jobs", query, turn), h("div", { role: "group", "aria-label": "Which jobs" }, choose),
         h("label", { class: "choice" }, h("input", { type: "checkbox", checked: query.get("instances") === "true", onchange: (event) => turn({ instances: event.target.checked ? "true" : null, page: null }) }), " instances of apps too")),
       jobTable(jobs.jobs, query, turn),
-      pages(jobs.total, page(query), turn)];
+      pages(jobs.total, pageIn(query), turn)];
   },
 };
 
-function page(query) {
+/** Which page of a list an address names, from 1. */
+export function pageIn(query) {
   return Math.max(1, Number(query.get("page")) || 1);
 }
 
@@ -46,7 +47,7 @@ export function searchBox(label, query, turn) {
 
 /** The part of a list that is shown. */
 export function pageOf(items, query) {
-  const last = Math.max(1, Math.ceil(items.length / PAGE)), at = Math.min(page(query), last);
+  const last = Math.max(1, Math.ceil(items.length / PAGE)), at = Math.min(pageIn(query), last);
   return { items: items.slice(PAGE * (at - 1), PAGE * at), at };
 }
 

@@ -4,26 +4,28 @@ import { get, getIf, has, send } from "./api.js";
 import { past, use } from "./charts.js";
 import { ago, badge, clock, facts, h, link, mib, section, table, to } from "./dom.js";
 import { action } from "./dialog.js";
-import { changed, changesOf, pageOf, pages, searchBox, sortedBy, sorting } from "./jobs.js";
+import { changed, changesOf, PAGE, pageIn, pages, searchBox, sorting } from "./jobs.js";
 
 export const REASON = { name: "reason", label: "Reason", required: true, maxlength: 200 };
 export const DEADLINE = { name: "hours", label: "Hours until jobs are ended (empty: they may run on)", type: "number", min: 0, step: "any" };
 
-const KEYS = { Node: (node) => node.hostname, State: stateOf, GPUs: (node) => node.gpus_total, "In use": (node) => node.gpus_used, "Not healthy": (node) => -node.gpus_sick, Tasks: (node) => node.tasks };
+const ORDERS = { Node: "hostname", State: "state", GPUs: "gpus", "In use": "used", "Not healthy": "sick", Tasks: "tasks" };
 export const list = {
   title: () => "Nodes",
-  whole: true,
-  load: async () => ({ nodes: (await get("/v1/nodes")).nodes }),
-  view({ nodes }, { query, turn }) {
-    const wanted = (query.get("q") ?? "").toLowerCase();
-    const shown = sortedBy(nodes.filter((node) => `${node.hostname} ${node.agent_id} ${stateOf(node)}`.toLowerCase().includes(wanted)), KEYS, query);
-    const { items, at } = pageOf(shown, query);
-    const rows = items.map((node) => Object.assign([
+  async load({ query }) {
+    const asked = new URLSearchParams({ limit: PAGE, skip: PAGE * (pageIn(query) - 1) });
+    if (query.get("q")) asked.set("search", query.get("q"));
+    if (query.get("sort") in ORDERS) asked.set("order", ORDERS[query.get("sort")]);
+    if (query.get("down") === "true") asked.set("descending", "true");
+    return { listed: await get(`/v1/nodes?${asked}`) };
+  },
+  view({ listed: { nodes, total } }, { query, turn }) {
+    const rows = nodes.slice(0, PAGE).map((node) => Object.assign([ // an earlier scheduler answers with all
       link(to.node(node.hostname), node.hostname), badge(stateOf(node)), node.gpus_total, node.gpus_used, node.gpus_sick || "", node.tasks, node.driver_version ?? "", problemOf(node), buttons(node),
     ], { key: node.agent_id }));
     return [h("h2", { key: "head" }, "Nodes"), h("div", { class: "filters", key: "filters" }, searchBox("Search nodes", query, turn)),
-      table([["Node"], ["State"], ["GPUs", "n"], ["In use", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", empty: "No nodes.", ...sorting(KEYS, query, turn) }),
-      pages(shown.length, at, turn)];
+      table([["Node"], ["State"], ["GPUs", "n"], ["In use", "n"], ["Not healthy", "n"], ["Tasks", "n"], ["Driver"], ["Remarks", "message"], ["Actions", "actions"]], rows, { caption: "Nodes", empty: "No nodes.", ...sorting(ORDERS, query, turn) }),
+      pages(total ?? nodes.length, pageIn(query), turn)];
   },
 };
 

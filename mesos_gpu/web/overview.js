@@ -2,7 +2,7 @@
 
 import { getIf } from "./api.js";
 import { ago, badge, h, link, section, span, table, to } from "./dom.js";
-import { grouped, waits } from "./queues.js";
+import { grouped, waits } from "./line.js";
 
 const WORDS = { f: "free", u: "in use", s: "shared", p: "suspect", k: "sick", l: "lost", y: "dirty", d: "drained", n: "unknown" };
 const SIGNS = { f: "", u: "", s: "½", p: "?", k: "!", l: "×", y: "~", d: "–", n: "?" }; // not by colour alone

@@ -22,11 +22,11 @@ from mesos_gpu.wire.mesos import report
 
 
 class Rig:
-    def __init__(self, kind: type[Daemon] = Daemon, **settings: Any) -> None:
-        self.clock, self.driver = FakeClock(), FakeDriver()
-        self.daemon = kind(
-            RecordingStore(), RecordingStore().load(), self.driver, self.clock, Settings("e", "m")
-        )
+    def __init__(
+        self, kind: type[Daemon] = Daemon, *, store: RecordingStore | None = None, **settings: Any
+    ) -> None:
+        self.clock, self.driver, self.store = FakeClock(), FakeDriver(), store or RecordingStore()
+        self.daemon = kind(self.store, self.store.load(), self.driver, self.clock, Settings("e", "m"))
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url

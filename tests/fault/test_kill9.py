@@ -73,15 +73,15 @@ def kill_monitor(stack: Stack) -> None:
 
 
 VICTIMS = [kill_scheduler, kill_agent, kill_master, kill_executor, kill_monitor]
-#: Two at once that are killed in each run of tests; other pairs are in long ones.
-PAIR = {kill_scheduler, kill_executor}
+#: What this package starts; two of these at once are killed in each run of tests, other pairs in long ones.
+OWN = {kill_scheduler, kill_executor, kill_monitor}
 GROUPS = [(kill,) for kill in VICTIMS] + list(combinations(VICTIMS, 2))
 
 
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(kills, marks=[] if len(kills) == 1 or set(kills) == PAIR else [pytest.mark.long])
+        pytest.param(kills, marks=[] if len(kills) == 1 or set(kills) <= OWN else [pytest.mark.long])
         for kills in GROUPS
     ],
     ids=lambda kills: " and ".join(kill.__name__ for kill in kills),

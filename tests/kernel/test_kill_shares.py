@@ -167,12 +167,12 @@ def each_step(card: Card, stride: int, wish: Resize | None = None, *, more_than:
     return steps
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 41])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 29])
 def test_a_kill_in_launch_or_release_leaves_the_neighbour_all_that_it_has(card: Card, stride: int) -> None:
     each_step(card, stride, more_than=80)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 23])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 13])
 @pytest.mark.parametrize(
     "wish", [Resize(1, 3000, 3000, 750), Resize(1, 500, 500, 100)], ids=["larger", "smaller"]
 )

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,20 @@ NEEDED: Final = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-ge
 #: The page has shown everything that the scheduler says of itself once.
 WHOLE: Final = '<p id="as-of">as of '
 PATIENCE_S: Final = 90.0
+LOOKS: Final = {"light": (1280, False), "dark": (1280, True), "phone": (390, False)}
+PHONE: Final = LOOKS["phone"][0]  # pixels
+AXE: Final = files("axe_core_python") / "axe.min.js"
+JUDGE: Final = (
+    "axe.run(document).then((told) => told.violations.map("
+    "(each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html)]))"
+)
+#: What is cut off in its box, but for heads of tables that are not seen, fields and what scrolls.
+CUT: Final = """[...document.querySelectorAll('#view *')]
+  .filter((one) => !one.closest('.logs, .unseen, svg, thead, input, select'))
+  .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+  .map((one) => [one.tagName, one.className, one.textContent.slice(0, 80)])"""
+STATES: Final = """[...document.querySelectorAll('#view .state')].map((one) => one.getBoundingClientRect())
+  .map((box) => [Math.round(box.left), Math.round(box.right)])"""
 #: Of keys that the browser does something by.
 _CODES: Final = {"Tab": 9, "Enter": 13, "Escape": 27}
 _OPTIONS: Final = (
@@ -229,3 +244,38 @@ class Page:
         except AssertionError as error:
             raise AssertionError(f"{error}; it is: {html}; its console: {self.console}") from None
         return html
+
+
+def judged(page: Page, parts: Mapping[str, str], look: str) -> dict[str, Any]:
+    """What axe has against parts, by their names; `parts`: their addresses."""
+    page.size(LOOKS[look][0], dark=LOOKS[look][1])
+    page.when()
+    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    wrong = {}
+    for name, address in parts.items():
+        page.visit(address)
+        if told := page.run(JUDGE):
+            wrong[name] = told
+    return wrong
+
+
+def too_wide(page: Page, parts: Mapping[str, str]) -> dict[str, int]:
+    """Parts that are wider than a phone, and how wide they are."""
+    page.size(PHONE)
+    widths = {}
+    for name, address in parts.items():
+        page.visit(address)
+        widths[name] = int(page.run("document.documentElement.scrollWidth"))
+    return {name: width for name, width in widths.items() if width != PHONE}
+
+
+def not_seen(page: Page, parts: Mapping[str, str]) -> dict[str, list[Any]]:
+    """What of parts is cut off on a phone, and states that stand beside it."""
+    page.size(PHONE)
+    wrong = {}
+    for name, address in parts.items():
+        page.visit(address)
+        beside = [box for box in page.run(STATES) if not 0 <= box[0] < box[1] <= PHONE]
+        if hidden := [*page.run(CUT), *beside]:
+            wrong[name] = hidden
+    return wrong

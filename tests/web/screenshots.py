@@ -4,14 +4,17 @@ import json
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
 from mesos_gpu.wire.channel.frames import Kind
 from tests.contract.channels.test_channels import Sealed
-from tests.web.browser import Browser, Page
+from tests.web.browser import LOOKS, Browser, Page
 from tests.web.relay import Prints
 from tests.web.scene import Scene, Whole
+from tests.web.teams import doubles
+from tests.web.teams.tenants import Tenants
 from tests.web.terminals import Host
 
 EPOCHS: Final = "".join(
@@ -33,7 +36,6 @@ PRINTED: Final = """(() => {{
     ? new Response(JSON.stringify(said(Number(new URL(path, location.href).searchParams.get("offset")))), json)
     : own(path, ...more);
 }})()"""
-LOOKS: Final = {"light": (1280, False), "dark": (1280, True), "phone": (390, False)}
 
 
 def parts(scene: Scene) -> dict[str, str]:
@@ -60,6 +62,23 @@ def parts(scene: Scene) -> dict[str, str]:
     }
 
 
+#: What a pool of several teams has beside that.
+SHARED: Final = {
+    "queues-shared": "#/queues",
+    "queue-borrows": "#/queues/research%2Fvision",
+    "queue-above": "#/queues/research",
+}
+
+
+#: What takes days to come about, and is put in place of the interface's answers.
+TOLD: Final = {
+    "calendar": "#/calendar",
+    "calendar-day": "#/calendar?days=1",
+    "booking": "#/calendar/exam-1a2b3c4d",
+    "idle": "#/idle",
+}
+
+
 class Drawn(Whole, Sealed):
     """A scene whose executors can be played."""
 
@@ -84,6 +103,23 @@ def terminal(page: Page, scene: Drawn) -> Host:
     return host
 
 
+def shared(browser: Browser, directory: Path) -> None:
+    """Take pictures of a pool that several teams share."""
+    tenants = Tenants()
+    try:
+        page = browser.page(tenants.url)
+        for name, address in SHARED.items():
+            page.visit(address)
+            pictures(page, directory, name)
+        midnight = float(page.run("new Date().setHours(0, 0, 0, 0) / 1000"))
+        doubles.answer(page, {**doubles.calendar(tenants, midnight), **doubles.idlers(tenants, time.time())})
+        for name, address in TOLD.items():
+            page.visit(address)
+            pictures(page, directory, name)
+    finally:
+        tenants.close()
+
+
 def take(directory: Path) -> None:
     """All of them, as PART-LOOK.png."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -105,6 +141,7 @@ def take(directory: Path) -> None:
             host = terminal(page, scene)
             pictures(page, directory, "job-terminal")
             host.close()
+            shared(browser, directory)
         finally:
             browser.close()
             prints.shutdown()

@@ -1,23 +1,16 @@
 """All parts of the dashboard as people meet them: on a phone, with a keyboard, in the dark, and what they do there."""
 
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from typing import Any, Final
 
 import pytest
 
 from tests.conftest import wait_until
-from tests.web.browser import NEEDED, Browser, Page
+from tests.web.browser import JUDGE, LOOKS, NEEDED, PHONE, STATES, Browser, Page, judged, not_seen, too_wide
 from tests.web.scene import Scene, Whole
-from tests.web.screenshots import LOOKS, parts
+from tests.web.screenshots import parts
 
 pytestmark = NEEDED
-AXE: Final = files("axe_core_python") / "axe.min.js"
-JUDGE: Final = (
-    "axe.run(document).then((told) => told.violations.map("
-    "(each) => [each.id, each.nodes.slice(0, 3).map((node) => node.html)]))"
-)
-PHONE: Final = 390  # pixels
 
 
 @pytest.fixture(scope="module")
@@ -35,57 +28,27 @@ def scene() -> Iterator[Scene]:
     scene.close()
 
 
-#: What is cut off in its box, but for heads of tables that are not seen, fields and what scrolls.
-CUT: Final = """[...document.querySelectorAll('#view *')]
-  .filter((one) => !one.closest('.logs, .unseen, svg, thead, input, select'))
-  .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
-  .map((one) => [one.tagName, one.className, one.textContent.slice(0, 80)])"""
-STATES: Final = """[...document.querySelectorAll('#view .state')].map((one) => one.getBoundingClientRect())
-  .map((box) => [Math.round(box.left), Math.round(box.right)])"""
-
-
 @pytest.mark.parametrize("look", [*LOOKS])
 def test_axe_has_nothing_against_any_part(shown: Scene, browser: Browser, look: str) -> None:
     page = browser.page(shown.url)
-    page.size(LOOKS[look][0], dark=LOOKS[look][1])
-    page.when()
-    page.run(AXE.read_text(encoding="utf-8") + "; 0")
-    wrong = {}
-    for name, address in parts(shown).items():
-        page.visit(address)
-        if told := page.run(JUDGE):
-            wrong[name] = told
+    assert judged(page, parts(shown), look) == {}
     page.visit("#/nodes/a3.example")
     page.click("#view .head button", "Drain")
     page.when("Hours until")
-    assert (wrong, page.run(JUDGE)) == ({}, [])
+    assert page.run(JUDGE) == []
 
 
 def test_no_part_is_wider_than_a_phone(shown: Scene, browser: Browser) -> None:
-    page = browser.page(shown.url)
-    page.size(PHONE)
-    widths = {}
-    for name, address in parts(shown).items():
-        page.visit(address)
-        widths[name] = page.run("document.documentElement.scrollWidth")
-    assert widths == dict.fromkeys(widths, PHONE)
+    assert too_wide(browser.page(shown.url), parts(shown)) == {}
 
 
 def test_a_phone_shows_each_state_without_scrolling_sideways_and_cuts_nothing_off(
     shown: Scene, browser: Browser
 ) -> None:
     page = browser.page(shown.url)
-    page.size(PHONE)
-    edges, cut = {}, {}
-    for name, address in parts(shown).items():
-        page.visit(address)
-        edges[name], cut[name] = page.run(STATES), page.run(CUT)
-    assert not {name: each for name, each in cut.items() if each}
-    assert len(edges["jobs"]) == 7
-    wrong = {
-        name: each for name, boxes in edges.items() for each in boxes if not 0 <= each[0] < each[1] <= PHONE
-    }
-    assert not wrong
+    assert not_seen(page, parts(shown)) == {}
+    page.visit("#/jobs")
+    assert len(page.run(STATES)) == 7
 
 
 def test_heads_of_tables_are_seen_on_a_phone_while_they_have_the_focus(

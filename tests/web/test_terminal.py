@@ -11,10 +11,8 @@ from isolator.session.websocket import Lost
 from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Kind
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Playing
-from tests.web.browser import NEEDED, Browser, Page
-from tests.web.screenshots import LOOKS
+from tests.web.browser import AXE, JUDGE, LOOKS, NEEDED, Browser, Page
 from tests.web.terminals import Host, shown_lines
-from tests.web.test_parts import AXE, JUDGE
 
 pytestmark = NEEDED
 FEED: Final = """import('/static/terminal.js').then(({{Terminal}}) => {{

@@ -9,7 +9,7 @@ from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.gpus.idle import JobIdle
 from mesos_gpu.api.spec.gpus.idle import Notice as Notice
 from mesos_gpu.api.spec.gpus.use import GpuUse, JobUse
-from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, GpuNumber, Mib, answered
+from mesos_gpu.api.spec.job_fields import ArrayCounts, Count, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
@@ -486,49 +486,6 @@ class Why(TypedDict):
     nodes: list[NodeReasons]
     nearest: Nearest | None
     estimate: Estimate | None
-
-
-class Reservation(TypedDict):
-    """What no later job may take."""
-
-    hostname: Annotated[str, says(description="null: only a share of its queue's limit")] | None
-    gpu_ids: list[str]
-    at: Moment | None
-
-
-class Waiting(TypedDict):
-    """A pending job at its place; `gpus`, `cpus` and `mem_mib` are of all its tasks."""
-
-    position: Count
-    id: str
-    name: str
-    owner: str | None
-    queue: str
-    app: Annotated[str | None, says(description="the app whose instance it is")]
-    priority: int
-    effective_priority: int
-    gpus: GpuNumber
-    cpus: float
-    mem_mib: Mib
-    submitted_at: Moment
-    reservation: Reservation | None
-    estimate: Estimate
-
-
-class QueueUse(TypedDict):
-    """A queue, its limit and what it holds."""
-
-    name: str
-    limit_gpus: Annotated[int, says(minimum=0, description="null: no limit")] | None
-    used_gpus: GpuNumber
-    waiting: Count
-
-
-class Queue(TypedDict):
-    """Pending jobs in the order in which they are tried, and the queues."""
-
-    jobs: list[Waiting]
-    queues: list[QueueUse]
 
 
 Move = TypedDict(

@@ -26,6 +26,7 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.sight.queues import sees_queue, told_of
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1 import views
@@ -215,11 +216,11 @@ class Jobs:
         """GET /v1/queue."""
         most, sight = int(asked.MOST_QUEUED.of(request)), Sight.of(request)
 
-        def select(view: View) -> shapes.Queue:
+        def select(view: View) -> line.Queue:
             kept = self._lines.get(most) if sight.sees_all else None
-            line, queues = kept.of(view) if kept else (view.waiting(most, sight.sees), view.queues())
+            first, queues = kept.of(view) if kept else (view.waiting(most, sight.sees), view.queues())
             return {
-                "jobs": [views.waiting(view, each, sight) for each in line],
+                "jobs": [views.waiting(view, each, sight) for each in first],
                 "queues": [views.queue(use) for use in queues if sees_queue(sight.rights, use.name)],
             }
 

@@ -1,6 +1,5 @@
 """GPUs and nodes: how they stand, and what operators do with them."""
 
-from collections import Counter, defaultdict
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -17,13 +16,13 @@ from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.spec.gpus.use import UseOverTime
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.cards import CardMap
+from mesos_gpu.api.v1.cluster import nodes
 from mesos_gpu.api.v1.gpus.use import is_metered, over_time
 from mesos_gpu.api.v1.listing import of_nodes
 from mesos_gpu.api.v1.names import gpu_of, host_of
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.wire.mesos import operations
 
 
@@ -33,15 +32,15 @@ class Operate:
     def __init__(self, scheduler: SchedulerApi, cards: Kept[CardMap]) -> None:
         """Serve a scheduler. `cards`: the map of all, which drains and resets change."""
         self._scheduler, self._cards = scheduler, cards
-        self._listed = Kept(_nodes)
+        self._listed = Kept(nodes.all_nodes)
 
     async def gpus(self, request: Request) -> Response:
         """GET /v1/gpus."""
-        sight, on = Sight.of(request), of_nodes(request)
-        gpus = await result_of(
-            self._scheduler.read(lambda view: [views.gpu(view, s, sight) for s in view.gpus(on)])
+        sight, part = Sight.of(request), nodes.Part.of(request)
+        on = of_nodes(request) if "node" in request.query_params else None
+        return json_answer(
+            await result_of(self._scheduler.read(lambda view: nodes.cards(view, on, part, sight)))
         )
-        return json_answer({"gpus": sorted(gpus, key=lambda g: (g["hostname"], g["minor"]))})
 
     async def gpu(self, request: Request) -> Response:
         """GET /v1/gpus/{id}."""
@@ -81,17 +80,22 @@ class Operate:
         self._anew()
         return await self._shown(request, gpu_id, 202)
 
-    async def nodes(self, _request: Request) -> Response:
+    async def nodes(self, request: Request) -> Response:
         """GET /v1/nodes."""
-        return json_answer({"nodes": await result_of(self._scheduler.read(self._listed.of))})
+        listing = nodes.NodeListing.of(request)
+        return json_answer(
+            await result_of(self._scheduler.read(lambda view: listing.select(view, self._listed.of)))
+        )
 
     async def node(self, request: Request) -> Response:
         """GET /v1/nodes/{id}."""
         wanted = _id(request)
-        nodes = await result_of(self._scheduler.read(lambda view: _nodes(view, host_of(view, wanted))))
-        if not nodes:  # it is away, and all that is left of it is its drain
+        agents = await result_of(
+            self._scheduler.read(lambda view: nodes.all_nodes(view, host_of(view, wanted)))
+        )
+        if not agents:  # it is away, and all that is left of it is its drain
             raise NotFound(f"there is no node {wanted}", remedy="list the nodes with: mesos-gpu nodes")
-        return json_answer({"nodes": nodes})
+        return json_answer({"nodes": agents})
 
     async def node_use(self, request: Request) -> Response:
         """GET /v1/nodes/{id}/use."""
@@ -161,7 +165,7 @@ class Operate:
 
     async def _node_shown(self, hostname: str) -> Response:
         return json_answer(
-            {"nodes": await result_of(self._scheduler.read(lambda view: _nodes(view, hostname)))}
+            {"nodes": await result_of(self._scheduler.read(lambda view: nodes.all_nodes(view, hostname)))}
         )
 
 
@@ -185,14 +189,3 @@ def _by(request: Request) -> str:
 async def _asked(request: Request, *, deadline: bool) -> operations.Request:
     operation = valid(operations.decode(await body_of(request), deadline=deadline))
     return replace(operation, by=_who(request, operation.by))
-
-
-def _nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
-    """All nodes, or the agents of a host, by host name."""
-    live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
-    gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
-    for status in view.gpus(None if hostname is None else hostname.__eq__):
-        gpus[status.node.id].append(status)
-    asked = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
-    asked.sort(key=lambda node: (node.hostname, node.id))
-    return [views.node(view, node, gpus[node.id], live[node.id]) for node in asked]

@@ -9,6 +9,7 @@ from mesos_gpu.api.http import arrays
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.sight.jobs import CLOSED, Sight, subject_of
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.cluster import line
 from mesos_gpu.api.spec.job_fields import ArrayCounts
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.api.v1.gpus.use import gpu_use, job_idle, job_use
@@ -151,10 +152,12 @@ def notice(view: View, notices: Sequence[Notice], sight: Sight) -> shapes.Notice
         return None
     last = notices[0]
     by = view.jobs.get(last.by) if last.by else None
+    by = by if by is not None and sight.sees(by) else None
     return {
         "reason": last.reason.value,
         "why": sight.veiled(view, last.why),
-        "by": by.id if by is not None and sight.sees(by) else None,
+        "by": by.id if by else None,
+        "by_queue": by.spec.queue if by else None,
         "at": last.at,
         "until": last.until,
         "recalled_at": last.recalled_at,
@@ -368,19 +371,23 @@ def reset(reset: Reset) -> shapes.Reset:
     return {"request": reset.request, "reason": reset.reason, "by": reset.by, "since": reset.since}
 
 
+def node_state(node: Node) -> str:
+    """Say how an agent stands: it is up if its monitor has reported, or if it has no GPUs."""
+    if node.lost_at is not None:
+        return "lost"
+    if node.reported_at is None and node.monitor_launches:
+        return "unmonitored"
+    return "up" if node.wire else "unfit"
+
+
 def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shapes.Node:
-    """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
-    state = "up" if node.lost_at is None else "lost"
+    """An agent with its GPUs and so many live tasks."""
     drained = view.drain_of(node.hostname)
     said = node.inventory or Inventory(source="")
-    if state == "up" and node.reported_at is None and node.monitor_launches:
-        state = "unmonitored"
-    elif state == "up" and not node.wire:
-        state = "unfit"
     return {
         "agent_id": node.id,
         "hostname": node.hostname,
-        "state": state,
+        "state": node_state(node),
         "attributes": dict(node.attributes),
         "region": node.region,
         "zone": node.zone,
@@ -466,7 +473,7 @@ def estimate(estimate: Estimate) -> shapes.Estimate:
     return {"at": estimate.at, "basis": estimate.basis}
 
 
-def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
+def waiting(view: View, waiting: Waiting, sight: Sight) -> line.Waiting:
     """A pending job at its place; other jobs are named to who sees them."""
     job, spec, kept = waiting.job, waiting.job.spec, waiting.kept
     return {
@@ -489,11 +496,12 @@ def waiting(view: View, waiting: Waiting, sight: Sight) -> shapes.Waiting:
     }
 
 
-def queue(use: QueueUse) -> shapes.QueueUse:
+def queue(use: QueueUse) -> line.QueueUse:
     """A queue, its limit and what it holds."""
     return {
         "name": use.name,
         "limit_gpus": use.limit_gpus,
         "used_gpus": use.used_gpus,
         "waiting": use.waiting,
+        "waiting_since": use.waiting_since,
     }

@@ -31,7 +31,6 @@ from mesos_gpu.cli.bench.starts import (
     containers,
     empty_start_ms,
     of_mesos_alone,
-    words,
 )
 from mesos_gpu.cli.bench.store import store
 from mesos_gpu.cli.bench.volume import volume
@@ -59,14 +58,7 @@ def bench() -> None:
 @click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="GPUs of each agent.")
 @json_option
 def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
-    """Launch one-GPU `true` tasks: latency on an idle cluster, also of shares of GPUs, then throughput of a burst.
-
-    What a task costs is told in starts of an empty interpreter, `python3 -IS -c pass`, taken in the same run:
-
-    \b
-      container_empty_starts_per_task  the processes of the task alone: launch helper, executor, command
-      empty_starts_per_task            those, and for each task the work of agents, masters and scheduler
-    """
+    """Launch one-GPU `true` tasks: latency on an idle cluster, also of shares of GPUs, then throughput of a burst."""
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
         Path(top).chmod(0o755)
         output.note(f"starting {agents} agents with {gpus} GPUs each")
@@ -102,7 +94,6 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
         for key, number in (value.items() if isinstance(value, dict) else [("", value)])
     ]
     output.table(("FIGURE", "VALUE"), rows, empty="")
-    output.note(words(result))
 
 
 bench.add_command(access)

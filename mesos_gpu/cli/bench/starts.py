@@ -6,8 +6,7 @@ import shutil
 import statistics
 import subprocess
 import uuid
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from mesos_gpu.libmesos import helpers
 from mesos_gpu.local.processes import Agent, get_json, poll
@@ -88,15 +87,6 @@ class Used(NamedTuple):
             "container_empty_starts_per_task": round(ms[0] / empty_ms, 2),
             "empty_starts_per_task": round(sum(ms) / empty_ms, 2),
         }
-
-
-def words(told: Mapping[str, Any]) -> str:
-    """Both ratios of `Used.since` in a sentence."""
-    return (
-        f"a task took {told['containers_cpu_ms_per_task']:g} ms of the processors in its own processes, which is "
-        f"{told['container_empty_starts_per_task']:g} starts of an empty interpreter, and with the work of agents, "
-        f"masters and scheduler {told['cpu_ms_per_task']:g} ms, which is {told['empty_starts_per_task']:g}"
-    )
 
 
 def containers(stack: Stack) -> int:

@@ -23,7 +23,6 @@ from mesos_gpu.cli.lists.show import show
 if TYPE_CHECKING:
     from mesos_gpu.cli.files.stream import Channelled, Source
 
-MOST_LISTED: Final = 100_000  # entries of a directory that are shown
 Row = Mapping[str, Any]  # an entry, as --json has it
 _KINDS: Final = {"dir": "d", "file": "-", "link": "l", "other": "?"}
 _rank = click.option(
@@ -202,24 +201,16 @@ def _listed(files: _Files, place: Place) -> list[Row]:
 
     rows: list[Row] = []
     root: Entry | None = None
-    over = False
     with files.reading(place, "list") as channel:
         for record in channel.records():
             if isinstance(record.what, Said) and record.mark is Mark.FAULT:
                 raise Unread(f"{place} cannot be read: {record.what.why}", remedy=f"mesos-gpu ls {place.job}")
             if isinstance(record.what, Entry) and record.what.path:
-                if over := len(rows) >= MOST_LISTED:
-                    break
                 rows.append(_row(record.what, record.what.path[-1]))
             elif isinstance(record.what, Entry):
                 root = record.what
     if root is not None and root.kind != "dir":
         return [_row(root, place.path)]
-    if over:
-        output.note(
-            f"{place} has more than {MOST_LISTED} entries, of which these are some; to see others: "
-            f"mesos-gpu exec {place.job} -- ls PATTERN"
-        )
     return sorted(rows, key=lambda row: str(row["name"]))
 
 

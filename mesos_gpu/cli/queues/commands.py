@@ -17,7 +17,7 @@ from mesos_gpu.model.words import counted
 from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import QueueUse, Reservation, Waiting
+    from mesos_gpu.api.spec.cluster.line import QueueUse, Reservation, Waiting
 
 
 _WAITING: Final[Listing["Waiting", "Waiting"]] = Listing(

@@ -10,7 +10,7 @@ from mesos_gpu.cli.top.view import Row, Seen, View
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Waiting
+    from mesos_gpu.api.spec.cluster.line import Waiting
     from mesos_gpu.cli.client import Client
 
 _MOST: Final = 1000  # that the interface lists at once

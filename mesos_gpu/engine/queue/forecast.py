@@ -239,11 +239,15 @@ class Forecast:
     def queues(self) -> list[QueueUse]:
         """Every queue that has a limit or a pending job, by name."""
         names: dict[str, int] = dict.fromkeys(self._settings.queue_limits, 0)
+        since: dict[str, float] = {}
         for job in self.jobs:
             names[job.spec.queue] = names.get(job.spec.queue, 0) + 1
+            since[job.spec.queue] = min(job.submitted_at, since.get(job.spec.queue, job.submitted_at))
         for array_id, waiting in self._state.members.unmade.items():
-            queue = self._state.arrays[array_id].spec.queue
+            array = self._state.arrays[array_id]
+            queue = array.spec.queue
             names[queue] = names.get(queue, 0) + waiting
+            since[queue] = min(array.submitted_at, since.get(queue, array.submitted_at))
         used = dict.fromkeys(names, 0)
         for task_id in self._state.live:
             holder = self._state.holding_job(self._state.tasks[task_id])
@@ -251,7 +255,8 @@ class Forecast:
                 used[holder.spec.queue] += self._state.counted_milli(self._state.tasks[task_id], holder)
         limits = self._settings.queue_limits
         return [
-            QueueUse(name, limits.get(name), number_of(used[name]), names[name]) for name in sorted(names)
+            QueueUse(name, limits.get(name), number_of(used[name]), names[name], since.get(name))
+            for name in sorted(names)
         ]
 
 

@@ -29,6 +29,7 @@ from mesos_gpu.policy.room.knapsack import Victim
 from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 from mesos_gpu.policy.tenancy.tree import Queue, lineage, meeting
 
+_WHOLE_H: Final = 100.0  # hours; of more, parts are not told
 MOVED_AGAIN_S: Final = 3600.0  # from one time that a job made room to when it goes elsewhere
 
 
@@ -512,17 +513,19 @@ class Reclaim:
 
     def why_elsewhere(self, job: Job, victim: Victim, hostname: str) -> str:
         """What a job is told that goes elsewhere, so that another has room on one node."""
-        hours = self._lost_h(victim)
-        return f"goes to {hostname}, so that job {job.id} has room on one node; it loses {hours:.3g} GPU-h of work"
+        lost = self._lost(victim)
+        return f"goes to {hostname}, so that job {job.id} has room on one node; it loses {lost} of work"
 
-    def _lost_h(self, victim: Victim) -> float:
+    def _lost(self, victim: Victim) -> str:
+        """What is lost with it, in words: GPU hours."""
         runner = self._runners[victim.job_id]
-        return lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
+        hours = lost_milli_s(runner.ran, runner.least_ms, self._restart_ms) / 3_600_000
+        return f"{hours:.0f} GPU-h" if hours >= _WHOLE_H else f"{hours:.3g} GPU-h"
 
     def why(self, job: Job, victim: Victim) -> str:
         """What a job is told that makes room: for whom, by which rule, and what it loses."""
         runner = self._runners[victim.job_id]
-        hours, seat = self._lost_h(victim), self._seating.seat_for(job)
+        seat = self._seating.seat_for(job)
         if not self.reclaims(job, victim):
             rule = f"whose priority is {job.priority}, not {runner.job.priority}"
             if runner.job.priority >= job.priority:
@@ -531,4 +534,4 @@ class Reclaim:
             rule = f"for which queue {seat.queue} is guaranteed GPUs that it had borrowed"
         else:
             rule = f"whose queue {job.spec.queue} has less of what it is due than {runner.leaf}, and still will have"
-        return f"makes room for job {job.id}, {rule}; it loses {hours:.3g} GPU-h of work"
+        return f"makes room for job {job.id}, {rule}; it loses {self._lost(victim)} of work"

@@ -42,6 +42,7 @@ class QueueUse:
     limit_gpus: int | None  # None: no limit
     used_gpus: float  # of its jobs that start or run, shares as parts of one
     waiting: int
+    waiting_since: float | None = None  # the longest, seconds since the epoch; None: none waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,14 @@ def test_the_queue_is_listed_in_its_order(rig: Rig) -> None:
         f"job {first['id']} has run 0s of its timeout_s 100s"
     )
     assert queue["queues"] == [
-        {"name": "default", "limit_gpus": None, "used_gpus": 1, "waiting": 1},
-        {"name": "lab", "limit_gpus": None, "used_gpus": 0, "waiting": 1},
+        {
+            "name": "default",
+            "limit_gpus": None,
+            "used_gpus": 1,
+            "waiting": 1,
+            "waiting_since": rig.clock.time,
+        },
+        {"name": "lab", "limit_gpus": None, "used_gpus": 0, "waiting": 1, "waiting_since": rig.clock.time},
     ]
     assert rig.call("GET", "/v1/queue?limit=1").json()["jobs"] == queue["jobs"][:1]
     assert rig.call("GET", "/v1/queue?limit=0").status_code == 422

@@ -2,8 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, cast
 
@@ -12,8 +10,6 @@ from websockets.exceptions import ConnectionClosedOK
 from websockets.sync.client import ClientConnection
 
 from mesos_gpu.cli.channel.session import Session
-from mesos_gpu.cli.files import commands
-from mesos_gpu.cli.files.place import Place
 from mesos_gpu.cli.files.stream import Channelled
 from mesos_gpu.cli.reach.failures import BadAnswer, Unreachable
 from mesos_gpu.wire.channel import tree
@@ -78,26 +74,6 @@ def test_who_says_more_than_is_taken_is_left() -> None:
         Channelled(line(flood)).look()  # as while nothing comes from stdin
     assert flood.allowed == 0
     assert flood.ahead <= MOST_AHEAD + MOST_DATA
-
-
-def test_a_directory_without_end_is_shown_up_to_a_bound(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    entries = tree.entry(Entry((), "dir")) + b"".join(
-        tree.entry(Entry((f"{n:03}",), "file")) for n in range(500)
-    )
-    flood = Flood(Frame(Kind.STDOUT, entries))
-
-    class Endless:
-        @contextmanager
-        def reading(self, place: Place, what: str) -> Iterator[Channelled]:
-            assert (place.path, what) == ("out", "list")
-            yield Channelled(line(flood))
-
-    monkeypatch.setattr(commands, "MOST_LISTED", 1200)
-    rows = commands._listed(cast(commands._Files, Endless()), Place("j-1", "out"))
-    assert (len(rows), flood.frames) == (1200, 3)
-    assert "j-1:out has more than 1200 entries" in capsys.readouterr().err
 
 
 def test_who_sends_takes_what_comes_meanwhile() -> None:

@@ -33,9 +33,7 @@ def told(*words: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 
 class TestDemo:
-    """Each leader's end is seen in each run, too: test_masters.py, test_switch.py, test_zookeeper_away.py."""
-
-    pytestmark = [*needs_hosts, pytest.mark.long]
+    pytestmark = needs_hosts
 
     def test_the_leader_of_each_kind_is_killed_and_nothing_is_lost(self, tmp_path: Path) -> None:
         demo = told("--cluster", tmp_path=tmp_path)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-#: What it tells of is seen in each run by test_borrowing.py and test_spending.py.
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.long]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def test_the_story_of_several_teams_is_told_to_its_end(tmp_path: Path) -> None:

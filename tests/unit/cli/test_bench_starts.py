@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesos_gpu.cli.bench.starts import Used, by_name, empty_start_ms, words
+from mesos_gpu.cli.bench.starts import Used, by_name, empty_start_ms
 
 
 def test_the_cost_of_a_task_is_told_by_part_and_in_empty_starts() -> None:
@@ -19,14 +19,6 @@ def test_the_cost_of_a_task_is_told_by_part_and_in_empty_starts() -> None:
             "container_empty_starts_per_task": 5.0,
             "empty_starts_per_task": 9.0,
         }
-    )
-
-
-def test_both_ratios_are_told_in_a_sentence() -> None:
-    before, after = Used(1.0, 2.0, 3.0, 4.0), Used(2.0, 2.5, 3.1, 4.2)
-    assert words(after.since(before, tasks=10, empty_ms=20.0)) == (
-        "a task took 100 ms of the processors in its own processes, which is 5 starts of an empty interpreter, and "
-        "with the work of agents, masters and scheduler 180 ms, which is 9"
     )
 
 

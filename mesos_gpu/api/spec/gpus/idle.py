@@ -16,6 +16,7 @@ class Notice(TypedDict):
     reason: Annotated[str, one_of(*NoticeReason)]
     why: str
     by: Annotated[str, says(description="the job that it makes room for")] | None
+    by_queue: Annotated[str, says(description="the queue of that job")] | None
     at: _Moment
     until: Annotated[float, says(description="when it is ended if it still runs")]
     recalled_at: Annotated[float, says(description="when it was called off")] | None

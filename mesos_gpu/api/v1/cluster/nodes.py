@@ -1,0 +1,131 @@
+"""Lists of nodes and of cards, whole or a page of them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.answers import invalid
+from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.spec.cluster import lists
+from mesos_gpu.api.v1 import views
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.node import GpuStatus, Node
+from mesos_gpu.wire.checking import Problem
+
+_DESCENDING: Final = asked.Flag("descending")
+_KEYS: Final[Mapping[lists.NodeOrder, Callable[[shapes.Node], Any]]] = {
+    lists.NodeOrder.HOSTNAME: lambda node: node["hostname"],
+    lists.NodeOrder.STATE: lambda node: (
+        "drained" if node["drain"] and node["state"] == "up" else node["state"]
+    ),
+    lists.NodeOrder.GPUS: lambda node: node["gpus_total"],
+    lists.NodeOrder.USED: lambda node: node["gpus_used"],
+    lists.NodeOrder.SICK: lambda node: node["gpus_sick"],
+    lists.NodeOrder.TASKS: lambda node: node["tasks"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a list is asked for; `limit` None: all that comes after `skip`."""
+
+    skip: int
+    limit: int | None
+
+    @classmethod
+    def of(cls, request: Request) -> "Part":
+        """What a query asks for.
+
+        Raises:
+            Refusal: It is no such number.
+        """
+        limit = int(asked.MOST_LISTED.of(request)) if asked.MOST_LISTED.name in request.query_params else None
+        return cls(int(asked.SKIP.of(request)), limit)
+
+    @property
+    def end(self) -> int | None:
+        """Where it ends; None: where the list does."""
+        return None if self.limit is None else self.skip + self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class NodeListing:
+    """A request for a list of nodes. `search`: a part of a node's host name, agent or state; empty: all."""
+
+    part: Part
+    search: str
+    order: lists.NodeOrder
+    descending: bool
+
+    @classmethod
+    def of(cls, request: Request) -> "NodeListing":
+        """What a query asks for.
+
+        Raises:
+            Refusal: A limit that is none, or an order that there is not.
+        """
+        text = request.query_params.get("order", lists.NodeOrder.HOSTNAME.value)
+        orders = [each.value for each in lists.NodeOrder]
+        if text not in orders:
+            raise invalid(Problem("/order", f"{text[:40]!r} is no order; there are {', '.join(orders)}"))
+        search = request.query_params.get("search", "").strip().lower()
+        return cls(Part.of(request), search, lists.NodeOrder(text), _DESCENDING.of(request))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all nodes are asked for, as they stand in the list of all."""
+        whole = Part(0, None), "", lists.NodeOrder.HOSTNAME, False
+        return (self.part, self.search, self.order, self.descending) == whole
+
+    def select(self, view: View, whole: Callable[[View], Sequence[shapes.Node]]) -> lists.NodePage:
+        """The nodes that are asked for, and how many match. Others are not looked at where names are enough to choose;
+        `whole`: the list of all."""
+        if self.is_whole:
+            nodes = list(whole(view))
+            return {"nodes": nodes, "total": len(nodes)}
+        matching = [node for node in view.nodes.values() if self._finds(view, node)]
+        if self.order is lists.NodeOrder.HOSTNAME:
+            matching.sort(key=lambda node: (node.hostname, node.id), reverse=self.descending)
+            return {"nodes": shown(view, self._cut(matching)), "total": len(matching)}
+        wanted = {node.id for node in matching}
+        listed = [node for node in whole(view) if node["agent_id"] in wanted]
+        listed.sort(key=_KEYS[self.order], reverse=self.descending)
+        return {"nodes": list(self._cut(listed)), "total": len(listed)}
+
+    def _finds(self, view: View, node: Node) -> bool:
+        if not self.search:
+            return True
+        state = "drained" if view.drain_of(node.hostname) else views.node_state(node)
+        return any(self.search in text.lower() for text in (node.hostname, node.id, state))
+
+    def _cut(self, items: Sequence[Any]) -> Sequence[Any]:
+        return items[self.part.skip : self.part.end]
+
+
+def all_nodes(view: View, hostname: str | None = None) -> list[shapes.Node]:
+    """All nodes, or the agents of a host, by host name."""
+    asked = [node for node in view.nodes.values() if hostname in (None, node.hostname)]
+    return shown(view, sorted(asked, key=lambda node: (node.hostname, node.id)))
+
+
+def shown(view: View, nodes: Sequence[Node]) -> list[shapes.Node]:
+    """Nodes as the interface has them."""
+    live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
+    gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
+    hosts = {node.hostname for node in nodes}
+    for status in view.gpus(None if len(nodes) == len(view.nodes) else hosts.__contains__):
+        gpus[status.node.id].append(status)
+    return [views.node(view, node, gpus[node.id], live[node.id]) for node in nodes]
+
+
+def cards(view: View, on: Callable[[str], bool] | None, part: Part, sight: Sight) -> lists.GpuPage:
+    """A part of all cards, by host name and minor, and how many there are. `on`: whether those of a host are asked for,
+    by its name; None: of each."""
+    statuses, total = view.gpu_page(on, part.skip, part.limit)
+    return {"gpus": [views.gpu(view, status, sight) for status in statuses], "total": total}

@@ -1,0 +1,1 @@
+"""Tests of job arrays as clients meet them."""

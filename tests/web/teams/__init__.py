@@ -1,0 +1,1 @@
+"""A pool that several teams share, on the dashboard."""
