@@ -128,7 +128,7 @@ class Charges:
 
 def charges_of(state: State, settings: Settings) -> Charges | None:
     """What all tasks hold now; None: there is no tree, and no queue has a limit."""
-    document, limits = state.queues, settings.queue_limits
+    document, limits = state.hours.span.document, settings.queue_limits
     if not document.version and not limits:
         state.charges = None
         return None

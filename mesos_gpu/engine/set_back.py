@@ -35,7 +35,7 @@ class _Moments:
     """Moments by the clock as it is now."""
 
     def __init__(self, now: float, by_s: float) -> None:
-        self.now, self._by_s = now, by_s
+        self.now, self.before, self._by_s = now, now + by_s, by_s
 
     def since(self, at: float) -> float:
         """A moment that has passed."""
@@ -158,8 +158,12 @@ def _task(task: Task, moments: _Moments) -> Any:
 def _job(job: Job, moments: _Moments) -> Any:
     if job.served is not None:
         job = replace(job, served=moments.of(job.served, "waits_since"))
-    passed = ("submitted_at", "started_at", "in_line_since", "room_made_at", "checkpoint_at")
-    return moments.of(job, *passed, to_come=("not_before", "spared_until"))
+    ahead = (
+        job.room_made_at is not None and job.room_made_at > moments.before
+    )  # hours change then, by the clock
+    passed = ("submitted_at", "started_at", "in_line_since", "checkpoint_at")
+    made = () if ahead else ("room_made_at",)
+    return moments.of(job, *passed, *made, to_come=("not_before", "spared_until"))
 
 
 def _token(token: Token, moments: _Moments) -> Any:

@@ -13,6 +13,7 @@ import msgspec
 from mesos_gpu.engine.books import Books, books_of
 from mesos_gpu.engine.indexes.agents import Agents, agents_of, latest_last
 from mesos_gpu.engine.indexes.arrays import Members
+from mesos_gpu.engine.indexes.hours import HoursNow
 from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved, Use
 from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.engine.indexes.work import GpuWork
@@ -106,20 +107,16 @@ class State:
     # Of agents whose reservations were given back, and that have not offered anything without them since.
     unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
-    # Of these, those that wait for an operator's word.
-    unknown: dict[TaskId, None] = field(default_factory=dict)
+    unknown: dict[TaskId, None] = field(default_factory=dict)  # of these: they wait for an operator's word
     listing_at: float = 0.0  # when the master was last asked for its tasks
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
     instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
-    # By app, in the queue: its first instance's.
-    places: dict[str, tuple[int, float]] = field(default_factory=dict)
-    # Not looked at since they changed.
+    places: dict[str, tuple[int, float]] = field(default_factory=dict)  # by app: of its first instance
+    # Not looked at since they changed, or ended.
     changed_apps: set[str] = field(default_factory=set, metadata=_in_journal("stirred"))
-    # By app, ended instances that are to come back.
-    vacant: dict[str, list[JobId]] = field(default_factory=dict)
-    # Not looked at yet.
     ended_instances: list[JobId] = field(default_factory=list, metadata=_in_journal("fallen"))
+    vacant: dict[str, list[JobId]] = field(default_factory=dict)  # by app: ended instances to come back
     # By app and its `last_config_change_at`: failures in a row, and until when.
     backoffs: dict[tuple[str, float], tuple[int, float]] = field(default_factory=dict)
     healths: dict[TaskId, bool | None] = field(default_factory=dict)  # by the scheduler's own checks
@@ -143,6 +140,7 @@ class State:
     unmatched: bool = True  # something has changed since the last match that may let a job start
     matched_at: float = 0.0
     tended_at: float = 0.0  # all tasks were looked at
+    hours_at: float = 0.0  # by which the hours of queues were looked at
     drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0
@@ -169,7 +167,7 @@ class State:
     made_restless: Restless | None = field(default=None, compare=False, repr=False, metadata=DERIVED)
     made_books: Books | None = field(default=None, compare=False, metadata=DERIVED)
     next_moment: float = field(default=inf, compare=False, metadata=DERIVED)  # a protection or patience ends
-    made_tree: Tree | None = field(default=None, compare=False, metadata=DERIVED)  # of the latest document
+    made_hours: HoursNow | None = field(default=None, compare=False, metadata=DERIVED)  # as of `hours`
     seats_given: Mapping[JobId, Seat] = field(
         default_factory=dict, compare=False, repr=False, metadata=DERIVED
     )
@@ -211,13 +209,15 @@ class State:
 
     @property
     def tree(self) -> Tree | None:
-        """The tree that `queues` describes; None while nobody has written one: then queues are names."""
-        document = self.queues
-        if not document.version:
-            return None
-        if self.made_tree is None or self.made_tree.document is not document:
-            self.made_tree = Tree(document)
-        return self.made_tree
+        """The tree that `queues` describes, now; None while nobody has written one: then queues are names."""
+        return self.hours.tree
+
+    @property
+    def hours(self) -> HoursNow:
+        """The latest document as it is at `hours_at`."""
+        if self.made_hours is None or self.made_hours.written is not self.queues:
+            self.made_hours = HoursNow(self.queues, self.hours_at or self.started_at)
+        return self.made_hours
 
     @property
     def books(self) -> Books:

@@ -41,7 +41,7 @@ from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withd
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.tenancy import accounts, budgets
-from mesos_gpu.engine.tenancy.document import on_queues_changed
+from mesos_gpu.engine.tenancy.document import keep_hours, on_queues_changed
 from mesos_gpu.engine.tenancy.granted import settle
 from mesos_gpu.engine.tenancy.shares import standing_of
 from mesos_gpu.engine.turn import Turn
@@ -66,6 +66,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
         NotFound, Conflict, NotAccepted, TooMuch: A request of an operator cannot be granted. Nothing has changed.
     """
     turn = Turn(state, settings, now)
+    keep_hours(turn)
     state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
     arrays.refill(turn)

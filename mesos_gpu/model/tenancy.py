@@ -22,6 +22,7 @@ from mesos_gpu.model.jobs.fields import (
     Number,
     OneOf,
     Seconds,
+    SomeOf,
     Strings,
     Text,
     Whole,
@@ -41,6 +42,8 @@ _LABEL: Final = re.compile(r"[^=\x00]+(=[^\x00]*)?")
 _LABEL_FORM: Final = "the key of a label, or KEY=VALUE, as purpose=demo"
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAY_FORM: Final = "a day, as 2026-11-22"
+_CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?")
+_CLOCK_OR_END: Final = re.compile(rf"{_CLOCK.pattern}|24:00")
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 _PATTERN: Final = re.compile(r"[a-z0-9./*-]{1,256}")
 _PATTERN_FORM: Final = "a queue or a pattern of queues, as research or research/*"
@@ -276,6 +279,51 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
+class Weekday(Enum):
+    """A day of the week."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+class HoursOfWeek(Kind):
+    """A list of `Hours`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Hours of the week in which some figures of a queue are others. What is left open is as it is outside of them; of
+    a figure by pool, the pools that are not named.
+
+    Attributes:
+        begins, ends: Times of day, of the clock of `zone`; they go over midnight if `ends` is not after `begins`.
+        days: Those on which they begin.
+    """
+
+    begins: str = field(metadata=asks_first(Text(_CLOCK, "a time of day, as 22:00"), key="from"))
+    ends: str = field(metadata=asks_first(Text(_CLOCK_OR_END, "a time of day, as 06:00, or 24:00"), key="to"))
+    days: tuple[Weekday, ...] = asks(tuple(Weekday), SomeOf(Weekday), about="on which they begin")
+    zone: str = asks("UTC", Text(_ZONE, "a zone of IANA's database, as Europe/Vienna"))
+    guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees())
+    borrow_limit_gpus: Mapping[str, int] = asks({}, PerPool())
+    lend_limit_gpus: Mapping[str, int] = asks({}, PerPool())
+    limit_gpus: Mapping[str, int] = asks({}, PerPool())
+    weight: int | None = asks(None, Whole(0, 1_000_000))
+    band: int | None = asks(None, Whole(-1000, 1000))
+
+
+HOURS_FIELDS: Final = declared(Hours, ())
+#: The fields of a queue that its hours may change.
+HOURS_FIGURES: Final = (
+    "guarantee_gpus", "borrow_limit_gpus", "lend_limit_gpus", "limit_gpus", "weight", "band",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
     """A queue, as it is written. None: as the queue above it, and the root as `ROOT_SPEC`."""
@@ -292,6 +340,7 @@ class QueueSpec:
     overflow_after_s: float | None = asks(
         None, Seconds(0, LONGEST_S), about="so long a job waits before it may use the next of its pools"
     )
+    hours: tuple[Hours, ...] = asks((), HoursOfWeek(), about="when some figures are others")
     weight: int = asks(1, Whole(0, 1_000_000), about="its part of what is left over")
     band: int = asks(0, Whole(-1000, 1000), about="of higher bands, queues get what is left over first")
     reclaim: Reclaim | None = asks(None, OneOf(Reclaim), about="whose jobs are stopped for what it is owed")

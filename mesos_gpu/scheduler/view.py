@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.deploying import check_change
@@ -54,6 +55,7 @@ from mesos_gpu.policy.accounts.sums import Row
 from mesos_gpu.policy.gpus.use_series import UseHistory
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.tenancy.checks import Findings
+from mesos_gpu.policy.times.hours import Span, span_at
 
 
 class StateView:
@@ -168,7 +170,12 @@ class StateView:
             Conflict: Jobs would be in no leaf.
         """
         refuse_homeless(self._state, self._settings, document)
-        return found_of(self._state, self._settings, document)
+        return found_of(self._state, self._settings, document, self._now)
+
+    def hours_of(self, document: QueueDocument) -> tuple[Span, Span | None]:
+        """What the hours of a tree of queues make of it now, and then; None: it stays so."""
+        now = span_at(document, self._now)
+        return now, None if now.until == inf else span_at(document, now.until)
 
     def plan_queues(self, document: QueueDocument) -> QueuePlan:
         """What a tree of queues would change, were it the next."""

@@ -231,7 +231,7 @@ def described(field: Field, hint: Hint) -> Hint:
     if isinstance(default, float) and default.is_integer():
         default = int(default)
     if isinstance(default, tuple):
-        default = list(default)
+        default = [each.value if isinstance(each, Enum) else each for each in default]
     if default not in (None, "", [], {}) and not field.decided_later:
         keywords["default"] = default
     return Annotated[hint, says(**keywords)] if keywords else hint

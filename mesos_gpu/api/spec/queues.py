@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.fields import NAME, QUEUE, Constraints, Field, Kind, e
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
+    HOURS_FIELDS,
     IDLE_FIELDS,
     LIMIT_FIELDS,
     MOST_GPUS,
@@ -107,6 +108,14 @@ class QueueClass(TypedDict):
     """A kind of work, which jobs name."""
 
 
+class QueueHoursRequest(TypedDict, total=False):
+    """Hours of the week in which some figures of a queue are others."""
+
+
+class QueueHours(TypedDict):
+    """Hours of the week in which some figures of a queue are others; null: as they are outside of them."""
+
+
 class QueueSpecRequest(TypedDict, total=False):
     """A queue; what it leaves out is as in the queue above it, or there is none."""
 
@@ -137,6 +146,9 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
         list[Annotated[int, says(minimum=1, maximum=1000)]],
         says(maxItems=20, uniqueItems=True, description="rising"),
     ],
+    tenancy.HoursOfWeek: lambda _: Annotated[
+        list[QueueHoursRequest], says(maxItems=kinds.MOST_HOURS_OF_WEEK)
+    ],
     Constraints: lambda _: Annotated[list[ConstraintAsked], says(maxItems=MOST_CONSTRAINTS)],
     tenancy.Names: lambda kind: Annotated[
         list[Annotated[str, like(kind.pattern)]], says(maxItems=kinds.MOST_NAMES, uniqueItems=True)
@@ -157,6 +169,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     tenancy.GpuHours: lambda _: float,
     tenancy.Percents: lambda _: list[int],
     tenancy.Names: lambda _: list[str],
+    tenancy.HoursOfWeek: lambda _: list[QueueHours],
     Constraints: lambda _: list[list[str]],
 }
 
@@ -177,6 +190,7 @@ for _asked, _shown, _fields in (
     (QueueBudgetRequest, QueueBudget, BUDGET_FIELDS),
     (QueueIdleRequest, QueueIdle, IDLE_FIELDS),
     (QueuePoolRequest, QueuePool, POOL_FIELDS),
+    (QueueHoursRequest, QueueHours, HOURS_FIELDS),
     (QueueClassRequest, QueueClass, CLASS_FIELDS),
     (QueueSpecRequest, QueueSpec, document.SPEC_FIELDS),
 ):
@@ -210,6 +224,7 @@ class QueuesRequest(TypedDict, total=False):
     queues: Annotated[dict[_Path, QueueSpecRequest | None], says(maxProperties=document.MOST_QUEUES)] | None
     plan: Any
     warnings: Any
+    in_force: Any
 
 
 class PlannedQueue(TypedDict):
@@ -289,6 +304,26 @@ declare(NamedQueueRequest, requested(document.SPEC_FIELDS))
 declare(NamedQueue, answered(document.SPEC_FIELDS))
 
 
+class QueueFigures(TypedDict):
+    """What hours may change of a queue, as it is at a time; null: there is none."""
+
+    guarantee_gpus: _OwedShown | dict[str, _OwedShown] | None
+    borrow_limit_gpus: _FigureShown
+    lend_limit_gpus: _FigureShown
+    limit_gpus: _FigureShown
+    weight: int
+    band: int
+
+
+class QueueHoursNow(TypedDict):
+    """The figures of queues with hours, as they are from `since` until `until`, and those of which others hold then."""
+
+    since: float | None
+    until: float | None
+    queues: dict[str, QueueFigures]
+    next: dict[str, QueueFigures]
+
+
 class Queues(TypedDict):
     """The tree of queues. By path: those that one may see. `warnings` only after a change, `plan`
     only of one that is tried."""
@@ -309,6 +344,7 @@ class Queues(TypedDict):
     classes: dict[str, QueueClass]
     users: dict[str, QueueLimits]
     queues: dict[str, QueueSpec]
+    in_force: NotRequired[Annotated[QueueHoursNow | None, says(description="null: no queue has hours")]]
     plan: NotRequired[QueueChanges]
     warnings: NotRequired[list[str]]
 

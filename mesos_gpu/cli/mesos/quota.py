@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -194,7 +195,8 @@ def _looked(
     app: App, master: Master, pairs: tuple[tuple[str, str], ...], others: Sequence[str]
 ) -> list[Line]:
     """Roles as they are and should be."""
-    from mesos_gpu.policy.mesos.quota import wanted
+    from mesos_gpu.policy.mesos.quota import in_all_hours, wanted
+    from mesos_gpu.policy.times.hours import spans_of_year
 
     ours = shared(app.client())
     role_of = checked_role_of(ours, pairs)
@@ -206,7 +208,10 @@ def _looked(
         for name, each in known.items()
         if {*each.frameworks} - {ours.framework} and name not in subscribed
     ]
-    made = wanted(ours.document, ours.models, role, role_of, strangers)
+    documents = [ours.document, *(each for _, each in spans_of_year(ours.document, time()))]
+    made = in_all_hours(
+        [wanted(each, ours.models, role, role_of, strangers) for each in documents], strangers
+    )
     return [Line(known.get(each.role, Role(each.role)), each) for each in made]
 
 

@@ -9,6 +9,7 @@ from mesos_gpu.cli.versioned.kept import Kept
 from mesos_gpu.model.tenancy import (
     NO_QUEUES,
     Budget,
+    Hours,
     Idle,
     JobClass,
     MinRuntime,
@@ -22,14 +23,17 @@ from mesos_gpu.wire.tenancy.document import encode
 _DEFAULTS: Final = encode(NO_QUEUES)
 _OF_ITEMS: Final = encode(
     QueueDocument(
-        queues={"q": QueueSpec(budget=Budget(0), min_runtime_s=MinRuntime(), idle=Idle())},
+        queues={
+            "q": QueueSpec(budget=Budget(0), min_runtime_s=MinRuntime(), idle=Idle(), hours=(Hours("", ""),))
+        },
         pools=(Pool("p"),),
         classes=(JobClass("c"),),
     )
 )
 _OBJECTS: Final = ("budget", "min_runtime_s", "idle")
-_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], **dict.fromkeys(_OBJECTS)}
+_QUEUE: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"], **dict.fromkeys(_OBJECTS), "hours": []}
 _IDLE: Final[Mapping[str, Any]] = _OF_ITEMS["queues"]["q"]["idle"]
+_HOURS: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"]["hours"][0], "from": None, "to": None}
 _RUNTIMES: Final[Mapping[str, Any]] = _OF_ITEMS["queues"]["q"]["min_runtime_s"]
 _BUDGET: Final[Mapping[str, Any]] = {**_OF_ITEMS["queues"]["q"]["budget"], "gpu_hours": None}
 _POOL: Final[Mapping[str, Any]] = _OF_ITEMS["pools"]["p"]
@@ -46,6 +50,7 @@ _KEPT_APART: Final = (
     "users",
     "plan",
     "warnings",
+    "in_force",
 )
 
 
@@ -69,6 +74,8 @@ def queue_body(spec: Mapping[str, Any]) -> dict[str, Any]:
         body["budget"] = without(body["budget"], _BUDGET)
     if "min_runtime_s" in body:
         body["min_runtime_s"] = without(body["min_runtime_s"], _RUNTIMES)
+    if "hours" in body:
+        body["hours"] = [without(each, _HOURS) for each in body["hours"]]
     if "users" in body:
         body["users"] = _by_user(body["users"])
     if "user_budgets" in body:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.hours import hours_words
 from mesos_gpu.engine.explain.shares import path_share
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.queue.forecast import Forecast
@@ -45,7 +46,10 @@ def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueW
     pools = [QueuePool(step, held.get(step.pool, 0)) for step in share.steps if step.path == path]
     waits = _grouped(state, settings, now, forecast, waiting)
     first = why_of(state, settings, now, waiting[0]) if waiting else None
-    return QueueWhy(path, _summary(tree, path, forecast, waiting, pools), tuple(pools), waits, first)
+    summary = "; ".join(
+        filter(None, (_summary(tree, path, forecast, waiting, pools), hours_words(state, path, now)))
+    )
+    return QueueWhy(path, summary, tuple(pools), waits, first)
 
 
 def _seated(state: State, tree: Tree, path: str, now: float) -> dict[str, int]:

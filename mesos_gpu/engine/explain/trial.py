@@ -1,13 +1,11 @@
 """Who would be stopped for whom under another tree of queues: it is tried on a copy of the state."""
 
-from collections import deque
-from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from mesos_gpu.engine.explain.coming import Coming
-from mesos_gpu.engine.indexes.arrays import Members
+from mesos_gpu.engine.match.ahead import copied
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.forecast import Forecast, offered_of
 from mesos_gpu.engine.settings import Settings
@@ -35,7 +33,7 @@ def reclaims_of(
         document: The next version.
         now: Seconds since the epoch.
     """
-    trial = _copied(state)
+    trial = copied(state)
     trial.put(replace(document, version=state.queues.version + 1, at=now, reclaim_at=now))
     for job in state.jobs.values():
         if job.spared_until > now:
@@ -52,19 +50,3 @@ def reclaims_of(
         if room is not None:
             first.setdefault(room, job)
     return tuple(PlannedReclaim(job.id, job.spec.queue, room) for room, job in first.items())
-
-
-def _copied(state: State) -> State:
-    """A state whose own containers are copies, and which works out anew what follows from the rest."""
-    made = copy(state)
-    fresh = State(state.started_at)
-    for field in fields(State):
-        value = getattr(fresh if field.metadata.get("derived") else state, field.name)
-        setattr(made, field.name, _shallow(value))
-    return made
-
-
-def _shallow(value: Any) -> Any:
-    if isinstance(value, Members):
-        return Members(*({of: copy(known) for of, known in each.items()} for each in value.all))
-    return copy(value) if isinstance(value, dict | list | set | deque) else value

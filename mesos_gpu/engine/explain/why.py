@@ -6,6 +6,7 @@ from functools import partial
 
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.explain.coming import Coming
+from mesos_gpu.engine.explain.hours import estimate_then, hours_words
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.gpus.role import waits_for_role
@@ -73,6 +74,8 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     if pools is not None and job.state is JobState.PENDING and (later := pools.next(job)) is not None:
         here, (pool, at) = " and ".join(pools.now(job)), later
         words = f"it waits for pool {here}, and may use pool {pool} from {clock(at, now)} on"
+        answer = replace(answer, summary=f"{answer.summary}; {words}")
+    if job.state is JobState.PENDING and (words := hours_words(state, job.spec.queue, now)):
         answer = replace(answer, summary=f"{answer.summary}; {words}")
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
@@ -147,12 +150,15 @@ def _queue_view(
     forecast.before(job.id)
     wait = forecast.wait_of(job)
     ending = _ending_for(state, job)
+    estimate = forecast.estimate(job)
+    if estimate.at is None:
+        estimate = estimate_then(state, settings, now, job) or estimate
     view = QueueView(
         position=forecast.place_of(job.id),
         limit=wait.words if wait is not None else "",
         stage=wait.stage if wait is not None else Stage.LIMIT,
         never=forecast.beyond_limit(job),
-        estimate=forecast.estimate(job),
+        estimate=estimate,
         ending=tuple(sorted({str(other.id) for _, other in ending})),
         ended_by=max((_ends_by(task, other) for task, other in ending), default=None),
         owed=coming.owed(forecast.backlog, job),

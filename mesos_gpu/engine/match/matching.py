@@ -2,6 +2,7 @@
 
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
+from mesos_gpu.engine.match.ahead import make_ahead
 from mesos_gpu.engine.match.closing import make_way
 from mesos_gpu.engine.match.covering import cover_again
 from mesos_gpu.engine.match.launching import launch, launch_monitors
@@ -112,6 +113,7 @@ def _launch_jobs(
     more = False
     if may_preempt and blocked and seating is not None:
         more = reclaim(turn, backlog, blocked, seating)
+        make_ahead(turn, blocked)
     elif may_preempt and blocked:
         preempt(turn, backlog, blocked)
     return more or backlog.neighbours.verdicts.is_behind

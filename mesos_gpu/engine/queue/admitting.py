@@ -21,6 +21,7 @@ from mesos_gpu.policy.admission.limits import (
     too_many_submitted,
 )
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.times.hours import spans_of_year
 
 #: Where an app has what a job has; it has no time limit of its own but its queue's.
 _OF_APPS: Final = {
@@ -51,8 +52,11 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
             )
         return replace(spec, priority=spec.priority or 0)
     spec = as_given(tree, spec)
-    wrong = [(each.path, each.reason) for each in faults(tree, spec, user, _cheapest(state, tree, spec))]
-    if wrong:
+    cost = _cheapest(state, tree, spec)
+    wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]
+    if wrong and not any(
+        not [*faults(other, spec, user, cost)] for other in _in_other_hours(state, tree, spec)
+    ):
         remedy = "mend every problem that is listed; the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
     others = 0 if spec.array is None else parsed(spec.array).count - 1
@@ -64,6 +68,12 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
             full, remedy="wait until some have ended, or ask who keeps the document of queues for more"
         )
     return spec
+
+
+def _in_other_hours(state: State, tree: Tree, spec: JobSpec) -> Iterator[Tree]:
+    """The queues as they are at other times of the year, where that changes anything for a job."""
+    if tree.has_hours(spec.queue):
+        yield from (Tree(document) for _, document in spans_of_year(state.queues, state.hours.at))
 
 
 def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
@@ -99,6 +109,8 @@ def check_app(
     spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
     cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
     wrong = list(faults(tree, spec, user, cost)) if changed else []
+    if wrong and any(not [*faults(other, spec, user, cost)] for other in _in_other_hours(state, tree, spec)):
+        return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
         wrong = list(faults_together(tree, spec, user, cost, app.instances))
     for each in wrong:

@@ -161,6 +161,8 @@ class Backlog:
     def helps_no_more(self, job: Job) -> bool:
         """Whether room that was made for a job is of no use: a rule or a limit keeps it from starting whoever ends."""
         wait = self.rule_against(job)
+        if job.room_made_at is not None and job.room_made_at > self._now:
+            return False  # hours are to change
         if wait is None:
             return bool(self.beyond_limit(job))
         return wait.stage is not Stage.GUARANTEE or job.id not in self.ended_for
@@ -185,17 +187,12 @@ class Backlog:
     def in_pools(
         self, job: Job, nodes: Mapping[AgentId, NodeCapacity]
     ) -> Sequence[Mapping[AgentId, NodeCapacity]]:
-        """Keep those of some nodes that are in pools whose limits leave room for all of a job, each pool for itself
-        where its queue has an order of them. One with a seat goes to the pool of that; only where there is no room,
-        and it may borrow, to others."""
+        """Keep those of some nodes that are in pools whose limits leave room for all of a job: by `Pools.preferred`."""
         pools, held = self.open_pools(job), self.held
         if pools is None or held is None:
             return (nodes,)
         parts = held.pools.preferred(job, pools, self._state.seats_given.get(job.id))
-        return [
-            {agent_id: node for agent_id, node in nodes.items() if held.pool_of(agent_id) in part}
-            for part in parts
-        ]
+        return [{key: node for key, node in nodes.items() if held.pool_of(key) in part} for part in parts]
 
     def open_pools(self, job: Job) -> frozenset[str] | None:
         """The pools whose limits leave room for it; None: there are no pools."""
@@ -248,7 +245,8 @@ class Backlog:
         queue = job.spec.queue
         if job.room_on and job.room_made_at is not None:
             if job.id not in self._roomy and not self.helps_no_more(job):
-                self._keep(self.reservations_for(job, request_of(job, self._settings)))
+                request, ahead = request_of(job, self._settings), job.room_made_at > self._now
+                self._keep(self._reserve(job, request) if ahead else self.reservations_for(job, request))
             return
         starves = self._waits is not None and job.id in self._waits.heads
         served = self._starving if starves else self._queues

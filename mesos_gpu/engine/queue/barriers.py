@@ -132,7 +132,9 @@ class Barriers:
         return self._tree.bounds.get(self._held.queue_of(job), ()) if job.spec.gpu_milli_in_all else ()
 
     def beyond(self, job: Job) -> str:
-        """Which limit never lets a job start, in words; "": none does so."""
+        """Which limit never lets a job start, in words; "": none does so, or in other hours it is another."""
+        if self._tree.has_hours(self._held.queue_of(job)):
+            return ""
         whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
         return whys[0] if whys and all(whys) else ""
 

@@ -1,7 +1,8 @@
 """Versions of the tree of queues, and what they are held against."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from mesos_gpu.engine import events as ev
@@ -16,7 +17,10 @@ from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.checks import Findings, NodeFacts, findings, too_short
 from mesos_gpu.policy.tenancy.tree import Tree
+from mesos_gpu.policy.times.hours import MOST_SPANS, spans_of_year
+from mesos_gpu.wire.tenancy import rules
 
+MOST_BACK_S: Final = 600.0  # that a clock may be set back, and hours stay as they are
 READ_AGAIN: Final = "mesos-gpu queue show"
 _MOST_NAMED: Final = 5  # queues, and jobs of each, that a refusal names
 
@@ -38,8 +42,20 @@ def on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
         shorten(turn, until)
 
 
-def found_of(state: State, settings: Settings, document: QueueDocument) -> Findings:
-    """Hold a document against the nodes that are known, and against how often their monitors report."""
+def keep_hours(turn: Turn) -> None:
+    """Let the hours of queues be as they are now. A clock that is set back a little lets none come twice: they stay as
+    they were until it has caught up."""
+    state, now = turn.state, turn.now
+    if state.hours_at - MOST_BACK_S <= now < state.hours_at:
+        return
+    state.hours_at = now
+    if state.made_hours is not None and not state.hours.span.since <= now < state.hours.span.until:
+        state.made_hours, state.unmatched = None, True
+
+
+def found_of(state: State, settings: Settings, document: QueueDocument, now: float) -> Findings:
+    """Hold a document, and what hours make of it in the year that follows, against the nodes that are known, and how
+    often their monitors report."""
     facts = [
         NodeFacts(
             tuple(gpu.model for gpu in node.gpus), node.attributes, node.hostname, node.region, node.zone
@@ -47,8 +63,27 @@ def found_of(state: State, settings: Settings, document: QueueDocument) -> Findi
         for node in state.nodes.values()
         if node.gpus
     ]
-    of_nodes = findings(Tree(document), facts)
-    return replace(of_nodes, faults=(*of_nodes.faults, *too_short(document, settings.report_interval_s)))
+    made = findings(Tree(document), facts)
+    late = too_short(document, settings.report_interval_s)
+    faults, warnings = dict.fromkeys((*made.faults, *late)), dict.fromkeys(made.warnings)
+    for number, (at, then) in enumerate(spans_of_year(document, now)):
+        if number == MOST_SPANS:
+            why = f"the hours of queues make more than {MOST_SPANS} different trees of them in a year: share some"
+            return Findings((*faults, ("/queues", why)), tuple(warnings))
+        of_span = findings(Tree(then), facts)
+        since = datetime.fromtimestamp(at, UTC).strftime("with the hours of %Y-%m-%dT%H:%MZ")
+        own = [*((each.path, each.reason) for each in rules.faults(then)), *of_span.faults]
+        faults |= {(path, f"{why} ({since})"): None for path, why in own if (path, why) not in faults}
+        warnings |= dict.fromkeys(of_span.warnings)
+    return Findings(_first_of_each(faults), tuple(warnings))
+
+
+def _first_of_each(faults: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Faults without those that were told of the same place and hold in other hours, too."""
+    told: dict[tuple[str, str], tuple[str, str]] = {}
+    for path, why in faults:
+        told.setdefault((path, why.partition(" (with the hours")[0]), (path, why))
+    return tuple(told.values())
 
 
 def refuse_homeless(state: State, settings: Settings, document: QueueDocument) -> None:

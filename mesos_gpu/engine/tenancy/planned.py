@@ -13,6 +13,7 @@ from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.cells import cells_of
 from mesos_gpu.policy.tenancy.seats import Ask, Held, kept
 from mesos_gpu.policy.tenancy.tree import Tree, with_above
+from mesos_gpu.policy.times.hours import span_at
 
 Amounts = dict[tuple[str, str], int]  # by path and pool
 _NONE: Final[Mapping[tuple[str, str], int]] = {}
@@ -20,7 +21,7 @@ _NONE: Final[Mapping[tuple[str, str], int]] = {}
 
 def planned(state: State, document: QueueDocument, now: float) -> QueuePlan:
     """What would change at once, if the document were the next version, for what is held and asked for now."""
-    before, after = state.tree, Tree(document)
+    before, after = state.tree, Tree(span_at(document, now).document)
     old = _Figures(state, charges_by(state, before), now) if before is not None else None
     new = _Figures(state, charges_by(state, after), now)
     fresh = {path for path in document.queues if before is None or path not in before.queues}

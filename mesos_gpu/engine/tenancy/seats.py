@@ -170,7 +170,7 @@ def seat(turn: Turn, may_start: MayStart = lambda *_: True) -> Seating | None:
     room, changed = kept(ground.cells, held)
     for job_id, now in changed.items():
         job = turn.state.jobs[job_id]
-        until = spared(turn.state.queues, job, now)
+        until = spared(turn.state.queues, turn.state.hours.span.since, job, now)
         turn.show_job(replace(job, seat=now, spared_until=until, version=job.version + 1))
     lines = _lines(turn, ground, room, [turn.state.jobs[job.id] for job in running], may_start)
     if not lines:

@@ -325,7 +325,7 @@ def wait_of_queue(tree: Tree, spec: JobSpec, *, seated: bool) -> Wait | None:
     if seated or queue is None or not _needs_seat(tree, queue, spec):
         return None
     why = "it is not preemptible, so it starts only within what its queue is guaranteed"
-    never = _never_seated(tree, queue, spec, spec.counted_milli)
+    never = "" if tree.has_hours(queue.path) else _never_seated(tree, queue, spec, spec.counted_milli)
     return Wait(Stage.GUARANTEE, never or f"{why}; nothing of that is free for it")
 
 

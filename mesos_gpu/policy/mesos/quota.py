@@ -7,7 +7,8 @@ everybody.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
@@ -60,6 +61,25 @@ def wanted(
     why = f"{total} GPUs, of which queues are guaranteed {min(kept, total)}"
     ours = {each.role for each in made}
     return [*made, *(Wanted(each, max(total - kept, 0), None, why) for each in sorted({*others} - ours))]
+
+
+def in_all_hours(plans: Sequence[Sequence[Wanted]], others: Collection[str]) -> list[Wanted]:
+    """What roles should have whatever the hour is: those of queues as much as they may ever have, those of others no
+    more than is always left. Weights are those of the first plan.
+
+    Args:
+        plans: Of `wanted`, each with the figures of other hours; the same roles in all.
+        others: Roles of other frameworks.
+    """
+
+    def most(each: Wanted) -> float:
+        return inf if each.limit_gpus is None else each.limit_gpus
+
+    made = []
+    for of_role in zip(*plans, strict=True):
+        decides = (min if of_role[0].role in others else max)(of_role, key=most)
+        made.append(replace(of_role[0], limit_gpus=decides.limit_gpus, why=decides.why))
+    return made
 
 
 def promised(document: QueueDocument, pools: Mapping[str, Mapping[str, int]], spec: QueueSpec) -> int:

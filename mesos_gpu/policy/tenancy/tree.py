@@ -139,6 +139,10 @@ class Tree:
             for path in self.queues
         }
 
+    def has_hours(self, path: str) -> bool:
+        """Whether figures of a queue, or of one above it, are others in other hours."""
+        return any(self.specs[each].hours for each in lineage(path) if each in self.specs)
+
     @cached_property
     def shared_pools(self) -> tuple[str, ...]:
         """The pools that queues may use which name none."""

@@ -1,6 +1,6 @@
 """The tree of queues as JSON: checked as a whole, with all that is wrong at once. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -10,6 +10,7 @@ from mesos_gpu.model.jobs.fields import NAME, QUEUE, QUEUE_FORM, Field
 from mesos_gpu.model.tenancy import (
     CLASS_FIELDS,
     DEFAULT_POOL,
+    HOURS_FIGURES,
     LIMIT_FIELDS,
     NAME_FORM,
     POOL_FIELDS,
@@ -38,10 +39,11 @@ LONGEST_COMMENT: Final = 1000
 #: The last ones are in what is read, so that it can be sent back; they are not looked at.
 KNOWN: Final = (
     "version", "comment", "queues", "pools", "gpu_cost", "classes", "users", "fairness", "half_life_s",
-    "history_percent", "overbook", "at", "by", "reclaim_at", "plan", "warnings",
+    "history_percent", "overbook", "at", "by", "reclaim_at", "plan", "warnings", "in_force",
 )  # fmt: skip
 #: A queue's limits stand beside its other fields.
 SPEC_FIELDS: Final = (*QUEUE_FIELDS, *LIMIT_FIELDS)
+_FIGURES: Final = tuple(field for field in QUEUE_FIELDS if field.name in HOURS_FIGURES)
 
 
 def decode(value: Mapping[str, Any]) -> QueueDocument | list[Problem]:
@@ -94,6 +96,11 @@ def encode(document: QueueDocument) -> dict[str, Any]:
 def encode_queue(spec: QueueSpec) -> dict[str, Any]:
     """A queue, with every field; null: as the queue above it has it, or none."""
     return {**write_fields(spec, QUEUE_FIELDS, WRITERS), **written_limits(spec.limits)}
+
+
+def encode_figures(document: QueueDocument, paths: Collection[str]) -> dict[str, Any]:
+    """What hours may change of some queues, as a document has it."""
+    return {path: write_fields(document.queues[path], _FIGURES, WRITERS) for path in paths}
 
 
 def place_of(path: str) -> str:

@@ -11,11 +11,13 @@ from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     DEFAULT_POOL,
+    HOURS_FIELDS,
     IDLE_FIELDS,
     LIMIT_FIELDS,
     MOST_GPUS,
     Budget,
     Guarantee,
+    Hours,
     Idle,
     Limits,
     MinRuntime,
@@ -32,6 +34,7 @@ MOST_GPUS_OF_NODE: Final = 1024
 MOST_USERS: Final = 10_000  # of one object
 MOST_NAMES: Final = 1000  # of one list
 MOST_HOURS: Final = 1e9
+MOST_HOURS_OF_WEEK: Final = 50  # of one queue
 MILLI_S: Final = 3600 * 1000  # thousandths of cost times seconds, of an hour of a GPU of cost 1
 SHAPE_KNOWN: Final = ("nodes", "gpus")
 RUNTIME_KNOWN: Final = ("reclaim", "rebalance")
@@ -168,6 +171,35 @@ def _budget_at(outer: Check, place: str, value: Any) -> Budget | None:
     return made
 
 
+def _hours_of_week(check: Check, field: Field) -> tuple[Hours, ...]:
+    got = check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_HOURS_OF_WEEK:
+        form = (
+            f"a list of at most {MOST_HOURS_OF_WEEK} objects, as [{{from: '22:00', to: '06:00', weight: 3}}]"
+        )
+        check.problem(field.key, f"must be {form}, got {show(got)}")
+        return ()
+    made = [_hours_at(check, f"{field.key}/{index}", item) for index, item in enumerate(got)]
+    return tuple(each for each in made if each is not None)
+
+
+def _hours_at(outer: Check, place: str, value: Any) -> Hours | None:
+    check = object_at(outer, place, value, HOURS_FIELDS)
+    if check is None:
+        return None
+    for key in ("from", "to"):
+        if key not in check.given:
+            check.problem(key, "is missing: hours are from one time of day to another")
+    values = read_fields(check, HOURS_FIELDS, READERS)
+    made = Hours(**{**values, "begins": values["begins"] or "00:00", "ends": values["ends"] or "24:00"})
+    if not made.days:
+        check.problem("days", "must name a day at least; left out, it is every day")
+    if f"{made.begins}:00"[:8] == f"{made.ends}:00"[:8]:
+        check.problem("to", f"is the same as from, {made.begins}; a whole day is from 00:00 to 24:00")
+    outer.take(place, check)
+    return made
+
+
 def _idle(outer: Check, field: Field) -> Idle | None:
     check = object_at(outer, field.key, outer.given[field.key], IDLE_FIELDS)
     if check is None:
@@ -245,6 +277,7 @@ READERS: Final[Mapping[type[Kind], Reader]] = {
     tenancy.GpuHours: _gpu_hours,
     tenancy.Percents: _percents,
     tenancy.Names: _names,
+    tenancy.HoursOfWeek: _hours_of_week,
     Constraints: _constraints,
 }
 
@@ -301,5 +334,6 @@ WRITERS: Final[Mapping[type[Kind], Writer | None]] = {
     tenancy.GpuHours: _hours,
     tenancy.Percents: list,
     tenancy.Names: list,
+    tenancy.HoursOfWeek: lambda hours: [write_fields(each, HOURS_FIELDS, WRITERS) for each in hours],
     Constraints: lambda constraints: [each.as_list() for each in constraints],
 }

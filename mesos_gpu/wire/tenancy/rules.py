@@ -6,7 +6,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Idle, Period, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Hours, Idle, Period, QueueDocument, QueueSpec
 from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.tenancy.kinds import gpus_of
 
@@ -23,6 +23,8 @@ def faults(document: QueueDocument) -> Iterator[Problem]:
         yield from _of_pools(document, path, place, pools)
         yield from _of_defaults(spec, place)
         yield from _of_idle(spec.idle, place)
+        for index, hours in enumerate(spec.hours):
+            yield from _of_hours(hours, f"{place}/hours/{index}", pools)
         for name, budget in _budgets(spec):
             yield from _of_budget(budget, f"{place}/{name}")
     yield from _of_sums(document)
@@ -115,11 +117,23 @@ def _budgets(spec: QueueSpec) -> Iterator[tuple[str, Budget]]:
         yield f"user_budgets/{escaped(name)}", budget
 
 
-def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:
+def _of_hours(hours: Hours, place: str, pools: set[str]) -> Iterator[Problem]:
+    yield from _of_zone(hours.zone, place)
+    for key in _FIGURES:
+        for pool in getattr(hours, key):
+            if pool not in pools:
+                yield Problem(f"{place}/{key}/{escaped(pool)}", _unknown(pool, pools))
+
+
+def _of_zone(zone: str, place: str) -> Iterator[Problem]:
     try:
-        ZoneInfo(budget.zone)
+        ZoneInfo(zone)
     except (KeyError, ValueError, OSError):  # none, no name of one, or a directory of them
-        yield Problem(f"{place}/zone", f"there is no zone {budget.zone}; write one as Europe/Vienna, or UTC")
+        yield Problem(f"{place}/zone", f"there is no zone {zone}; write one as Europe/Vienna, or UTC")
+
+
+def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:
+    yield from _of_zone(budget.zone, place)
     days = {key: _day(text) for key, text in (("from", budget.begins), ("to", budget.ends)) if text}
     for key in (key for key, day in days.items() if day is None):
         yield Problem(f"{place}/{key}", "there is no such day")

@@ -287,3 +287,27 @@ def test_changes_are_on_record_with_the_queue_and_the_version(tmp_path: Path) ->
     finally:
         rig.close()
         trail.close()
+
+
+def test_what_hours_make_of_queues_now_and_next_is_told_of_those_that_one_sees(rig: AccessRig) -> None:
+    assert put(rig, ROOT, QUEUES).json()["in_force"] is None
+    night = {"from": "22:00", "to": "06:00", "zone": "Europe/Vienna", "limit_gpus": 32, "weight": 7}
+    queues = {
+        **QUEUES,
+        "research/vision": {"hours": [{"from": "00:00", "to": "24:00", "weight": 9}]},
+        "sales": {"hours": [night]},
+    }
+    body = put(rig, ROOT, queues, version=1).json()
+    assert body == {**rig.call(ROOT, "GET", "/v1/queues").json(), "warnings": []}
+    now = body["in_force"]
+    assert now["queues"]["research/vision"]["weight"] == 9
+    seen, then = now["queues"]["sales"], now["next"]["sales"]
+    assert {(seen["weight"], seen["limit_gpus"]), (then["weight"], then["limit_gpus"])} == {
+        (1, None),
+        (7, 32),
+    }
+    assert now["since"] < now["until"]
+    rig.bind(BOSS, ANN, OTTO)
+    of_ann = rig.call("ann", "GET", "/v1/queues").json()["in_force"]
+    assert (set(of_ann["queues"]), of_ann["next"]) == ({"research/vision"}, {})
+    assert rig.call(ROOT, "PUT", "/v1/queues", json=body).json()["version"] == 2

@@ -18,6 +18,7 @@ from mesos_gpu.model.jobs.fields import (
     Models,
     Number,
     OneOf,
+    SomeOf,
     Strings,
     Text,
     Whole,
@@ -26,6 +27,7 @@ from mesos_gpu.model.jobs.fields import (
 from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     CLASS_FIELDS,
+    HOURS_FIELDS,
     IDLE_FIELDS,
     LIMIT_FIELDS,
     POOL_FIELDS,
@@ -33,6 +35,7 @@ from mesos_gpu.model.tenancy import (
     BudgetsByUser,
     GpuHours,
     Guarantees,
+    HoursOfWeek,
     IdleRules,
     LimitsByUser,
     Names,
@@ -97,12 +100,18 @@ VALUES: dict[type[Kind], Any] = {
     ),
     GpuHours: lambda _: st.integers(0, 10**6) | st.just(0.25),
     Percents: lambda _: st.sets(st.integers(1, 200), max_size=4).map(sorted),
+    SomeOf: lambda kind: st.lists(st.sampled_from([each.value for each in kind.of]), min_size=1, unique=True),
+    HoursOfWeek: lambda _: st.lists(hours(), max_size=2),
     Names: lambda kind: st.just([name for name in ("a100",) if kind.pattern.fullmatch(name)]),
 }
 
 
 def budgets() -> st.SearchStrategy[Any]:
     return fields(BUDGET_FIELDS).map(lambda made: {"gpu_hours": 1, **made})
+
+
+def hours() -> st.SearchStrategy[Any]:
+    return fields(HOURS_FIELDS).map(lambda made: {**made, "from": "22:00", "to": "06:00"})
 
 
 PATHS = st.sets(st.sampled_from(["default", "a", "a/b", "a/b/c", "a/d", "e"])).map(
@@ -191,6 +200,20 @@ def problems(value: dict[str, Any]) -> dict[str, str]:
             {"a": {"pools": ["big"]}, "a/b": {"guarantee_gpus": 1}},
             "/queues/a~1b/guarantee_gpus",
             "may not use pool default",
+        ),
+        ({"a": {"hours": [{"to": "06:00"}]}}, "/queues/a/hours/0/from", "is missing"),
+        ({"a": {"hours": [{"from": "24:00", "to": "06:00"}]}}, "/queues/a/hours/0/from", "as 22:00"),
+        ({"a": {"hours": [{"from": "06:00", "to": "06:00"}]}}, "/queues/a/hours/0/to", "from 00:00 to 24:00"),
+        ({"a": {"hours": [{"from": "06:00", "to": "07:00", "days": []}]}}, "/queues/a/hours/0/days", "a day"),
+        (
+            {"a": {"hours": [{"from": "06:00", "to": "07:00", "zone": "Mars"}]}},
+            "/queues/a/hours/0/zone",
+            "no zone Mars",
+        ),
+        (
+            {"a": {"hours": [{"from": "06:00", "to": "07:00", "limit_gpus": {"x": 1}}]}},
+            "/queues/a/hours/0/limit_gpus/x",
+            "there are big, default",
         ),
         ({"a": {"guarantee_gpus": 0.0005}}, "/queues/a/guarantee_gpus", "thousandths"),
         (

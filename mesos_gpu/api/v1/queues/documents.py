@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from mesos_gpu.engine.tenancy.document import READ_AGAIN
 from mesos_gpu.engine.versions import stale
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
+from mesos_gpu.policy.times.hours import changed
 from mesos_gpu.wire.checking import Problem, object_of
 from mesos_gpu.wire.tenancy import document
 
@@ -45,14 +47,15 @@ class QueueDocuments(Documents[QueueDocument]):
 
     async def show(self, request: Request) -> Response:
         """GET /v1/queues."""
-        return self.shown(seen_queues(rights_of(request), await self.latest()))
+        seen = seen_queues(rights_of(request), await self.latest())
+        return self.shown(seen, await self._in_force(seen))
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/queues: as a whole, by who has read the version that is the latest."""
         wanted, expected = await self.asked(request)
         latest = await self.latest()
         now, more = await self._change(request, latest, wanted, expected)
-        return self.shown(now, more)
+        return self.shown(now, {**more, **await self._in_force(now)})
 
     async def show_one(self, request: Request) -> Response:
         """GET /v1/queues/{queue}."""
@@ -139,6 +142,22 @@ class QueueDocuments(Documents[QueueDocument]):
         if findings.faults:
             raise invalid(*(Problem(*each) for each in findings.faults))
         return list(findings.warnings)
+
+    async def _in_force(self, seen: QueueDocument) -> dict[str, Any]:
+        """What the hours of a document make of it now, and next."""
+        paths = [path for path, spec in seen.queues.items() if spec.hours]
+        if not paths:
+            return {"in_force": None}
+        span, following = await result_of(self._scheduler.read(lambda view: view.hours_of(seen)))
+        later = {} if following is None else changed(span.document, following.document)
+        return {
+            "in_force": {
+                "since": span.since if isfinite(span.since) else None,
+                "until": span.until if isfinite(span.until) else None,
+                "queues": document.encode_figures(span.document, paths),
+                "next": {} if following is None else document.encode_figures(following.document, later),
+            }
+        }
 
     async def _planned(self, wanted: QueueDocument) -> dict[str, Any]:
         return plans.shown(await result_of(self._scheduler.read(lambda view: view.plan_queues(wanted))))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.model.tenancy import Guarantee, Pool, QueueDocument, QueueSpec
-from mesos_gpu.policy.mesos.quota import Wanted, promised, wanted
+from mesos_gpu.policy.mesos.quota import Wanted, in_all_hours, promised, wanted
 
 NODES = {"default": {"T4": 8}, "big": {"A100": 16}}
 
@@ -61,3 +61,15 @@ def test_others_never_get_what_is_guaranteed(cost: int, there: int, price: int) 
     assert kept == there or kept * price >= cost
     (_, others) = wanted(document, {"default": {"X": there}}, "gpu", {}, ["*"])
     assert others.limit_gpus == there - kept
+
+
+def test_limits_hold_at_all_hours() -> None:
+    day = tree(prod=owed("big", 32, limit_gpus={"big": 32_000, "default": 0}))
+    night = tree(prod=owed("big", 64, limit_gpus={"big": 64_000, "default": 0}))
+    plans = [wanted(each, NODES, "gpu", {"prod": "prod"}, ["spark"]) for each in (day, night)]
+    assert by_role(in_all_hours(plans, ["spark"])) == {
+        "gpu": (None, 1.0),
+        "prod": (16, 1.0),
+        "spark": (8, None),
+    }
+    assert in_all_hours(plans[:1], ["spark"]) == plans[0]

@@ -1,0 +1,1 @@
+"""Tests of the hours of queues in the engine."""
