@@ -156,8 +156,10 @@ HEADINGS: Final[dict[str, str]] = {
 WORDS: Final[dict[str, str]] = {
     "apply": "submit FILE, app create FILE or queue apply FILE",
     "cancel": "kill",
+    "cordon": "node drain",
     "delete": "kill, or app delete",
     "describe": "show",
+    "drain": "node drain, or gpu drain",
     "get": "ps, gpus, nodes or app list",
     "info": "status, or show",
     "jobs": "ps",
@@ -175,6 +177,9 @@ WORDS: Final[dict[str, str]] = {
     "stop": "kill",
     "tail": "logs -f",
     "terminate": "kill",
+    "uncordon": "node undrain",
+    "undrain": "node undrain, or gpu undrain",
+    "version": "status, or mesos-gpu --version",
 }
 
 

@@ -65,9 +65,12 @@ def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank
     """
     with contextlib.ExitStack() as held:
         listeners = [(held.enter_context(listening(address, local)), port) for local, port in ports]
-        for listener, port in listeners:
-            output.note(f"{place_of(listener)} leads to port {port} of {job_id}")
-        code = forward(app, job_id, rank, listeners)
+
+        def tell() -> None:
+            for listener, port in listeners:
+                output.note(f"{place_of(listener)} leads to port {port} of {job_id}")
+
+        code = forward(app, job_id, rank, listeners, opened=tell)
     click.get_current_context().exit(code)
 
 
@@ -101,9 +104,14 @@ def forward(
     rank: int,
     listeners: "Sequence[tuple[socket.socket, int]]",
     refused: Callable[[str], None] = output.note,
+    opened: Callable[[], None] = lambda: None,
 ) -> int:
-    """Carry what connects to these, each to a port of the job, until the job ends; an exit code. `refused`: is told
-    why the job cannot be connected to.
+    """Carry what connects to these, each to a port of the job, until the job ends; an exit code.
+
+    Args:
+        app, job_id, rank, listeners: To whose task, and from where to which of its ports.
+        refused: Is told why the job cannot be connected to.
+        opened: Is called when there is a way to the task.
 
     Raises:
         Conflict, Unreachable, BadAnswer: As of `Session.run`.
@@ -119,6 +127,7 @@ def forward(
     with contextlib.ExitStack() as held:
         line = open_line(app.reach(), channel)
         held.callback(line.close)
+        opened()
         from_job, to_session = os.pipe()
         from_session, to_job = os.pipe()
         tunnel = Tunnel(from_job, to_job, refused=refused)

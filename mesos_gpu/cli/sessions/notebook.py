@@ -69,6 +69,9 @@ def notebook(
     request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd:
         request["command"] = JUPYTER
+    request.setdefault(
+        "name", "notebook"
+    )  # and not the first word of the command, which is of no use in lists
     if request.get("tasks", 1) != 1:
         raise click.UsageError("a notebook is a job of one task")
     request["env"] = {"JUPYTER_TOKEN": secrets.token_urlsafe(24), **request.get("env", {})}

@@ -150,9 +150,7 @@ def test_a_command_in_a_share_has_its_card_and_limits_and_gets_no_other(stack: S
 def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "first.ipynb").write_text("{}")
     serve = 'echo $JUPYTER_TOKEN > token; exec python3 -m http.server --bind 127.0.0.1 "$PORT0"'
-    command = words(
-        stack, "notebook", "--upload", str(tmp_path), "--name", "book", *SMALL, "--shell", "--", serve
-    )
+    command = words(stack, "notebook", "--upload", str(tmp_path), *SMALL, "--shell", "--", serve)
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
         killed_at_end(ran),
@@ -169,7 +167,7 @@ def test_a_notebook_is_reached_by_the_url_that_is_printed(stack: Stack, tmp_path
         ran.send_signal(signal.SIGTERM)
         assert ran.wait(60) == 143
         assert "is no Jupyter: it says 404" in ran.stderr.read()
-    wait_until("the job is killed", lambda: state_of(stack, "book")[0] == "killed")
+    wait_until("the job is killed", lambda: state_of(stack, "notebook")[0] == "killed")
 
 
 @pytest.mark.parametrize(

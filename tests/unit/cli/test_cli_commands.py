@@ -102,6 +102,8 @@ def test_help_is_a_command_too(words: list[str]) -> None:
         (["help", "ps", "x"], "mesos-gpu ps has no commands below it: leave out 'x'"),
         (["cancel", "x"], "No such command 'cancel'. Here it is: kill"),
         (["stop"], "Here it is: kill"),
+        (["drain", "gpu-7"], "Here it is: node drain, or gpu drain"),
+        (["version"], "Here it is: status, or mesos-gpu --version"),
         (["list"], "Here it is: ps"),
         (["squeue", "-u", "ann"], "Here it is: ps, or queue"),
     ],
