@@ -99,6 +99,11 @@ export function has(right) {
   return who.proof === "open" || who.rights.some((held) => held.name === right);
 }
 
+/** Whether this scheduler has such a right at all, for who looks: an earlier one has fewer. */
+export function knows(right) {
+  return who.rights.some((held) => held.name === right);
+}
+
 /** The same for a job: `verb` as in job:kill. */
 export function mayJob(verb, job) {
   if (who.proof === "open") return true;

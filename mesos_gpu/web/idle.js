@@ -1,6 +1,6 @@
 // The idle board: who holds GPUs that do nothing, since when, what comes of it, and what waits meanwhile.
 
-import { get, getIf, mayJob, send } from "./api.js";
+import { get, getIf, knows, mayJob, send } from "./api.js";
 import { action } from "./dialog.js";
 import { badge, clock, h, link, many, section, span, table, to } from "./dom.js";
 import { searchBox, sortedBy, sorting } from "./jobs.js";
@@ -10,7 +10,7 @@ const KEYS = { Job: ({ job }) => job.name, Owner: ({ job }) => job.owner, Queue:
 
 /** Jobs whose GPUs do nothing, the longest first: by what the scheduler says of each, else by what its cards show. */
 export function idlers(jobs) {
-  const all = jobs.map((job) => ({ job, state: job.idle ? job.idle.state : "idle", idle_s: job.idle ? job.idle.idle_s : job.use?.idle_s ?? 0, gpus: job.gpu_ids.length, at: job.idle?.return_at_s ?? null }));
+  const all = jobs.map((job) => ({ job, state: job.idle ? job.idle.state : "idle", idle_s: job.idle ? job.idle.idle_s : job.use?.idle_s ?? 0, gpus: job.gpu_ids.length, at: job.idle?.policy && job.idle.policy !== "report" ? Date.now() / 1000 + Math.max(0, job.idle.return_after_s - job.idle.idle_s) : null }));
   return all.filter(({ job, state, idle_s }) => (job.idle ? state !== "active" && state !== "returned" : idle_s > LEAST_S)).sort((a, b) => b.idle_s - a.idle_s);
 }
 
@@ -42,7 +42,7 @@ function tiles(all, active, queue) {
 function row({ job, state, idle_s: idle, gpus, at }, queue) {
   const now = Date.now() / 1000, use = queue?.queues.find((each) => each.name === job.queue), own = job.idle;
   const back = own?.keep_until && own.keep_until > now ? `kept until ${clock(own.keep_until)}${own.kept_by ? ` by ${own.kept_by}` : ""}`
-    : job.notice && job.notice.reason === "idle" && !job.notice.recalled_at && job.notice.until > now ? `in ${span(job.notice.until - now)}`
+    : job.notice && job.notice.reason === "idle" && !job.notice.recalled_at && !job.notice.warning && job.notice.until > now ? `in ${span(job.notice.until - now)}`
       : !own || own.policy === "report" ? "never: it is reported" : at ? `${own.policy === "pressure" ? "if somebody needs them, from " : "at "}${clock(at)}${own.policy === "pressure" ? " on" : ""}` : own.policy === "pressure" ? "if somebody needs them" : "";
   return Object.assign([
     link(to.job(job.id), job.name, { title: job.id }), badge(state === "idle" ? "suspect" : state, state), job.owner ?? "", link(to.queue(job.queue), job.queue), gpus, h("span", { title: `since ${clock(now - idle)}` }, span(idle)), back, use?.waiting ? many(use.waiting, "job") : "", job.hostnames.join(" "), buttons(job),
@@ -52,8 +52,9 @@ function row({ job, state, idle_s: idle, gpus, at }, queue) {
 function buttons(job) {
   const path = `/v1/jobs/${encodeURIComponent(job.id)}`, kept = job.idle?.keep_until && job.idle.keep_until * 1000 > Date.now();
   const fields = [{ name: "hours", label: "Hours from now", type: "number", min: 0.1, step: "any", value: 2, required: true }];
+  const mayKeep = job.idle && knows("job:keep") && mayJob("keep", job);
   return h("span", { class: "buttons" },
-    job.idle && mayJob("keep", job) && !kept ? action("Keep", { title: `Keep the GPUs of ${job.name}?`, text: "They are not taken for being idle until then, as far as its queue allows.", fields, act: ({ hours }) => send("PUT", `${path}/keep`, { for_s: Number(hours) * 3600 }), done: `${job.id} keeps its GPUs.` }) : null,
-    kept && mayJob("keep", job) ? action("End keep", { title: `Keep the GPUs of ${job.name} no longer?`, act: () => send("DELETE", `${path}/keep`), done: `${job.id} is as others.` }) : null,
+    mayKeep && !kept ? action("Keep", { title: `Keep the GPUs of ${job.name}?`, text: "They are not taken for being idle until then, as far as its queue allows.", fields, act: ({ hours }) => send("PUT", `${path}/keep`, { for_s: Number(hours) * 3600 }), done: `${job.id} keeps its GPUs.` }) : null,
+    mayKeep && kept ? action("End keep", { title: `Keep the GPUs of ${job.name} no longer?`, act: () => send("DELETE", `${path}/keep`), done: `${job.id} is as others.` }) : null,
     mayJob("kill", job) ? action("Return", { title: `Give the GPUs of ${job.name} back?`, text: `${job.id} ends, with all its tasks.`, danger: true, act: () => send("DELETE", path), done: `${job.id} is asked to end.` }) : null);
 }

@@ -177,7 +177,7 @@ function about(job) {
     ["Uses", usesOf(job.use)], ["Share", share], ["Resize", resize], ["Submitted", `${clock(job.submitted_at)}, ${ago(job.submitted_at)} ago`],
     ["Started", job.started_at ? `${clock(job.started_at)}` : null], ["Ran", job.started_at ? span((job.ended_at ?? Date.now() / 1000) - job.started_at) : null],
     ["Ended", job.ended_at ? clock(job.ended_at) : null], ["Attempts used", `${job.attempts} of ${job.max_attempts}; ${many(job.launches, "launch", "launches")}${job.infrastructure_failures ? `, ${many(job.infrastructure_failures, "failure")} of the cluster` : ""}`],
-    ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (until ${clock(job.notice.until)})` : null],
+    ["Notice", job.notice && !job.notice.recalled_at ? `${job.notice.why} (${job.notice.warning ? "as things stand, at" : "until"} ${clock(job.notice.until)})` : null],
     ["Work kept up to", job.checkpoint_at ? clock(job.checkpoint_at) : null],
   ]));
 }

@@ -76,8 +76,8 @@ def idlers(tenants: Tenants, now: float) -> dict[str, Any]:
 
     def idle(name: str, state: str, idle_s: float, **fields: Any) -> None:
         by_name[name]["idle"] = {
-            "state": state, "since": now - idle_s, "idle_s": idle_s, "warn_at_s": now - idle_s + 1800,
-            "return_at_s": now - idle_s + 3600, "policy": "pressure", "keep_until": None, "kept_by": None, **fields,
+            "state": state, "since": now - idle_s, "idle_s": idle_s, "warn_after_s": 1800, "return_after_s": 3600,
+            "policy": "pressure", "keep_until": None, "kept_by": None, **fields,
         }  # fmt: skip
 
     idle("dino", "warned", 2700)

@@ -15,6 +15,10 @@ pytestmark = NEEDED
 ROWS: Final = """[...document.querySelectorAll('#view tbody tr')].map((row) => [
   ...[0, 1, 2, 3, 4, 6, 9].map((i) => row.cells[i].textContent)])"""
 
+#: Who looks may keep jobs, where the scheduler knows that.
+KEEP: Final = """import('/static/api.js').then(({who}) => who.rights.some((held) => held.name === 'job:keep') ||
+  who.rights.push({name: 'job:keep', own: false, queues: ['*'], apps: []})).then(() => 0)"""
+
 
 @pytest.fixture(scope="module")
 def tenants() -> Iterator[Tenants]:
@@ -27,6 +31,7 @@ def tenants() -> Iterator[Tenants]:
 def opened(tenants: Tenants, browser: Browser, address: str = "#/idle") -> Page:
     page = browser.page(tenants.url)
     doubles.answer(page, doubles.idlers(tenants, time.time()))
+    page.run(KEEP)
     page.visit(address)
     return page
 
