@@ -3,8 +3,7 @@
 import { get, getKnown, has, send } from "./api.js";
 import { action } from "./dialog.js";
 import { badge, clock, facts, h, link, many, section, span, table, to } from "./dom.js";
-import { amount } from "./queue.js";
-import { occurrences } from "./hours.js";
+import { changes, occurrences } from "./hours.js";
 
 const NARROW = 6; // percent of the width, in which no text has room
 const ENDED = new Set(["over", "returned", "cancelled", "failed"]);
@@ -57,13 +56,6 @@ function laneOf(booking) {
     key: booking.id, queue: booking.queue, name: h("span", {}, link(to.booking(booking.id), booking.name), h("span", { class: "soft" }, ` ${booking.queue}, ${many(booking.gpus * booking.nodes, "GPU")}`)), kind: ENDED.has(booking.state) ? "ended" : "booked",
     parts: booking.times.map((time) => ({ ...time, text: many(booking.gpus * booking.nodes, "GPU"), says: `${booking.name}: ${many(booking.gpus * booking.nodes, "GPU")} for ${booking.queue}` })),
   };
-}
-
-const HOURS = { guarantee_gpus: "guarantee", borrow_limit_gpus: "borrows at most", lend_limit_gpus: "lends at most", limit_gpus: "limit", weight: "weight", band: "band" };
-
-/** What one entry of hours changes, in words. */
-export function changes(entry) {
-  return Object.entries(HOURS).filter(([name]) => entry[name] !== null && entry[name] !== undefined && !(typeof entry[name] === "object" && !Object.keys(entry[name]).length)).map(([name, words]) => `${words} ${amount(entry[name])}`).join(", ");
 }
 
 function hoursOf(document, days) {

@@ -1,4 +1,4 @@
-// When hours of a queue are, by the clock of their zone: moments in seconds since the epoch.
+// Hours of a queue: what they change, and when they are by the clock of their zone: moments in seconds since the epoch.
 
 const DAY_MS = 86400000;
 const DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
@@ -42,4 +42,18 @@ export function occurrences({ days, from, to, zone }, since, until) {
     if (one.ends > since && one.begins < until) found.push(one);
   }
   return found;
+}
+
+/** The amounts of a figure in words: a number, shapes as [{nodes, gpus}], or either by pool. */
+export function amount(value) {
+  if (typeof value !== "object") return String(value);
+  if (Array.isArray(value)) return typeof value[0] === "string" ? value.join(", ") : value.map(({ nodes, gpus }) => `${nodes} × ${gpus} GPUs`).join(" and ");
+  return Object.entries(value).map(([name, each]) => `${name}: ${amount(each)}`).join("; ");
+}
+
+const HOURS = { guarantee_gpus: "guarantee", borrow_limit_gpus: "borrows at most", lend_limit_gpus: "lends at most", limit_gpus: "limit", weight: "weight", band: "band" };
+
+/** What one entry of hours changes, in words. */
+export function changes(entry) {
+  return Object.entries(HOURS).filter(([name]) => entry[name] !== null && entry[name] !== undefined && !(typeof entry[name] === "object" && !Object.keys(entry[name]).length)).map(([name, words]) => `${words} ${amount(entry[name])}`).join(", ");
 }

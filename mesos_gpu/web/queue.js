@@ -4,6 +4,7 @@ import { get, getIf, getKnown, has, send } from "./api.js";
 import * as budget from "./budget.js";
 import { action } from "./dialog.js";
 import { ago, badge, clock, facts, h, link, many, section, span, table, to } from "./dom.js";
+import { amount, changes } from "./hours.js";
 import { jobTable } from "./jobs.js";
 import { line } from "./line.js";
 import { legend, lineage, rowsOf, useBar } from "./tree.js";
@@ -123,17 +124,10 @@ function stopTable(stops, caption, isHere) {
 
 const FIELDS = { // of a queue's document, in words
   guarantee_gpus: "Guarantee", borrow_limit_gpus: "Borrows at most", lend_limit_gpus: "Lends at most", limit_gpus: "Limit", weight: "Weight", band: "Band", reclaim: "Whose jobs are stopped for it", fence: "Nobody outside stops its jobs, nor it theirs",
-  min_runtime_s: "Runs before it may be stopped", patience: "Patience", order: "Order", notice_s: "Notice", borrow_for_s: "Borrows if it ends within", starve_after_s: "Has room kept after", default_timeout_s: "Time limit of jobs that ask for none",
+  min_runtime_s: "Runs before it may be stopped", patience: "Patience", order: "Order", notice_s: "Notice", borrow_for_s: "Borrows if it ends within", starve_after_s: "Has room kept after", pools: "Pools, the first choice first", overflow_after_s: "Goes on to the next after", idle: "Idle GPUs", default_timeout_s: "Time limit of jobs that ask for none",
   default_priority: "Priority of jobs that ask for none", max_running: "Jobs at once", max_submitted: "Jobs that wait or run", max_gpus: "GPUs at once", max_gpus_per_job: "GPUs of a job", max_timeout_s: "Longest time limit", max_priority: "Highest priority",
 };
 const PLAIN = { weight: 1, band: 0, fence: false };
-
-/** The amounts of a figure in words: a number, shapes as [{nodes, gpus}], or either by pool. */
-export function amount(value) {
-  if (typeof value !== "object") return String(value);
-  if (Array.isArray(value)) return value.map(({ nodes, gpus }) => `${nodes} × ${gpus} GPUs`).join(" and ");
-  return Object.entries(value).map(([name, each]) => `${name}: ${amount(each)}`).join("; ");
-}
 
 function valueOf(name, value) {
   if (value === null || value === undefined || value === PLAIN[name] || (typeof value === "object" && !Object.keys(value).length)) return null;
@@ -145,7 +139,8 @@ function valueOf(name, value) {
 function limits(spec) {
   const own = Object.entries(FIELDS).map(([name, words]) => [words, valueOf(name, spec[name])]);
   const users = Object.entries(spec.users ?? {}).map(([user, of]) => [user === "*" ? "Each other user" : `User ${user}`, Object.entries(of).filter(([, value]) => value !== null).map(([name, value]) => `${FIELDS[name]}: ${valueOf(name, value)}`).join("; ")]);
-  const all = [...own, ...users];
+  const hours = (spec.hours ?? []).map((entry, i, each) => [each.length > 1 ? `Hours ${i + 1}` : "Hours", `${entry.days?.length && entry.days.length < 7 ? `${entry.days.join(" ")} ` : ""}${entry.from} to ${entry.to}, ${entry.zone}: ${changes(entry)}`]);
+  const all = [...own, ...hours, ...users];
   return section("What its document says", all.some(([, value]) => value) ? facts(all) : h("p", { class: "empty" }, "Nothing of its own: all is as in the queue above it."));
 }
 
