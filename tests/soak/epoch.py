@@ -14,7 +14,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import poll
 from tests.soak import witness
-from tests.soak.acts import FAULTS, LOAD, PLANTED, Act, Story
+from tests.soak.acts import DOWN, FAULTS, LOAD, PLANTED, Act, Story
 from tests.soak.evidence import WORK
 from tests.soak.faults import Faults, Injected
 from tests.soak.judge import Excuse, Finding, Verdict, judge
@@ -96,7 +96,10 @@ class Epoch:
             self._began_at = time.monotonic()
             for act in self._story.acts:
                 self._wait_until(act.at_s)
-                if act.kind in FAULTS:
+                if act.kind == DOWN:
+                    self._waiting.clear()  # nothing else goes wrong then
+                    self._play(act)
+                elif act.kind in FAULTS:
                     self._waiting.append(act)
                     self._play_waiting()
                 else:

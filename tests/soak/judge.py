@@ -32,13 +32,20 @@ class Excuse:
     cards: frozenset[str] = frozenset()
     wiped: str = ""
 
-    def covers(self, line: Line) -> bool:
-        """Whether the end of that work may have been told to nobody."""
-        if line.task in self.tasks:
+    def covers(self, line: Line, members: int = 1) -> bool:
+        """Whether the end of that work, of so many tasks, may have been told to nobody. A gang's launch ends with the
+        first of its executors, which may have been killed before its command began."""
+        killed = self.tasks if members == 1 else {_launch_of(task) for task in self.tasks}
+        if (line.task if members == 1 else _launch_of(line.task)) in killed:
             return True
         if self.wiped and line.host == self.wiped and line.at <= self.end + _AFTER_S:
             return True
         return bool(self.cards & set(line.cards)) and self.begin - _AFTER_S <= line.at <= self.end + _AFTER_S
+
+
+def _launch_of(task: str) -> str:
+    """Of a member of a gang, whose id ends with its rank."""
+    return task.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def _judge_item(item: Item, lines: Sequence[Line], excuses: Sequence[Excuse], ve
     if not earlier:
         return
     # The members of a gang begin again together: what is true of one of them excuses all.
-    if item.preemptible or any(excuse.covers(line) for excuse in excuses for line in lines):
+    if item.preemptible or any(excuse.covers(line, item.members) for excuse in excuses for line in lines):
         verdict.again += len(earlier)
         return
     tasks = ", ".join(f"{line.task} at {line.at:.2f}" for all_ends in ends.values() for line in all_ends)

@@ -96,3 +96,14 @@ def test_what_nobody_said_yes_to_is_not_lost_unless_it_ran() -> None:
     never = replace(item(state=""), job="")
     assert kinds(judge([never], [], [])) == []
     assert kinds(judge([never], ONCE, [])) == ["lost"]
+
+
+def test_a_gang_whose_member_was_killed_before_it_began_may_begin_again() -> None:
+    gang = item(tasks=2)
+    first = [replace(line("end"), task="w1-x.1.0")]
+    again = [replace(line("end", 20, rank=rank), task=f"w1-x.2.{rank}") for rank in (0, 1)]
+    assert kinds(judge([gang], [*first, *again], [Excuse(9, 9, frozenset({"w1-x.1.1"}))])) == []
+    other = Excuse(9, 9, frozenset({"w1-x.3.1"}))
+    assert kinds(judge([gang], [*first, *again], [other])) == ["doubled"], "of another launch"
+    single = [line("end"), line("end", 12, launch=2)]
+    assert kinds(judge([item()], single, [Excuse(9, 9, frozenset({"w1-x.3"}))])) == ["doubled"]
