@@ -43,8 +43,8 @@ class Excuse:
         return bool(self.cards & set(line.cards)) and self.begin - _AFTER_S <= line.at <= self.end + _AFTER_S
 
 
+def _launch_of(task: str) -> str:
     """The launch of a member of a gang: its id is that without the rank."""
-    """Of a member of a gang, whose id ends with its rank."""
     return task.rpartition(".")[0]
 
 
