@@ -26,9 +26,9 @@ _UNIT: Final = """\
 [Unit]
 Description=Server of SSH
 [Service]
+ExecStartPre=/bin/mkdir -p /run/sshd
 ExecStart=COMMAND
 KillMode=process
-RuntimeDirectory=sshd
 [Install]
 WantedBy=multi-user.target
 """
@@ -42,6 +42,7 @@ mount -t overlay -o "lowerdir=$lower,upperdir=$at/upper,workdir=$at/work" overla
 cd "$at/root"
 if [ ! -e etc/systemd/system/test-sshd.service ]; then
     [ "$lower" != / ] || rm -rf etc/systemd/system/*.wants usr/lib/systemd/system/*.wants
+    rm -f etc/systemd/system/*.wants/ssh.service # Debian's own would take /run/sshd away
     cp "$at-own/test-sshd.service" etc/systemd/system/
     mkdir -p etc/systemd/system/multi-user.target.wants etc/systemd/system/sysinit.target.wants
     ln -s ../test-sshd.service etc/systemd/system/multi-user.target.wants/

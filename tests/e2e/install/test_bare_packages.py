@@ -143,7 +143,7 @@ def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, t
         told = site.hosts[name].run("dpkg-query -W -f '${Package} ${Version}\\n' 'mesos-gpu*'").output
         assert told.split("\n")[:-1] == [f"{each} {__version__}" for each in packages]
     wait_until("its card is there", lambda: "GPU-" in site.asked("gpus"), 180)
-    job = site.asked("run", "--gpus", "1", "--", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; id -un")
+    job = site.asked("run", "--gpus", "1", "--", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; id -u")
     assert "GPU-" in job
     assert site.apply().output == "m: nothing to change\ng: nothing to change\n"
 
