@@ -29,7 +29,7 @@ def every_node(get: _Get) -> list[Node]:
         answer: NodePage = get("/v1/nodes", NodePage, {"skip": skip, "limit": PAGE})
         return answer["nodes"], answer["total"]
 
-    return whole(page, lambda node: node["agent_id"])
+    return whole(page, lambda node: f"{node['hostname']} {node['agent_id']}")
 
 
 def whole(page: Callable[[int], tuple[Sequence[_T], int | None]], key: Callable[[_T], str]) -> list[_T]:
