@@ -52,6 +52,7 @@ JOB_OUTPUT: Final = Right("job:output", _JOB, "read what jobs print")
 JOB_KILL: Final = Right("job:kill", _JOB, "end jobs")
 JOB_RESIZE: Final = Right("job:resize", _JOB, "change the shares of running jobs")
 JOB_CHECKPOINT: Final = Right("job:checkpoint", _JOB, "tell of running jobs that their work is kept")
+JOB_KEEP: Final = Right("job:keep", _JOB, "keep jobs from being ended for idle GPUs, for a while")
 JOB_CONTROL: Final = Right(
     "job:control", _JOB, "run jobs that reach the control plane, where the operator lets them"
 )

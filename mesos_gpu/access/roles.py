@@ -11,7 +11,7 @@ USER: Final = Role(
     "user",
     (
         "job:run", "job:see:own", "job:read:own", "job:env:own", "job:output:own", "job:kill:own", "job:resize:own",
-        "job:checkpoint:own", "job:exec:own",
+        "job:checkpoint:own", "job:keep:own", "job:exec:own",
         "app:see", "app:read", "app:output", "app:write", "app:env:own", "app:exec:own", "service:write",
         "token:see:own", "token:create:own", "token:revoke:own", *_SEES,
     ),
@@ -19,7 +19,8 @@ USER: Final = Role(
 OPERATOR: Final = Role(
     "operator",
     (
-        "job:see", "job:read", "job:kill", "job:resize", "app:see", "app:read", "gpu:*", "node:*", "task:*", "queue:*",
+        "job:see", "job:read", "job:kill", "job:keep", "job:resize",
+        "app:see", "app:read", "gpu:*", "node:*", "task:*", "queue:*",
         "service:see", "plan:see", "cluster:see", "cluster:lead", "metrics:see", "audit:see", "access:see",
         "webhook:see", "webhook:write", "booking:see", "booking:write",
         "token:see:own", "token:create:own", "token:revoke:own",

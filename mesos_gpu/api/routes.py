@@ -16,6 +16,7 @@ from mesos_gpu.access.rights import (
     GPU_SEE,
     JOB_CHECKPOINT,
     JOB_EXEC,
+    JOB_KEEP,
     JOB_KILL,
     JOB_OUTPUT,
     JOB_RESIZE,
@@ -65,6 +66,7 @@ from mesos_gpu.api.v1.tenancy.budgets import BudgetHandlers
 from mesos_gpu.api.v1.tenancy.events import EventHandlers
 from mesos_gpu.api.v1.tenancy.history import HistoryHandlers
 from mesos_gpu.api.v1.tenancy.hooks import HookHandlers
+from mesos_gpu.api.v1.tenancy.keeps import Keeps
 from mesos_gpu.api.v1.tenancy.usage import UsageHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 
@@ -75,7 +77,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     operate, audit = Operate(scheduler, cards), AuditHandlers(scheduler, settings.audit)
     tokens = TokenHandlers(scheduler, settings.longest_token_s)
     return [
-        *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Plans(scheduler), audit),
+        *_of_jobs(jobs, Resizes(scheduler, jobs.changes), Keeps(scheduler), Plans(scheduler), audit),
         route("/v1/history", GET=judged(JOB_SEE, HistoryHandlers(scheduler, settings.records).list)),
         route("/v1/events", GET=judged(JOB_SEE, EventHandlers(scheduler, jobs.changes).list)),
         *_of_bookings(BookingHandlers(scheduler)),
@@ -97,7 +99,7 @@ def v1_routes(scheduler: SchedulerApi, settings: ApiSettings, jobs: Jobs) -> lis
     ]
 
 
-def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -> list[Route]:
+def _of_jobs(jobs: Jobs, resizes: Resizes, keeps: Keeps, plans: Plans, audit: AuditHandlers) -> list[Route]:
     return [
         route("/v1/jobs", GET=judged(JOB_SEE, jobs.list), POST=judged(JOB_RUN, jobs.submit)),
         route(
@@ -107,6 +109,11 @@ def _of_jobs(jobs: Jobs, resizes: Resizes, plans: Plans, audit: AuditHandlers) -
             DELETE=judged(JOB_KILL, jobs.kill),
         ),
         route("/v1/jobs/{id}/resize", DELETE=judged(JOB_RESIZE, resizes.withdraw)),
+        route(
+            "/v1/jobs/{id}/keep",
+            PUT=judged(JOB_KEEP, keeps.keep),
+            DELETE=judged(JOB_KEEP, keeps.withdraw),
+        ),
         route("/v1/jobs/{id}/checkpoint", POST=judged(JOB_CHECKPOINT, jobs.checkpoint)),
         route("/v1/jobs/{id}/tasks", GET=judged(JOB_SEE, jobs.tasks_of)),
         route("/v1/jobs/{id}/use", GET=judged(JOB_SEE, jobs.use)),

@@ -6,7 +6,14 @@ from typing import Protocol, TypeVar
 
 from prometheus_client.registry import Collector
 
-from mesos_gpu.engine.events import BookingCancelled, BookingChanged, BookingMade
+from mesos_gpu.engine.events import (
+    BookingCancelled,
+    BookingChanged,
+    BookingMade,
+    CheckpointTold,
+    KeepAsked,
+    KeepWithdrawn,
+)
 from mesos_gpu.engine.gpus.rolling import Rolling
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
@@ -237,8 +244,10 @@ class SchedulerApi(Protocol):
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says; the future may raise `NotFound` or
         `Conflict`."""
 
-    def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
-        """Note that a job has kept its work; the future may raise `NotFound`, or `Conflict` if it does not run."""
+    def tell_of(self, event: CheckpointTold | KeepAsked | KeepWithdrawn) -> Future[Job]:
+        """Take in that a job has kept its work, or shall be kept from being ended for idle GPUs, or no longer. The
+        future raises `NotFound`, `Conflict` where that cannot be of the job as it is, and `NotAccepted` where it may
+        not be kept so long."""
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
         """Call a task's executor to a channel; `answers` is told before, on the engine's thread, how it will prove that

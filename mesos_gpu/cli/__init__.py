@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cat": ("mesos_gpu.cli.files.commands", "Print files of a job."),
     "kill": ("mesos_gpu.cli.jobs.kill", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
+    "keep": ("mesos_gpu.cli.queues.keep", "Keep a job from being ended for GPUs that do nothing."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
     "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),
     "top": (

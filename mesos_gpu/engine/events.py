@@ -299,6 +299,23 @@ class BookingMade:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepAsked:
+    """Somebody wants a job not to be ended for GPUs that do nothing, for a time or until one.
+
+    Attributes:
+        job_id: Which.
+        for_s: Seconds from now; None: `until` says it.
+        until: Seconds since the epoch; None: `for_s` says it.
+        by: The name of who asks; "": it is not known.
+    """
+
+    job_id: JobId
+    for_s: float | None
+    until: float | None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BookingChanged:
     """A booking shall be another one: at another time, or of something else."""
 
@@ -311,6 +328,13 @@ class BookingCancelled:
     """A booking is not wanted any more."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWithdrawn:
+    """A job need not be kept any longer."""
+
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +407,8 @@ Event = (
     | BookingMade
     | BookingChanged
     | BookingCancelled
+    | KeepAsked
+    | KeepWithdrawn
     | TokenCreated
     | TokenRevoked
     | TokenUsed

@@ -40,7 +40,7 @@ from mesos_gpu.engine.tasks.notices import on_checkpoint_told
 from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
-from mesos_gpu.engine.tenancy import accounts, budgets
+from mesos_gpu.engine.tenancy import accounts, budgets, idle
 from mesos_gpu.engine.tenancy.document import keep_hours, on_queues_changed
 from mesos_gpu.engine.tenancy.granted import settle
 from mesos_gpu.engine.tenancy.shares import standing_of
@@ -167,6 +167,8 @@ _NO_NEWS: Final = (
     ev.Match,
     ev.StatusArrived,
     ev.CheckpointTold,
+    ev.KeepAsked,
+    ev.KeepWithdrawn,
     ev.UnknownKilled,
     ev.HealthFound,
     ev.ReadinessFound,
@@ -212,6 +214,8 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.BookingMade: bookings.on_made,
     ev.BookingChanged: bookings.on_changed,
     ev.BookingCancelled: bookings.on_cancelled,
+    ev.KeepAsked: idle.on_keep_asked,
+    ev.KeepWithdrawn: idle.on_keep_withdrawn,
     ev.TokenCreated: on_token_created,
     ev.TokenRevoked: on_token_revoked,
     ev.TokenUsed: on_token_used,

@@ -160,9 +160,9 @@ class Daemon:
         """Let a job keep the shares that it had, as `ResizeWithdrawn` says, with what that raises."""
         return self._ask(ev.ResizeWithdrawn(job_id), lambda: self._state.jobs[job_id])
 
-    def tell_checkpoint(self, job_id: JobId) -> Future[Job]:
-        """Note that a job has kept its work; the future raises `NotFound`, or `Conflict` if it does not run."""
-        return self._ask(ev.CheckpointTold(job_id), lambda: self._state.jobs[job_id])
+    def tell_of(self, event: ev.CheckpointTold | ev.KeepAsked | ev.KeepWithdrawn) -> Future[Job]:
+        """Take in what somebody says of a job, as `SchedulerApi` says."""
+        return self._ask(event, lambda: self._state.jobs[event.job_id])
 
     def call_to_channel(self, call: Call, answers: Callable[[str], None]) -> Future[None]:
         """Call a task's executor to a channel, as `SchedulerApi` says."""

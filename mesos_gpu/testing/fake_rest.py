@@ -264,7 +264,7 @@ def _handler(rest: FakeRest) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # the names that http.server looks for
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # the names that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""

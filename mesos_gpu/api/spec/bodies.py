@@ -9,6 +9,7 @@ from typing import Annotated, Final, NotRequired, TypedDict
 from mesos_gpu.api.spec.job_fields import like, requested
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
+from mesos_gpu.model.tenancy import LONGEST_S
 from mesos_gpu.wire import split
 from mesos_gpu.wire.mesos.operations import LONGEST_BY, LONGEST_REASON, MOST_DEADLINE_S
 from mesos_gpu.wire.resizes import MOST_MIB
@@ -44,6 +45,15 @@ class ResizeRequest(TypedDict, total=False):
     gpu_memory_mib: _Memory | None
     gpu_compute_pct: Annotated[int, says(minimum=1, maximum=100)] | None
     gpu_memory_max_mib: _Memory | None
+
+
+class KeepRequest(TypedDict, total=False):
+    """For how long, or until when, a job is not ended for GPUs that do nothing: one of the two."""
+
+    for_s: Annotated[float, says(exclusiveMinimum=0, maximum=LONGEST_S)] | None
+    until: (
+        Annotated[float, says(exclusiveMinimum=0, maximum=1e11, description="seconds since the epoch")] | None
+    )
 
 
 class DrainRequest(TypedDict):

@@ -36,6 +36,7 @@ from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing, of_nodes
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
+from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.errors import NotAccepted, NotFound
 from mesos_gpu.model.arrays.indexes import count, each_of
 from mesos_gpu.model.ids import JobId
@@ -153,7 +154,7 @@ class Jobs:
         """POST /v1/jobs/{id}/checkpoint."""
         job_id = await self._about(request, lambda _, job, sight: sight.require(JOB_CHECKPOINT, job).id)
         note.about("job", job_id)
-        job = await result_of(self._scheduler.tell_checkpoint(job_id))
+        job = await result_of(self._scheduler.tell_of(CheckpointTold(job_id)))
         sight = Sight.of(request)
         return json_answer(await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight)))
 

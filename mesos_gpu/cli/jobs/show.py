@@ -15,6 +15,7 @@ from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
+    from mesos_gpu.api.spec.gpus.idle import JobIdle
     from mesos_gpu.api.spec.gpus.use import JobUse, UseOverTime
     from mesos_gpu.api.spec.shapes import Job, Notice, Resize, Share, UsedShare
 
@@ -26,8 +27,8 @@ _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "checkpoint", "made room",
-    "room made by", "node", "runs as", "env", "secrets", "labels",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "use", "resize", "notified", "idle", "checkpoint",
+    "made room", "room made by", "node", "runs as", "env", "secrets", "labels",
     "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
@@ -73,6 +74,7 @@ def _progress(job: "Job") -> dict[str, object]:
         **({"use": _use(job["use"])} if job["use"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         **({"notified": _notice(job["notice"])} if job["notice"] else {}),
+        **({"idle": _idle(job["idle"])} if job["idle"] else {}),
         **({"checkpoint": output.stamp(job["checkpoint_at"])} if job["checkpoint_at"] else {}),
         **({"made room": counted(job["stopped"], "time")} if job["stopped"] else {}),
         **({"room made by": _several(job["room_made_by"])} if job["room_made_by"] else {}),
@@ -128,6 +130,20 @@ def _resize(resize: "Resize") -> str:
 
 def _owner(name: str) -> str:
     return f"{name.removesuffix(PROOFLESS)}, by its own word" if name.endswith(PROOFLESS) else name
+
+
+def _idle(idle: "JobIdle") -> str:
+    """How long its GPUs did nothing, what comes of it, and until when it is kept."""
+    kept = "" if idle["keep_until"] is None else f"kept until {output.stamp(idle['keep_until'])}"
+    by = f" by {idle['kept_by']}" if kept and idle["kept_by"] else ""
+    if idle["state"] == "active":
+        return f"{kept}{by}"
+    told = f"{idle['state']}: its GPUs did nothing for {idle['idle_s']:.0f} s"
+    after = f"it is warned after {idle['warn_after_s']:g} s and ended after {idle['return_after_s']:g} s"
+    comes = {"report": "", "pressure": f"; {after} if somebody waits for them", "always": f"; {after}"}[
+        idle["policy"]
+    ]
+    return f"{told}{comes}{f'; {kept}{by}' if kept else ''}"
 
 
 def _notice(notice: "Notice") -> str:

@@ -12,6 +12,7 @@ from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.idle import is_pressing
 from mesos_gpu.engine.tenancy.notices import lead_s
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Ground, Seating
@@ -76,7 +77,11 @@ class Coming:
         return self._known[job.id]
 
     def _find(self, backlog: Backlog, job: Job) -> RoomToCome | None:
-        if not self._running or self._state.tree is None or job.id in backlog.ended_for:
+        if (
+            not (self._running or is_pressing(self._state))
+            or self._state.tree is None
+            or job.id in backlog.ended_for
+        ):
             return None
         if backlog.neighbours.parts(job) or not backlog.may_be_seated(job):
             return None
@@ -201,7 +206,7 @@ class Coming:
         givers: dict[str, list[Job]] = {}
         until = at
         for victim in way.chosen:
-            other = self._running[victim.job_id]
+            other = self._state.jobs[victim.job_id]
             assert self._state.tree is not None, "who may be stopped is of a tree of queues"
             givers.setdefault(leaf_of(self._state.tree, other), []).append(other)
             until = max(until, at + lead_s(turn, other) + other.spec.kill_grace_s)

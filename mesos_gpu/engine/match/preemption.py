@@ -6,7 +6,7 @@ from dataclasses import replace
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.tenancy import idle, notices
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
@@ -27,6 +27,8 @@ def possible(turn: Turn, seating: Seating | None = None) -> bool:
     state = turn.state
     if not turn.settings.preemption or not state.queue:
         return False
+    if seating is not None and idle.is_pressing(state):
+        return True
     current = (state.current(state.tasks[task_id]) for task_id in state.restless.preemptible)
     jobs = {job.id: job for job in current if job is not None and job.spec.preemptible}.values()
     if not jobs:

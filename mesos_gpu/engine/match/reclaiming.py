@@ -14,7 +14,7 @@ from mesos_gpu.engine.match.preemption import just_launched, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.tenancy import idle, notices
 from mesos_gpu.engine.tenancy.reclaim import Reclaim
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.turn import Turn
@@ -32,7 +32,7 @@ def reclaim(turn: Turn, backlog: Backlog, blocked: Iterable[Job], seating: Seati
     """End jobs for those of the blocked ones that this helps. Whether a match that follows at once may help others."""
     running = stoppable(turn.state)
     turn.state.next_moment = inf
-    if not running:
+    if not running and not idle.is_pressing(turn.state):
         return False
     rule = Reclaim(turn, seating, backlog, running)
     plans = _Plans(turn, backlog, rule, seating)
@@ -147,6 +147,9 @@ class _Plans:
                 turn.state.jobs[victim.job_id],
                 turn.state.jobs[way.taker.get(victim.job_id, job.id)],
             )
+            if rule.is_idle(other.id):
+                idle.give_up(turn, other, taker.id)
+                continue
             reason = NoticeReason.RECLAIM if rule.reclaims(taker, victim) else NoticeReason.PREEMPTION
             why, to = rule.why(taker, victim), way.to.get(victim.job_id)
             if to is not None:

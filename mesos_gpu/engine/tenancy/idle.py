@@ -7,15 +7,18 @@ when it takes a step, and now and then between.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.indexes.work import begun, counted
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import notices as words
 from mesos_gpu.engine.tasks.evictions import running
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import Conflict, NotAccepted, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
@@ -25,22 +28,28 @@ from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Idle, IdlePolicy
 from mesos_gpu.policy.admission.limits import class_of
+from mesos_gpu.policy.explain.hurdles import clock
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used
 from mesos_gpu.policy.tenancy.tree import Tree
 
 OF_IDLE: Final = (NoticeReason.IDLE,)
 _PARTS: Final = 10  # so often, at most, is a job's time saved until its warning, and until its end
-_KEPT: Final = (IdleState.WARNED, IdleState.NOTICE)
+_TOLD: Final = (IdleState.WARNED, IdleState.NOTICE)
 
 
 def rules_of(tree: Tree, job: Job) -> Idle:
     """The rules for a job: its class', else its queue's."""
-    known = class_of(tree, job.spec.job_class)
-    queue = tree.queues.get(tree.leaf_of(job.spec.queue))
-    own = known.idle if known is not None else None
-    rules = own or (queue.resolved.idle if queue is not None else Idle())
+    rules = _declared(tree, job.spec.job_class, job.spec.queue)
     return policy.rules_for(rules, job.spec.labels, is_instance=job.app_version is not None)
+
+
+@lru_cache(maxsize=1024)
+def _declared(tree: Tree, job_class: str | None, queue: str) -> Idle:
+    """The rules of a class, else of a queue, whatever the job: asked for each card in each report."""
+    known, leaf = class_of(tree, job_class), tree.queues.get(tree.leaf_of(queue))
+    own = known.idle if known is not None else None
+    return own or (leaf.resolved.idle if leaf is not None else Idle())
 
 
 def idle_of(state: State, job: Job, now: float) -> tuple[Idleness, Idle] | None:
@@ -69,7 +78,7 @@ def on_tick(turn: Turn) -> None:
     for agent_id in reported:
         node = state.nodes.get(agent_id)
         if node is not None:
-            _take_in(turn, node, looked)
+            _take_in(turn, tree, node, looked)
     for job_id in looked:
         _look(turn, tree, state.jobs[job_id])
     for task_id in state.restless.in_order(state.restless.tasks):
@@ -79,28 +88,30 @@ def on_tick(turn: Turn) -> None:
             _look_after(turn, tree, job, notice)
 
 
-def _take_in(turn: Turn, node: Node, looked: dict[JobId, None]) -> None:
+def _take_in(turn: Turn, tree: Tree, node: Node, looked: dict[JobId, None]) -> None:
     """Count what a node's latest report says of tasks that are there."""
     state = turn.state
     for use in node.inventory.task_uses if node.inventory else ():
         task = state.tasks.get(use.task_id)
         if task is None or task.agent_id != node.id or task.ended or use.gpu_id not in task.gpus:
             continue
-        if task.job_id is None or task.job_id not in state.jobs:
+        job = state.jobs.get(task.job_id) if task.job_id is not None else None
+        if job is None:
             continue
         counts = state.gpu_work.counts.setdefault(task.id, {})
-        counts[use.gpu_id] = counted(counts.get(use.gpu_id), use)
-        looked.setdefault(task.job_id)
+        count = counts[use.gpu_id] = counted(counts.get(use.gpu_id), use)
+        if count.elapsed_ms >= _window_ms(turn, _declared(tree, job.spec.job_class, job.spec.queue)):
+            looked.setdefault(job.id)
 
 
 def _look(turn: Turn, tree: Tree, job: Job) -> None:
     """See whether a window of a job is over, and what it says."""
     members = _members(turn, job)
     rules = rules_of(tree, job)
-    window = policy.window_s(rules, turn.settings.report_interval_s)
+    window_ms = _window_ms(turn, rules)
     counts = [turn.state.gpu_work.counts.get(task.id, {}) for task in members]
     cards = [of_task.get(gpu) for task, of_task in zip(members, counts, strict=True) for gpu in task.gpus]
-    if not cards or any(card is None or card.elapsed_ms < window * 1000 for card in cards):
+    if not cards or any(card is None or card.elapsed_ms < window_ms for card in cards):
         return  # of some of its cards too little is known: its time stands
     used = [Used(card.elapsed_ms, card.seen_ms, card.busy_ms) for card in cards if card is not None]
     for of_task in counts:
@@ -109,6 +120,10 @@ def _look(turn: Turn, tree: Tree, job: Job) -> None:
     length_ms = min(card.elapsed_ms for card in used)
     if turn.now - length_ms / 1000 >= begun_at:
         _judge(turn, job, rules, policy.verdict(used, rules), length_ms)
+
+
+def _window_ms(turn: Turn, rules: Idle) -> float:
+    return policy.window_s(rules, turn.settings.report_interval_s) * 1000
 
 
 def _members(turn: Turn, job: Job) -> Sequence[Task]:
@@ -134,14 +149,14 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
     if known.state is IdleState.NOTICE and notices.stands(turn, job) is None:
         known = policy.warned(known, turn.now)  # who was to have its GPUs needs them no more
     if known.keep_until is not None:
-        if turn.now < known.keep_until:
-            return
-        known = keep_ended(turn, job, known)
+        if turn.now >= known.keep_until:
+            remember(turn, _keep_ended(turn, job, known), rules)
+        return
     new = policy.advance(known, rules, verdict, ms, turn.now)
-    if rules.policy is IdlePolicy.REPORT and new.state in _KEPT:
+    if rules.policy is IdlePolicy.REPORT and new.state in _TOLD:
         new = replace(new, state=IdleState.SUSPECT, since=turn.now)
-    lead = policy.lead_s(rules, turn.settings.report_interval_s, notices.lead_s(turn, job))
-    if known.state in _KEPT and new.state not in _KEPT:
+    lead = _lead_s(turn, job, rules)
+    if known.state in _TOLD and new.state not in _TOLD:
         _call_off(
             turn,
             job,
@@ -156,6 +171,48 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
     ):
         new = give(turn, job, new, rules, lead)
     remember(turn, new, rules)
+
+
+def is_pressing(state: State) -> bool:
+    """Whether any job was warned, so that it might have to end for somebody who waits."""
+    return any(known.state is IdleState.WARNED for known in state.idlenesses.values())
+
+
+def returnable(turn: Turn) -> dict[JobId, Job]:
+    """Jobs that end now if somebody waits whom their GPUs would serve: warned long enough, and known to do nothing."""
+    state, tree, jobs = turn.state, turn.state.tree, dict[JobId, Job]()
+    if tree is None:
+        return jobs
+    for known in state.idlenesses.values():
+        job = state.jobs.get(known.job_id)
+        if known.state is IdleState.WARNED and job is not None and _is_returnable(turn, tree, job, known):
+            jobs[job.id] = job
+    return jobs
+
+
+def _is_returnable(turn: Turn, tree: Tree, job: Job, known: Idleness) -> bool:
+    rules = rules_of(tree, job)
+    if (
+        rules.policy is not IdlePolicy.PRESSURE
+        or known.launch != job.launches
+        or known.keep_until is not None
+    ):
+        return False
+    if not policy.is_due(known, rules, _lead_s(turn, job, rules)) or not _members(turn, job):
+        return False
+    window = policy.window_s(rules, turn.settings.report_interval_s)
+    return policy.is_fresh(known, turn.now, window) and notices.stands(turn, job) is None
+
+
+def give_up(turn: Turn, job: Job, by: JobId) -> None:
+    """Give one of those jobs notice, for one that waits."""
+    assert turn.state.tree is not None, "only in a tree is a job returned"
+    rules = rules_of(turn.state.tree, job)
+    remember(turn, give(turn, job, known_of(turn, job), rules, _lead_s(turn, job, rules), by))
+
+
+def _lead_s(turn: Turn, job: Job, rules: Idle) -> float:
+    return policy.lead_s(rules, turn.settings.report_interval_s, notices.lead_s(turn, job))
 
 
 def give(
@@ -249,18 +306,75 @@ def _call_off(turn: Turn, job: Job, why: str) -> None:
     words.happened(turn, EventKind.IDLE_OVER, job)
 
 
-def let_go(turn: Turn, job: Job, why: str) -> Idleness:
-    """Forget that a job is idle, and tell it so if it was warned; what is remembered then is not saved yet."""
+def on_keep_asked(turn: Turn, event: ev.KeepAsked) -> None:
+    """Keep a job from being ended for GPUs that do nothing. Its idleness is forgotten: it counts anew after that.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended, or is being ended; or nothing is done about idle GPUs.
+        NotAccepted: That is longer than its queue or class lets it be kept, or over already.
+    """
+    job, rules = _kept_job(turn, event.job_id)
+    until = turn.now + event.for_s if event.for_s is not None else event.until
+    assert until is not None, "one of the two is said"
+    field = "/until" if event.for_s is None else "/for_s"
+    if until <= turn.now:
+        raise NotAccepted([(field, f"{clock(until, turn.now)} has passed")], remedy="say a time that comes")
+    if until > turn.now + rules.max_keep_s:
+        most = f"{rules.max_keep_s:g} s from now, until {clock(turn.now + rules.max_keep_s, turn.now)}"
+        raise NotAccepted(
+            [
+                (
+                    field,
+                    f"job {job.id} may be kept for {most} at most (max_keep_s): {clock(until, turn.now)} is later",
+                )
+            ],
+            remedy="ask for less, and again when that ends; the document of queues says how much is allowed",
+        )
     known = known_of(turn, job)
-    if known.state in _KEPT:
-        _call_off(turn, job, why)
-    return policy.forgotten(known, turn.now) if known.state is not IdleState.RETURNED else known
+    if known.state in _TOLD:
+        _call_off(turn, job, "it is kept")
+    turn.put(replace(policy.forgotten(known, turn.now), keep_until=until, kept_by=event.by))
+    words.happened(turn, EventKind.KEPT, job)
+    by = f" by {event.by}" if event.by else ""
+    why = f"kept{by} from being ended for idle GPUs until {clock(until, turn.now)}"
+    turn.show_job(replace(turn.state.jobs[job.id], message=why, version=turn.state.jobs[job.id].version + 1))
 
 
-def keep_ended(turn: Turn, job: Job, known: Idleness) -> Idleness:
-    """The job is kept no longer: its time begins anew. What is remembered then is not saved yet."""
+def on_keep_withdrawn(turn: Turn, event: ev.KeepWithdrawn) -> None:
+    """Keep a job no longer.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It has ended, or is not kept.
+    """
+    job, rules = _kept_job(turn, event.job_id)
+    known = known_of(turn, job)
+    if known.keep_until is None:
+        raise Conflict(f"job {job.id} is not kept", remedy=f"see it with: mesos-gpu show {job.id}")
+    remember(turn, _keep_ended(turn, job, known), rules)
+
+
+def _kept_job(turn: Turn, job_id: JobId) -> tuple[Job, Idle]:
+    """The job, and the rules for it."""
+    job, tree = turn.state.jobs.get(job_id), turn.state.tree
+    if job is None:
+        raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps")
+    if tree is None:
+        raise Conflict(
+            "nothing is done about idle GPUs, as there is no document of queues",
+            remedy="nothing need be done",
+        )
+    known = turn.state.idlenesses.get(job_id)
+    if job.state.ended or job.kill_requested or (known is not None and known.state is IdleState.RETURNED):
+        raise Conflict(f"job {job_id} is {job.state.value}", remedy="keep one that is not being ended")
+    return job, rules_of(tree, job)
+
+
+def _keep_ended(turn: Turn, job: Job, known: Idleness) -> Idleness:
+    """What is remembered of a job that is kept no longer: its time begins anew. It is not saved yet."""
     words.happened(turn, EventKind.KEEP_ENDED, job)
-    turn.put_job(job)
+    turn.show_job(replace(job, version=job.version + 1))
     return policy.forgotten(replace(known, keep_until=None, kept_by=""), turn.now)
 
 

@@ -7,6 +7,7 @@ from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tasks.notice import NoticeReason
 
 
 def on_tick(turn: Turn) -> None:
@@ -18,8 +19,12 @@ def on_tick(turn: Turn) -> None:
         if task.notice is not None and task.notice.stands and taker is not None and job is not None:
             told.setdefault(job.id, taker)
     for job_id, taker in told.items():
-        if (why := _needless(turn, taker)) and not state.jobs[job_id].kill_requested:
-            notices.recall(turn, state.jobs[job_id], why)
+        job = state.jobs[job_id]
+        if (why := _needless(turn, taker)) and not job.kill_requested:
+            notice = notices.stands(turn, job)
+            for_it = notice is not None and notice.by is not None  # idle GPUs may be returned for nobody, too
+            of = (*notices.FOR_OTHERS, NoticeReason.IDLE) if for_it else notices.FOR_OTHERS
+            notices.recall(turn, job, why, of=of)
 
 
 def give_up_room(turn: Turn, backlog: Backlog, job: Job) -> Job:

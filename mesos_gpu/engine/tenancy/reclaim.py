@@ -3,7 +3,8 @@
 A waiting job that has a seat takes GPUs from borrowers of any queue: from none across a fence, from none that is
 protected still, and as its queue's `reclaim` says. Within a queue a job of higher priority takes them from lower ones.
 A job without a seat takes them from borrowers of another queue that has more for what it is due, even then. Nobody
-takes them from a job that has a seat in another queue.
+takes them from a job that has a seat in another queue. But from a job whose GPUs do nothing, and whose rules have them
+returned under pressure, everybody takes them who is inside its fence and in a queue that stops anybody at all.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ from mesos_gpu.engine.charges import charges_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import waits_since
 from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.tenancy.idle import returnable
 from mesos_gpu.engine.tenancy.seats import Seating
 from mesos_gpu.engine.tenancy.shares import Shares
 from mesos_gpu.engine.turn import Turn
@@ -30,6 +32,7 @@ from mesos_gpu.policy.room.lost import Ran, cost, least_ms, lost_milli_s, ran
 from mesos_gpu.policy.tenancy.tree import Queue, lineage, meeting
 
 _WHOLE_H: Final = 100.0  # hours; of more, parts are not told
+_LAST: Final = -(10**9)  # the priority of a job whose GPUs do nothing: nobody else is stopped before
 MOVED_AGAIN_S: Final = 3600.0  # from one time that a job made room to when it goes elsewhere
 
 
@@ -127,10 +130,12 @@ class Reclaim:
             turn: The step.
             seating: Who has a seat.
             backlog: Of the match.
-            running: The preemptible jobs that run, and are not told to end.
+            running: The preemptible jobs that run, and are not told to end. Those whose idle GPUs may be returned
+                are found here.
         """
         self._turn, self._seating, self._tree, self._backlog = turn, seating, seating.tree, backlog
-        self._attained, self._running = backlog.attained, dict(running)
+        self._idle = returnable(turn)
+        self._attained, self._running = backlog.attained, {**running, **self._idle}
         self._restart_ms = round(turn.settings.restart_s * 1000)
         self._known: dict[Hashable, dict[JobId, Victim | None]] = {}
         self._later: dict[Hashable, set[float]] = {}  # moments that were found for jobs of a kind
@@ -183,7 +188,9 @@ class Reclaim:
                 leaf,
                 pool,
                 milli * job.spec.tasks,
-                Victim(job.id, job.priority, cost(ran_so, of_leaf.least_ms, self._restart_ms)),
+                Victim(job.id, _LAST, 0)
+                if job.id in self._idle
+                else Victim(job.id, job.priority, cost(ran_so, of_leaf.least_ms, self._restart_ms)),
                 ran_so,
                 of_leaf.least_ms,
                 inf if job.started_at is None else job.started_at,
@@ -232,6 +239,9 @@ class Reclaim:
             else:
                 each = ((other.id, ask(other.id)) for other in jobs if other.id in self._running)
                 victims |= {job_id: victim for job_id, victim in each if victim is not None}
+        for job_id in self._idle:
+            if job_id not in victims and (victim := ask(job_id)) is not None:
+                victims[job_id] = victim
         return {job_id: victim for job_id, victim in victims.items() if job_id in self._running}
 
     def _ask(self, job: Job, later: set[float], other: Job) -> Victim | None:
@@ -245,6 +255,8 @@ class Reclaim:
     def _victim(self, job: Job, other: Job) -> Victim | None:
         """What it costs to stop another for a job; None: that may not be done."""
         leaf, path = leaf_of(self._tree, job), leaf_of(self._tree, other)
+        if other.id in self._idle:
+            return self._runner(other).victim if self._may_return(job, leaf, path) else None
         if path == leaf and self._is_before(job, other):
             return self._below(job, self._runner(other)).victim
         if other.seat is not None or not job.spec.gpus:
@@ -255,6 +267,16 @@ class Reclaim:
         if protected_s >= LONGEST_S or not each.milli:
             return None
         return each.victim if self._gives(job, each, protected_s, seated=seated) else None
+
+    def _may_return(self, job: Job, leaf: str, path: str) -> bool:
+        """Whether idle GPUs of a leaf's job may be returned for a job."""
+        queue = self._tree.queues[leaf]
+        never = queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, self._tree.queues[path])
+        return bool(job.spec.gpus) and not never
+
+    def is_idle(self, job_id: JobId) -> bool:
+        """Whether a job ends because its GPUs do nothing."""
+        return job_id in self._idle
 
     def _bar(self, leaf: str, path: str, *, seated: bool) -> float:
         """How long borrowers of a leaf run before they may be stopped for one of another; `LONGEST_S`: for ever."""
@@ -295,6 +317,8 @@ class Reclaim:
         spec, lower = other.spec, queue.resolved.reclaim is Whose.LOWER
         if not spec.gpus or spec.tasks != 1 or spec.is_share or spec.ports or other.id not in self._running:
             return False
+        if other.id in self._idle:
+            return False  # it ends
         if spec.counted_milli >= job.spec.counted_milli * job.spec.tasks or other.started_at is None:
             return False
         if (lower and other.priority >= job.priority) or (
@@ -371,6 +395,8 @@ class Reclaim:
 
     def protection_of(self, job: Job, victim: Victim) -> tuple[float, str]:
         """Until when a borrower was or is not stopped for a job, seconds since the epoch, and after what it is then."""
+        if victim.job_id in self._idle:
+            return 0.0, ""
         each, seated = self._runners[victim.job_id], self._seating.seat_for(job) is not None
         mine, theirs = (self._tree.queues[path] for path in (leaf_of(self._tree, job), each.leaf))
         protected_s = self._protected_s(mine, theirs, seated=seated) if each.job.seat is None else 0.0
@@ -396,7 +422,7 @@ class Reclaim:
         assert held is not None, "a tree of queues has no book"
         freed: dict[tuple[str, str, str], int] = {}
         for each in chosen:
-            if each.leaf != leaf:
+            if each.leaf != leaf and each.job.id not in self._idle:
                 mine, theirs = meeting(leaf, each.leaf)
                 freed[mine, theirs, each.pool] = freed.get((mine, theirs, each.pool), 0) + each.milli
         for (mine, theirs, pool), milli in freed.items():
@@ -463,8 +489,7 @@ class Reclaim:
         if not patience:
             return 0.0
         at_stake = 0
-        for victim in chosen:
-            each = self._runners[victim.job_id]
+        for each in (self._runners[victim.job_id] for victim in chosen if victim.job_id not in self._idle):
             then = self._ran(each.job, each.milli, max(since, min(each.started_at, self._turn.now)))
             at_stake += cost(then, min(each.least_ms, then.since_start_ms), self._restart_ms)
         return since + patience * at_stake / max(self._wanted(job)[1], 1)

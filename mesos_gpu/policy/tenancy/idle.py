@@ -155,6 +155,11 @@ def forgotten(known: Idleness, now: float) -> Idleness:
     return replace(known, state=IdleState.ACTIVE, since=now, idle_ms=0, resumed_ms=0)
 
 
+def is_fresh(known: Idleness, now: float, window: float) -> bool:
+    """Whether what is known of a job is of this moment. `window`: how long one is, in seconds."""
+    return known.known_at >= now - _FRESH_WINDOWS * window
+
+
 def may_end(
     known: Idleness, rules: Idle, notice_at: float, until: float, now: float, window: float
 ) -> bool | None:
@@ -173,6 +178,6 @@ def may_end(
     """
     if rules.policy is IdlePolicy.REPORT:
         return False
-    if known.known_at > notice_at and known.known_at >= now - _FRESH_WINDOWS * window:
+    if known.known_at > notice_at and is_fresh(known, now, window):
         return True
     return None if now < until + WINDOWS_OF_NOTICE * window else False

@@ -216,6 +216,8 @@ V1: Final = (
     Row("/v1/webhooks/{name}/dead", "GET", "----xx", _hook("/dead")),
     Row("/v1/webhooks/{name}/retry", "POST", "----xx", _hook("/retry", json={})),
     Row("/v1/history", "GET", "-xxxxx", _to("/v1/history"), _OWN_SEEN),
+    Row("/v1/jobs/{id}/keep", "PUT", "---xxx", _job("/keep", json={"for_s": 60})),
+    Row("/v1/jobs/{id}/keep", "DELETE", "---xxx", _job("/keep")),
     Row("/v1/jobs/{id}/checkpoint", "POST", "---x-x", _job("/checkpoint")),
     Row("/v1/jobs/{id}/files", "GET", "---x-x", _job("/files")),
     Row("/v1/jobs/{id}/files", "POST", "---x-x", _job("/files", json={"what": "list"})),

@@ -69,12 +69,13 @@ def test_an_environment_is_its_owners(rig: Rig) -> None:
     ("verb", "below", "right"),
     [("DELETE", "", "job:kill"), ("GET", "/logs", "job:output"), ("PATCH", "", "job:resize"),
      ("DELETE", "/resize", "job:resize"), ("POST", "/checkpoint", "job:checkpoint"),
+     ("PUT", "/keep", "job:keep"), ("DELETE", "/keep", "job:keep"),
      ("POST", "/exec", "job:exec"), ("POST", "/forward", "job:exec")],
 )  # fmt: skip
 def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) -> None:
     job_id = rig.submit("ann").json()["id"]
     asked = {"/forward": {"ports": [80]}}.get(below, {"argv": ["true"]})
-    body = {"PATCH": {"gpu_compute_pct": 50}, "POST": asked}.get(verb)
+    body = {"PATCH": {"gpu_compute_pct": 50}, "POST": asked, "PUT": {"for_s": 60}}.get(verb)
     response = rig.call("bob", verb, f"/v1/jobs/{job_id}{below}", json=body)
     assert refused(response) == (403, f"bob lacks the right {right} in queue research")
     assert response.json()["error"]["remedy"].startswith("ask boss to bind")

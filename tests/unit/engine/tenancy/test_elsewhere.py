@@ -134,7 +134,7 @@ def test_who_ends_sooner_for_another_reason_goes_nowhere_when_nobody_needs_its_p
     world.passes(5)
     (moved,) = (job for job in world.state.jobs.values() if goes_elsewhere(world.state, job))
     turn = Turn(world.state, world.settings, world.now)
-    give(turn, moved, NoticeReason.IDLE, "its GPUs do nothing", notice_s=10.0)
+    give(turn, moved, NoticeReason.CALENDAR, "its hours end", notice_s=10.0)
     world.feed(ev.KillRequested(JobId("large")))
     world.passes(2)
     assert world.job(moved.id).room_on == ()

@@ -18,7 +18,7 @@ from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, JobClass, QueueDocument, QueueSpec, Stop
 from mesos_gpu.model.usage import SpanEnd
-from mesos_gpu.testing.builders import World, every, gpu, saved_of
+from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
 from mesos_gpu.wire.mesos import report
 
 RULES = Idle(warn_after_s=100, return_after_s=200, resume_s=30, start_grace_s=0, policy=IdlePolicy.ALWAYS)
@@ -378,3 +378,102 @@ def test_another_notice_ends_it_first() -> None:
     notice = rig.notice()
     assert notice is not None
     assert notice.reason.value == "drain"
+
+
+PRESSURE = replace(RULES, policy=IdlePolicy.PRESSURE)
+
+
+def test_under_pressure_nobody_ends_while_nobody_waits() -> None:
+    rig = rigged(PRESSURE)
+    run(rig)
+    effects = rig.play(1000)
+    assert rig.state() is IdleState.WARNED
+    assert not every(effects, fx.Kill)
+
+
+def test_under_pressure_it_ends_for_somebody_whom_its_gpus_serve() -> None:
+    rig = rigged(PRESSURE)
+    run(rig, gpus=2)
+    rig.play(300)
+    rig.world.submit("j2", queue="ml", gpus=1)
+    effects = rig.play(10)
+    notice = rig.notice()
+    assert notice is not None
+    assert (rig.state(), notice.by, notice.stands) == (IdleState.NOTICE, "j2", True)
+    assert notice.why.endswith("and job j2 waits for them")
+    assert not every(effects, fx.Kill)
+    assert every(rig.play(40), fx.Kill)
+    ended(rig)
+    assert rig.world.job("j1").state is JobState.KILLED
+    rig.world.offers(offer("o9", "a1", cpus=7, gpus=2))
+    assert rig.world.job("j2").state is JobState.STARTING
+
+
+def test_under_pressure_nobody_ends_whose_gpus_would_serve_nobody() -> None:
+    rig = rigged(PRESSURE)
+    run(rig)
+    rig.play(300)
+    rig.world.submit("j2", queue="ml", gpus=1, gpu_model=("H100",))
+    rig.world.submit("j3", queue="ml", gpus=4)
+    rig.play(100)
+    assert rig.state() is IdleState.WARNED
+
+
+def test_before_its_time_nobody_ends_under_pressure() -> None:
+    rig = rigged(PRESSURE)
+    run(rig, gpus=2)
+    rig.world.submit("j2", queue="ml", gpus=1)
+    rig.play(160)
+    assert rig.state() is IdleState.WARNED
+    rig.play(20)
+    assert rig.state() is IdleState.NOTICE
+
+
+def test_if_who_waited_is_gone_it_goes_on() -> None:
+    rig = rigged(PRESSURE)
+    run(rig, gpus=2)
+    rig.play(300)
+    rig.world.submit("j2", queue="ml", gpus=1)
+    rig.play(10)
+    assert rig.state() is IdleState.NOTICE
+    rig.world.feed(ev.KillRequested(rig.world.job("j2").id))
+    effects = rig.play(100)
+    assert rig.state() is IdleState.WARNED
+    assert not every(effects, fx.Kill)
+
+
+def test_under_pressure_a_busy_job_and_one_that_nobody_knows_stay() -> None:
+    for share in (0.5, None):
+        rig = rigged(PRESSURE)
+        run(rig, gpus=2)
+        rig.play(300)
+        rig.play(50, share)
+        rig.world.submit("j2", queue="ml", gpus=1)
+        rig.play(100, share)
+        assert rig.world.job("j1").state is JobState.RUNNING
+        notice = rig.notice()
+        assert notice is None or not notice.stands
+
+
+def test_a_fence_keeps_idle_gpus_inside() -> None:
+    queues = {"ml": QueueSpec(idle=PRESSURE, fence=True), "other": QueueSpec()}
+    rig = rigged(PRESSURE)
+    rig.world.feed(ev.QueuesChanged(QueueDocument(queues=queues), 1))
+    run(rig, gpus=2)
+    rig.play(300)
+    rig.world.submit("j2", queue="other", gpus=1)
+    rig.play(100)
+    assert rig.state() is IdleState.WARNED
+
+
+def test_an_idle_job_ends_before_one_that_works() -> None:
+    rig = rigged(PRESSURE, agents=2, cards=1)
+    run(rig, "j1", preemptible=True, priority=-5)
+    run(rig, "j2", priority=5)
+    for _ in range(20):
+        rig.play(10, 0.0, j1=0.9)
+    rig.world.submit("j3", queue="ml", gpus=1)
+    rig.play(20, 0.0, j1=0.9)
+    assert rig.state("j2") is IdleState.NOTICE
+    first = rig.notice("j1")
+    assert first is None

@@ -1,0 +1,71 @@
+"""Jobs that are kept from being ended for GPUs that do nothing."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.rights import JOB_KEEP
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.rights import rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.sight.jobs import Sight
+from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.events import KeepAsked, KeepWithdrawn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.tenancy import LONGEST_S
+from mesos_gpu.wire.checking import Problem, is_number, object_of, show
+
+_MOST: Final = {"for_s": LONGEST_S, "until": 1e11}
+
+
+class Keeps:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Serve a scheduler's jobs."""
+        self._scheduler = scheduler
+
+    async def keep(self, request: Request) -> Response:
+        """PUT /v1/jobs/{id}/keep."""
+        for_s, until = _asked(object_of(await body_of(request)))
+        job_id = await self._job_id(request)
+        return await self._answer(request, KeepAsked(job_id, for_s, until, rights_of(request).caller.name))
+
+    async def withdraw(self, request: Request) -> Response:
+        """DELETE /v1/jobs/{id}/keep."""
+        return await self._answer(request, KeepWithdrawn(await self._job_id(request)))
+
+    async def _job_id(self, request: Request) -> JobId:
+        """The job that the path names, which who asks may keep."""
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        read = self._scheduler.read(lambda view: sight.require(JOB_KEEP, job_of(view, wanted, sight.sees)).id)
+        job_id = await result_of(read)
+        note.about("job", job_id)
+        return job_id
+
+    async def _answer(self, request: Request, wish: KeepAsked | KeepWithdrawn) -> Response:
+        await result_of(self._scheduler.tell_of(wish))
+        sight = Sight.of(request)
+        shown = self._scheduler.read(lambda view: views.job(view, view.jobs[wish.job_id], sight))
+        return json_answer(await result_of(shown))
+
+
+def _asked(body: dict[str, Any]) -> tuple[float | None, float | None]:
+    """For how long, or until when; one of them is None."""
+    unknown = f"there is no such field; there are {' and '.join(_MOST)}"
+    problems = [Problem(f"/{key}", unknown) for key in body if key not in _MOST]
+    given = {key: body[key] for key in _MOST if body.get(key) is not None}
+    if len(given) != 1:
+        problems.append(
+            Problem("", "must say either for_s, in seconds, or until, in seconds since the epoch")
+        )
+    for key, value in given.items():
+        if not is_number(value) or not 0 < value <= _MOST[key]:
+            why = f"must be a number of seconds above 0, at most {_MOST[key]:g}, got {show(value)}"
+            problems.append(Problem(f"/{key}", why))
+    if problems:
+        raise invalid(*problems)
+    return given.get("for_s"), given.get("until")
