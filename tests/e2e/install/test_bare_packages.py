@@ -169,7 +169,7 @@ def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, t
     assert f"install mesos_gpu {NEWER} in place of {__version__}" in upgraded.output
     assert NEWER in site.asked("status", "--json")
     shown = json.loads(site.asked("show", running, "--json"))
-    assert (shown["state"], len(shown["tasks"])) == ("running", 1)
+    assert (shown["state"], shown["launches"]) == ("running", 1)
     assert site.apply().output.count("nothing to change") == 2
 
     # The earlier one in its place is refused unless it is asked for.
