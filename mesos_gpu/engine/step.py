@@ -22,6 +22,7 @@ from mesos_gpu.engine.apps.deploying import (
 from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.bookings import making as bookings
+from mesos_gpu.engine.calendar.booked import check_booking
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.gpus import role
@@ -115,6 +116,7 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
     check_job(turn.state, turn.settings, event.spec, event.owner)
+    check_booking(turn.state, event.spec, event.owner)
     spec = admitted(turn.state, turn.settings, event.spec, event.owner or event.spec.user or "")
     if spec.array is not None:
         arrays.take_in(turn, event.job_id, spec, event.owner)

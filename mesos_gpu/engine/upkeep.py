@@ -6,6 +6,7 @@ from mesos_gpu.engine import set_back
 from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.arrays import making as arrays
+from mesos_gpu.engine.bookings import ticking as bookings
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
@@ -45,6 +46,7 @@ def on_tick(turn: Turn) -> None:
 
 def _tend(turn: Turn) -> None:
     budgets.on_tick(turn)  # before notices: who need not end does not
+    bookings.on_tick(turn)
     if turn.state.connected:
         _ask_about_doubtful(turn)
         unknown.on_tick(turn)

@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine.calendar.booked import named_jobs, users_of
+from mesos_gpu.engine.arrays.making import kill_left
+from mesos_gpu.engine.bookings.using import charge, idle_gpu_ms
+from mesos_gpu.engine.calendar.booked import holders_of, may_use, named_jobs, users_of
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import Booking, BookingState
-from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.calendar.local_times import shown, time_after
+
+_OF_CALENDAR = (NoticeReason.CALENDAR,)
 
 
 def end_booking(
@@ -24,38 +28,55 @@ def end_booking(
         why: The same, in words.
         for_good: Whether it is not repeated any more.
     """
-    if booking.is_active and outcome is BookingState.CANCELLED:
-        tell_jobs(turn, booking, f"booking {booking.spec.name} was cancelled")
-    after = None if for_good else time_after(booking.spec, booking.day, turn.now)
-    if after is None:
-        over = replace(booking, state=outcome, places=(), message=why, ended_at=turn.now, last=outcome)
-        turn.put(over)
-        for job in named_jobs(turn.state, booking):
-            if job.state is JobState.PENDING:
-                words = f"its booking {booking.spec.name} has ended: {why}"
-                end_for_good(turn, job, words, unlaunched=words)
+    if booking.is_active:
+        tell_users(turn, booking, f"booking {booking.spec.name} has ended: {why}")
+        charge(turn, booking)
     else:
+        call_off(turn, booking, f"booking {booking.spec.name} has ended: {why}")
+    after = None if for_good else time_after(booking.spec, booking.day, turn.now)
+    if after is not None:
         again = shown(after.begins, booking.spec.zone)
+        renewed = booking.renewed(after.day, after.begins, after.ends)
+        turn.put(replace(renewed, last=outcome, message=f"{why}; it begins again {again}"))
+    else:
+        idle = idle_gpu_ms(booking, turn.now)
         turn.put(
             replace(
-                booking,
-                day=after.day,
-                begins=after.begins,
-                ends=after.ends,
-                state=BookingState.BOOKED,
-                places=(),
-                used_at=None,
-                told=False,
-                last=outcome,
-                message=f"{why}; it begins again {again}",
+                booking, state=outcome, places=(), message=why, ended_at=turn.now, last=outcome, idle_gpu_ms=idle,
+                counted_at=0.0, used_gpus=0,
             )
-        )
+        )  # fmt: skip
+        _end_named(turn, booking, f"its booking {booking.spec.name} has ended: {why}")
     turn.state.provisional = None
     turn.state.unmatched = True
 
 
-def tell_jobs(turn: Turn, booking: Booking, why: str, *, left_s: float | None = None) -> None:
-    """Give what runs on a booking its notice, unless it goes on as one that borrows."""
-    for job in users_of(turn.state, booking):
-        if not (booking.spec.overrun and job.spec.preemptible):
-            notices.give(turn, job, NoticeReason.CALENDAR, why, notice_s=left_s)
+def _end_named(turn: Turn, booking: Booking, why: str) -> None:
+    """End those that wait for a booking which is not there any more."""
+    for array in list(turn.state.arrays.values()):
+        if array.spec.booking and array.left and booking.is_called(array.spec.booking):
+            kill_left(turn, array, array.left)
+    for job in named_jobs(turn.state, booking):
+        if job.state is JobState.PENDING:
+            end_for_good(turn, job, why, unlaunched=why)
+
+
+def goes_on(booking: Booking, job: Job) -> bool:
+    """Whether a job goes on after the end of a booking, as one that borrows."""
+    return booking.spec.overrun and job.spec.preemptible and job.spec.booking is None
+
+
+def tell_users(turn: Turn, booking: Booking, why: str) -> None:
+    """Give what runs on a booking its notice, unless it goes on."""
+    for job in {job.id: job for job in users_of(turn.state, booking).values()}.values():
+        if not goes_on(booking, job):
+            notices.give(turn, job, NoticeReason.CALENDAR, why)
+
+
+def call_off(turn: Turn, booking: Booking, why: str) -> None:
+    """Let those go on that were to make room for a booking which does not begin."""
+    others = {
+        job.id: job for job in holders_of(turn.state, booking.gpus).values() if not may_use(booking, job)
+    }
+    for job in others.values():
+        notices.recall(turn, job, why, of=_OF_CALENDAR)

@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from mesos_gpu.engine.calendar.booked import owner_of
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.bookings.booking import Booking, BookingSpec
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Item, horizon, items_of
 from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.tree import Tree
 
 
 def pool_in(state: State, node: Node) -> str:
@@ -62,27 +63,17 @@ def _owed(tree: Tree) -> dict[tuple[str, str], int]:
     }
 
 
-def owner_of(state: State, spec: BookingSpec) -> str:
-    """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
-    of the pool; "": of none, or there is none."""
-    if not spec.from_guarantee or state.tree is None:
-        return ""
-    queues = state.tree.queues
-    above = (path for path in lineage(spec.queue) if path in queues)
-    return next((path for path in above if spec.pool in queues[path].spec.guarantee_gpus), "")
-
-
-def booked_items(state: State, now: float, without: str = "") -> list[Item]:
-    """The times of all bookings that have not ended, but of one."""
+def booked_items(state: State, now: float, without: str = "", until: float | None = None) -> list[Item]:
+    """The times of all bookings that have not ended, but of one. `until`: those that begin before; None: all."""
     bookings = (each for each in state.bookings.values() if not each.state.ended and each.id != without)
-    return [item for booking in bookings for item in _items(state, booking, now)]
+    return [item for booking in bookings for item in _items(state, booking, now, until or horizon(now))]
 
 
-def _items(state: State, booking: Booking, now: float) -> Iterator[Item]:
+def _items(state: State, booking: Booking, now: float, until: float) -> Iterator[Item]:
     owner = owner_of(state, booking.spec)
     chosen = chosen_of(state, booking)
     yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen, owner)
-    yield from items_of(booking.id, booking.spec, now, horizon(now), owner=owner, after=booking.day)
+    yield from items_of(booking.id, booking.spec, now, until, owner=owner, after=booking.day)
 
 
 def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:

@@ -6,9 +6,9 @@ from typing import Final
 from zoneinfo import ZoneInfoNotFoundError
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.bookings.ending import end_booking
-from mesos_gpu.engine.bookings.ground import booked_items, ground_of, owner_of
-from mesos_gpu.engine.calendar.booked import booking_called
+from mesos_gpu.engine.bookings.ending import call_off, end_booking
+from mesos_gpu.engine.bookings.ground import booked_items, ground_of
+from mesos_gpu.engine.calendar.booked import booking_called, owner_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotAccepted, NotFound, TooMuch
@@ -59,10 +59,8 @@ def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
         _change_active(turn, old, event.spec)
         return
     spec, first = _checked(turn, event.id, event.spec)
-    now = replace(
-        old, spec=spec, day=first.day, begins=first.begins, ends=first.ends, state=BookingState.BOOKED,
-        places=(), used_at=None, told=False,
-    )  # fmt: skip
+    call_off(turn, old, f"booking {spec.name} was moved")
+    now = replace(old, spec=spec).renewed(first.day, first.begins, first.ends)
     put(turn, replace(now, message=begins_words(now)))
 
 

@@ -1,10 +1,40 @@
 """Bookings as jobs meet them: which of them a job may use, what it waits for, and who holds what is booked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 
+from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.bookings.booking import Booking
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.errors import NotAccepted
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec, Place
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.policy.admission.limits import Wait
+from mesos_gpu.policy.calendar.local_times import shown
+from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
+from mesos_gpu.policy.room.reservation import ends_by, outlasts
+from mesos_gpu.policy.tenancy.tree import lineage
+
+Nodes = Mapping[AgentId, NodeCapacity]
+
+
+@dataclass(slots=True)
+class Provisional:
+    """What follows from bookings and what runs, and is worked out anew when it is missing.
+
+    Attributes:
+        places: Of bookings whose nodes are not chosen yet, those that they would get now: what could not be out of
+            their way in time is not started there.
+        next_at: When the next of them needs something, seconds since the epoch.
+    """
+
+    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    next_at: float = inf
 
 
 def booking_called(state: State, name: str) -> Booking | None:
@@ -17,11 +47,47 @@ def booking_called(state: State, name: str) -> Booking | None:
     )
 
 
+def check_booking(state: State, spec: JobSpec, owner: str) -> None:
+    """Refuse a job that asks for a booking that it could never use. `owner`: as of `Job`.
+
+    Raises:
+        NotAccepted: There is none, or it is for others.
+    """
+    if spec.booking is None:
+        return
+    booking, faults = booking_called(state, spec.booking), list[tuple[str, str]]()
+    if booking is None or booking.state.ended:
+        faults.append(("/booking", f"there is no booking {spec.booking}, or it has ended"))
+    elif not booking.spec.is_for(spec.queue, owner or spec.user or ""):
+        faults.append(("/booking", f"booking {spec.booking} is for other queues, or for other users"))
+    if spec.is_share or not spec.gpus:
+        faults.append(("/gpus", "must be whole GPUs, at least one, where a booking is asked for"))
+    if faults:
+        raise NotAccepted(faults, remedy="see what is booked with: mesos-gpu reserve list")
+
+
 def may_use(booking: Booking, job: Job) -> bool:
     """Whether a job may run on what is booked: it asks for that booking, or for none and is of its queue and users."""
     if job.spec.booking is not None and not booking.is_called(job.spec.booking):
         return False
-    return booking.spec.is_for(job.spec.queue, job.charged_to) and not job.spec.is_share
+    spec = job.spec
+    return bool(spec.gpus) and not spec.is_share and booking.spec.is_for(spec.queue, job.charged_to)
+
+
+def unfinished(state: State) -> list[Booking]:
+    """The bookings that have not ended, the first to begin first."""
+    bookings = (each for each in state.bookings.values() if not each.state.ended)
+    return sorted(bookings, key=lambda each: (each.begins, each.id))
+
+
+def owner_of(state: State, spec: BookingSpec) -> str:
+    """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
+    of the pool; "": of none, or there is none."""
+    if not spec.from_guarantee or state.tree is None:
+        return ""
+    queues = state.tree.queues
+    above = (path for path in lineage(spec.queue) if path in queues)
+    return next((path for path in above if spec.pool in queues[path].spec.guarantee_gpus), "")
 
 
 def named_jobs(state: State, booking: Booking) -> list[Job]:
@@ -34,17 +100,148 @@ def named_jobs(state: State, booking: Booking) -> list[Job]:
     ]
 
 
-def users_of(state: State, booking: Booking) -> Iterator[Job]:
-    """The jobs that hold GPUs of a booking, and may: each once."""
-    seen: set[str] = set()
-    for gpu in booking.gpus:
-        task = state.holder(gpu)
-        job = None if task is None else state.current(task)
-        if (
-            job is not None
-            and job.id not in seen
-            and job.state is not JobState.PENDING
-            and may_use(booking, job)
-        ):
-            seen.add(job.id)
-            yield job
+def holders_of(state: State, gpus: Iterable[GpuId]) -> dict[GpuId, Job]:
+    """The jobs that hold some GPUs, wholly or in part."""
+    held = {}
+    for gpu in gpus:
+        for task in state.tenants(gpu):
+            job = state.jobs.get(task.job_id) if task.job_id is not None else None
+            if job is not None:
+                held[gpu] = job
+    return held
+
+
+def users_of(state: State, booking: Booking) -> dict[GpuId, Job]:
+    """The jobs that hold GPUs of a booking and may, by GPU."""
+    return {gpu: job for gpu, job in holders_of(state, booking.gpus).items() if may_use(booking, job)}
+
+
+def booked_for(state: State, job: Job) -> Booking | None:
+    """The active booking on whose GPUs a job runs, and may; None: on none."""
+    if not state.bookings or job.state is JobState.PENDING:
+        return None
+    held = {gpu for task in state.round_of(job) for gpu in task.gpus}
+    active = (each for each in state.bookings.values() if each.is_active and may_use(each, job))
+    return next((each for each in active if held & set(each.gpus)), None)
+
+
+class Booked:
+    """Bookings during one match, or one look of a reader."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        """Nothing is computed before it is needed: most schedulers have no bookings."""
+        self._state, self._settings, self._now = state, settings, now
+        self.any = bool(state.bookings)
+        self._uses: dict[Hashable, tuple[Booking, ...]] = {}
+
+    def active_for(self, job: Job) -> tuple[Booking, ...]:
+        """The active bookings on whose GPUs a job may start."""
+        if not self.any:
+            return ()
+        key = self.kind(job), job.spec.timeout_s, job.spec.is_share, bool(job.spec.gpus)
+        if key not in self._uses:
+            active = (each for each in unfinished(self._state) if each.is_active)
+            self._uses[key] = tuple([each for each in active if self._has_time(each, job)])
+        return self._uses[key]
+
+    def _has_time(self, booking: Booking, job: Job) -> bool:
+        """Whether a job may use a booking, and not only to be told at once that it ends."""
+        if not may_use(booking, job):
+            return False
+        if ends_by(job.spec, self._now) <= booking.ends or (booking.spec.overrun and job.spec.preemptible):
+            return True
+        return self._now + 2 * lead_of(self._state, self._settings, job) < booking.ends
+
+    def kind(self, job: Job) -> Hashable:
+        """Jobs with one key may use the same of what is booked."""
+        if not self.any:
+            return None
+        spec = job.spec
+        return spec.booking, spec.queue, job.charged_to, spec.preemptible, spec.notice_s, spec.kill_grace_s
+
+    def wait_of(self, job: Job) -> Wait | None:
+        """Why a job waits for its booking; None: it asks for none, or may start on it."""
+        if job.spec.booking is None:
+            return None
+        booking = booking_called(self._state, job.spec.booking)
+        if booking is None or booking.state.ended:
+            return Wait(Stage.BOOKING, f"booking {job.spec.booking} has ended")
+        if booking.is_active:
+            return None
+        return Wait(
+            Stage.BOOKING, f"its booking {booking.spec.name} begins {_moment(booking)}", float(booking.begins)
+        )
+
+    def rule_against(self, job: Job) -> Wait | None:
+        """Why no other room helps a job that asks for a booking; None: it asks for none."""
+        if job.spec.booking is None:
+            return None
+        return self.wait_of(job) or Wait(
+            Stage.BOOKING, f"it runs on the GPUs of booking {job.spec.booking} alone, and they are in use"
+        )
+
+    def in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
+        """Whether a job that starts now may be in the way of a booking: it is not over when that begins, does not end
+        with a notice before, and may not use it."""
+        booking = self._state.bookings.get(kept.booking)
+        if booking is None or not outlasts(ends_at, kept):
+            return False
+        if may_use(booking, job) and (not booking.is_active or self._has_time(booking, job)):
+            return False
+        lead_s = lead_of(self._state, self._settings, job)
+        return not (job.spec.preemptible and self._now + 2 * lead_s < booking.begins)
+
+    def only(self, job: Job, nodes: Nodes) -> Nodes:
+        """The nodes of active bookings that a job may use, with the GPUs that are booked alone."""
+        able: dict[AgentId, NodeCapacity] = {}
+        for booking in self.active_for(job):
+            for place in booking.places:
+                node = nodes.get(place.agent_id)
+                if node is not None:
+                    here = able.get(place.agent_id)
+                    more = () if here is None else here.gpus
+                    gpus = tuple([gpu for gpu in node.gpus if gpu.id in place.gpus])
+                    able[place.agent_id] = replace(node, gpus=(*more, *gpus), parts=())
+        return able
+
+    def kept(self, capacity: Callable[[Node], NodeCapacity]) -> list[Reservation]:
+        """What is kept of nodes for bookings, those that begin first before others. `capacity`: of a node."""
+        if not self.any:
+            return []
+        provisional: Provisional | None = self._state.provisional
+        later = {} if provisional is None else provisional.places
+        kept: list[Reservation] = []
+        for booking in unfinished(self._state):
+            for place in booking.places if booking.state.has_nodes else later.get(booking.id, ()):
+                node = self._state.nodes.get(place.agent_id)
+                if node is not None and node.lost_at is None:
+                    kept.append(_reservation(booking, place, capacity(node)))
+        return kept
+
+
+def _moment(booking: Booking) -> str:
+    return shown(booking.begins, booking.spec.zone)
+
+
+def _reservation(booking: Booking, place: Place, node: NodeCapacity) -> Reservation:
+    """What is kept of a node: the GPUs, and their part of everything else that it has."""
+    gpus = frozenset(place.gpus)
+    part = part_of(node, len(gpus))
+    goes = [
+        held
+        for held in node.allocations
+        if held.ends_at <= booking.begins or any(gpu.id in gpus for gpu in held.gpus)
+    ]
+    spare = node.free + total(held.resources for held in goes) - part
+    return Reservation(
+        JobId(""), booking.spec.queue, part.with_gpus(len(gpus)), float(booking.begins),
+        agent_id=node.agent_id, hostname=node.hostname, gpus=gpus, spare=spare, booking=booking.id,
+        words=f"booked from {_moment(booking)} to {shown(booking.ends, booking.spec.zone)} ({booking.spec.zone})",
+    )  # fmt: skip
+
+
+def part_of(node: NodeCapacity, gpus: int) -> Resources:
+    """The part of a node's processors, memory and disk that so many of its GPUs have."""
+    installed = max(len(node.installed), gpus, 1)
+    whole = (node.free + node.given_back).without_gpus()
+    return Resources.of_milli([max(value, 0) * gpus // installed for value in whole.milli])

@@ -1,6 +1,9 @@
 """A match: offers held against the jobs that wait."""
 
+from math import inf
+
 from mesos_gpu.engine.arrays import making as arrays
+from mesos_gpu.engine.bookings.choosing import choose_nodes
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
 from mesos_gpu.engine.match.ahead import make_ahead
 from mesos_gpu.engine.match.closing import make_way
@@ -35,6 +38,9 @@ def match(turn: Turn) -> None:
     if _is_due(turn) and not turn.state.doubtful:
         standing = standing_of(turn.state, turn.settings, turn.now)
         backlog = Backlog(turn.state, turn.settings, turn.now, remains.coming, standing=standing)
+        if turn.state.bookings:
+            choose_nodes(turn, backlog)
+            backlog.keep_booked()
         seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, backlog, seating)
@@ -55,6 +61,7 @@ def _is_due(turn: Turn) -> bool:
         return True
     ends = (
         state.next_moment,
+        inf if state.provisional is None else state.provisional.next_at,
         *state.contested.values(),
         *(state.jobs[job_id].not_before for _, job_id in state.queue),
     )

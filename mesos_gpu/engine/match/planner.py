@@ -245,7 +245,7 @@ class Planner:
         kept = [
             each
             for each in backlog.kept_by_others(job, node)
-            if each.job_id not in self._served and not ask.yields(each.job_id)
+            if each.booking or (each.job_id not in self._served and not ask.yields(each.job_id))
         ]
         capacity = self._with(capacity, held)
         if (ports := backlog.ports_for(job, node)) is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import replace
 
+from mesos_gpu.engine.calendar.booked import booked_for
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.state import State
@@ -97,7 +98,7 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
     for task_id in turn.state.live:
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
-        if job is None or job.id in victims or not may_be_ended(job):
+        if job is None or job.id in victims or not may_be_ended(job) or booked_for(turn.state, job):
             continue
         members = turn.state.round_of(job)
         if not any(member.evicted for member in members) and notices.stands(turn, job) is None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine.calendar.booked import booked_for
 from mesos_gpu.engine.match.planner import Plan, Planner
 from mesos_gpu.engine.match.preemption import just_launched, may_be_ended
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
@@ -50,7 +51,7 @@ def stoppable(state: State) -> dict[JobId, Job]:
     for task_id in state.live:
         task = state.tasks[task_id]
         job = state.current(task)
-        if job is None or not may_be_ended(job):
+        if job is None or not may_be_ended(job) or booked_for(state, job) is not None:
             continue
         jobs[job.id] = job
         if task.evicted or (task.notice is not None and task.notice.stands):

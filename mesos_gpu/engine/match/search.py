@@ -11,6 +11,7 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.apps.ports import choose, enough, first
 from mesos_gpu.policy.apps.task_ids import launch_id
@@ -50,6 +51,7 @@ class Search:
         self._refused: set[Hashable] = set()
         self._most: Resources | None = None  # what no node exceeds; None: to be found anew
         self._most_gpus = 0  # of it
+        self._is_booked = False  # whether the job in hand is to have what is booked for it
 
     def place(self, job: Job) -> list[Take] | None:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
@@ -59,14 +61,20 @@ class Search:
             self._most_gpus = self._most.gpus
         if job.spec.gpus > self._most_gpus and not job.spec.is_share:
             return None  # as below, and quicker: on a full cluster that is most of them
-        if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
+        if not self._most.covers(job.spec.resources):
             return None
+        wait, booked = self._backlog.wait_of(job), self._backlog.booked.active_for(job)
+        if wait is not None and not (booked and wait.stage is Stage.GUARANTEE):
+            return None  # what is booked is had without a seat
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
-        how = self._placing.key(job), self._placing.order(job), self._may_open(job)
-        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how
+        how = self._placing.key(job), self._placing.order(job), self._may_open(job), bool(wait)
+        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked
         if wanted in self._refused:
             return None
-        takes = self._take_together(job, replace(request, ports=job.spec.ports), outlasted)
+        full = replace(request, ports=job.spec.ports)
+        takes = self._take_booked(job, full, outlasted) if booked else None
+        if takes is None and wait is None and job.spec.booking is None:
+            takes = self._take_together(job, full, outlasted)
         if takes is None:
             self._refused.add(wanted)
             self._most = None
@@ -77,6 +85,16 @@ class Search:
         pooled = self._backlog.in_pools(job, self._backlog.open_to(outlasted, self._nodes))
         open_to = (self._backlog.neighbours.open_to(job, nodes) for nodes in pooled)
         return next(filter(None, (self._take_on(job, request, nodes, outlasted) for nodes in open_to)), None)
+
+    def _take_booked(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
+        """A place for each task on what is booked for the job, or none for any."""
+        backlog = self._backlog
+        nodes = backlog.booked.only(job, backlog.open_to(outlasted, self._nodes))
+        self._is_booked = True
+        try:
+            return self._take_on(job, request, backlog.neighbours.open_to(job, nodes), outlasted)
+        finally:
+            self._is_booked = False
 
     def _take_on(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
@@ -119,6 +137,8 @@ class Search:
     def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
         """Nodes that the next member of a gang may use, as they are beside those before it."""
         now = self._backlog.open_to(outlasted, self._nodes)
+        if self._is_booked:
+            now = self._backlog.booked.only(job, now)
         # Each member takes a port.
         with_ports = {agent_id: now[agent_id] for agent_id in nodes if now[agent_id].ports}
         return self._backlog.neighbours.open_to(job, with_ports)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Final
 
+from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of, up
-from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
-from mesos_gpu.engine.gpus.role import most_seen
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -23,10 +23,9 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.driver import as_new_as
-from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import PortRange
-from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.charge import Charge
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import DEFAULT_POOL
@@ -34,7 +33,7 @@ from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.apps.ports import without
 from mesos_gpu.policy.capacity.altered import Altered
 from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
-from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
@@ -49,6 +48,7 @@ from mesos_gpu.policy.room.reservation import (
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
 
+_SOON_S: Final = 60.0  # until those have ended who make room for a job
 Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 
 
@@ -96,6 +96,7 @@ class Backlog:
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._ends_of = offered, reading, Ends(state, now, learn)
         self._roomy: set[JobId] = set()  # for whom room that was made is kept, before any job is tried
+        self.booked = Booked(state, settings, now)
         self.reservations: list[Reservation] = []
         self._on: tuple[Any, dict[AgentId | None, list[Reservation]]] = None, {}  # by agent, of which list
         self._left: dict[AgentId | None, NodeCapacity] = {}  # of nodes of which something is kept
@@ -115,6 +116,8 @@ class Backlog:
             None if self.held is None else Barriers(state, self.held, now, self.attained, standing)
         )
         self._waits: Waits | None = None
+        if reading:
+            self.keep_booked()
         if self.held is not None and state.tree is not None:
             self._waits = Waits(
                 state, settings, now, self.held, self.attained, standing, held_back=self.rule_against
@@ -144,7 +147,7 @@ class Backlog:
 
     def over_limit(self, job: Job) -> bool:
         """Whether a limit, or what is kept of it for others, or a rule of its queue or class forbids it now."""
-        return self._barriers is not None and self._barriers.wait_of(job, self.reservations) is not None
+        return self.wait_of(job) is not None
 
     def is_limited(self, job: Job) -> bool:
         """Whether any limit of GPUs holds for a job."""
@@ -152,10 +155,14 @@ class Backlog:
 
     def wait_of(self, job: Job) -> Wait | None:
         """Why a job waits though there were room for it; None: limits and rules let it start."""
+        if job.spec.booking is not None and (wait := self.booked.wait_of(job)):
+            return wait
         return None if self._barriers is None else self._barriers.wait_of(job, self.reservations)
 
     def rule_against(self, job: Job) -> Wait | None:
         """Why a job waits that no reservation could help; None: nothing of that kind."""
+        if job.spec.booking is not None:
+            return self.booked.rule_against(job)
         return None if self._barriers is None else self._barriers.wait_of_rules(job)
 
     def helps_no_more(self, job: Job) -> bool:
@@ -178,6 +185,8 @@ class Backlog:
 
     def may_be_seated(self, job: Job, pool: str | None = None) -> bool:
         """Whether it could start if it had a seat, in any pool or in that one."""
+        if job.spec.booking is not None:
+            return False  # what is booked is no part of a guarantee while it lasts
         return self._barriers is None or self._barriers.may_be_seated(job, pool, self.reservations)
 
     def beyond_limit(self, job: Job) -> str:
@@ -228,6 +237,10 @@ class Backlog:
         return self._below[key]
 
     # --- reservations
+
+    def keep_booked(self) -> None:
+        """Keep what is booked, before anything is kept for jobs."""
+        self.reservations = self.booked.kept(self.capacity)
 
     def keep_rooms(self) -> None:
         """Keep what others ended for, for each whom they ended for, before any of these takes room of another."""
@@ -302,11 +315,13 @@ class Backlog:
         """What is kept of a node."""
         return self._on_each().get(agent_id, ())
 
-    def _left_of(self, node: Node) -> NodeCapacity:
-        """The node without what is kept of it."""
+    def _left_of(self, job: Job, node: Node) -> NodeCapacity:
+        """The node without what is kept of it from a job."""
         kept = self._kept_on(node.id)
         if not kept:
             return self.capacity(node)
+        if self.booked.any:
+            return self.capacity(node).keeping([each for each in kept if self._is_kept_from(job, each)])
         left = self._left.get(node.id)
         if left is None:
             left = self._left[node.id] = self.capacity(node).keeping(kept)
@@ -372,7 +387,7 @@ class Backlog:
         if pool and self.held is not None and self.held.tree.document.pools and job.spec.gpus:
             held = self.held
             able = [node for node in able if held.pool_of(node.id) == pool]
-        nodes = [self._left_of(node) if beside else self.capacity(node) for node in able]
+        nodes = [self._left_of(job, node) if beside else self.capacity(node) for node in able]
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
             return reserve_together(job, request, nodes, now=self._now, allot=allot)
@@ -389,12 +404,13 @@ class Backlog:
             job.spec.timeout_s,
             job.spec.kill_grace_s,
             self.attained.passing(job),
+            self.booked.kind(job),
             job.id in self._roomy and job.id,
         )
         numbers = self._ends.get(key)
         if numbers is None:
             ends_at, kept = ends_by(job.spec, self._now), enumerate(self.reservations)
-            in_way = [i for i, r in kept if r.agent_id is not None and self.attained.in_way(job, ends_at, r)]
+            in_way = [i for i, r in kept if r.agent_id is not None and self._in_way(job, ends_at, r)]
             numbers = self._ends[key] = tuple(in_way)
         return numbers
 
@@ -431,7 +447,7 @@ class Backlog:
                 takes=takes,
                 chosen=Chosen(take.agent_id, take.gpus, take.share) if take.share else None,
             )
-            if self.attained.in_way(job, ends_at, kept)
+            if self._in_way(job, ends_at, kept)
             else kept
             if kept.job_id != job.id
             else replace(kept, agent_id=None, spares=())  # it has it now
@@ -505,7 +521,17 @@ class Backlog:
 
     def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
         """What of the node is kept for other jobs."""
-        return [r for r in self._kept_on(node.id) if r.job_id != job.id]
+        return [r for r in self._kept_on(node.id) if r.job_id != job.id and self._is_kept_from(job, r)]
+
+    def _is_kept_from(self, job: Job, kept: Reservation) -> bool:
+        """Whether a job must leave it alone that could start in a while; what is booked only if it is in its way."""
+        return not kept.booking or self._in_way(job, ends_by(job.spec, self._now + _SOON_S), kept)
+
+    def _in_way(self, job: Job, ends_at: float, kept: Reservation) -> bool:
+        """Whether a job that ends at the latest at a time may be in the way of what is kept for others."""
+        if not kept.booking:
+            return self.attained.in_way(job, ends_at, kept)
+        return self.booked.in_way(job, ends_at, kept)
 
     def ports_for(self, job: Job, node: Node) -> tuple[PortRange, ...] | None:
         """The ports of a node that nothing holds; None: the job needs none, or no offer says which they are."""
@@ -526,47 +552,10 @@ class Backlog:
         return capacity
 
     def _built(self, node: Node) -> NodeCapacity:
-        settings = self._settings
-        tasks = (task for task in self._tasks_on(node.id) if task.covers is None)
-        allocations = [self.allocation(task, node) for task in tasks]
-        held = total(each.resources for each in allocations)
-        covered, closing = covers.held_for_covers(self._state, settings, self._tasks_on(node.id))
-        # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        seen = self._offered(node.id) + held + covered + closing
-        most = most_seen(self._state, settings, self._now, node, seen, reading=self._reading)
-        free = most - held - covered
-        parts = covers.open_parts(self._state, node, settings)
-        if uncovered := covers.uncovered_parts(self._state, node, settings, free.gpus):
-            parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
-        gpus = self._free(node)[: max(free.gpus, 0)]
-        shared = well(self._state, node, self._now, settings, {part.gpu_id for part in parts})
-        ids = {gpu.id for gpu in shared}
-        parts = tuple([part for part in parts if part.gpu_id in ids])
-        return NodeCapacity(
-            node.id,
-            node.hostname,
-            free,
-            (*gpus, *shared),
-            parts=parts,
-            compute_milli=covers.compute_milli(settings),
-            cover=covers.cost_of_cover(self._state, settings, node.id, self._now),
-            keeper=covers.cost_of_keeper(self._state, settings, node.id),
-            allocations=tuple(by_end(allocations)),
-            given_back=held + settings.cover.scaled(len(parts)),
-            installed=node.gpus,
-            driver=node.driver_version,
-        )
-
-    def _free(self, node: Node) -> tuple[Gpu, ...]:
-        """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone
-        only for a moment."""
-        state = self._state
-        idle = {
-            gpu.id
-            for gpu in node.gpus
-            if (covers.is_closing if gpu.id in state.covers else covers.is_free)(state, gpu.id)
-        }
-        return well(self._state, node, self._now, self._settings, idle)
+        tasks = self._tasks_on(node.id)
+        held = [self.allocation(task, node) for task in tasks if task.covers is None]
+        seen = node, tasks, held, self._offered(node.id)
+        return capacity_of(self._state, self._settings, self._now, *seen, reading=self._reading)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
         if self._tasks is None:

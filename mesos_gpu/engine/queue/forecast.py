@@ -230,7 +230,8 @@ class Forecast:
         there = backlog.alone(job, request_of(job, self._settings)) if lacks else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
         if first and not beyond:
-            return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
+            jobs = (self._state.jobs.get(r.job_id) for r in first)
+            return after(first, [None if job is None else job.spec.timeout_s for job in jobs], self._now)
         if made.at is None or not ahead:
             return made
         before = "1 job stands" if ahead == 1 else f"{ahead} jobs stand"

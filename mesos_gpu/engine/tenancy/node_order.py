@@ -85,6 +85,8 @@ class Order:
             return
         self._kept, self._kept_for, self._made = kept, {}, {}
         for each in kept:
+            if each.booking:
+                continue  # it is for no job
             if each.agent_id is not None:
                 self._kept_for.setdefault(each.job_id, []).append(each.agent_id)
             if self._state.jobs[each.job_id].room_made_at is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine.calendar.leads import notice_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import notices
 from mesos_gpu.engine.tasks.evictions import end_tasks, named, running
@@ -20,27 +21,15 @@ from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Stop
-from mesos_gpu.policy.tenancy.tree import Tree, lineage
+from mesos_gpu.policy.tenancy.tree import Tree
 
 #: What is called off when those who wanted the GPUs need them no more.
 FOR_OTHERS: Final = (NoticeReason.RECLAIM, NoticeReason.PREEMPTION)
 
 
 def lead_s(turn: Turn, job: Job) -> float:
-    """Seconds from a notice to SIGTERM. What the job asks for, and if it asks for nothing what its queue gives; never
-    more than its queue gives, where the document says that for it or a queue above."""
-    given_s = _of_queue(turn.state.tree, job.spec.queue)
-    asked_s = job.spec.notice_s
-    if given_s is None:
-        return min(asked_s or 0.0, turn.settings.most_notice_s)
-    return given_s if asked_s is None else min(asked_s, given_s)
-
-
-def _of_queue(tree: Tree | None, queue: str) -> float | None:
-    if tree is None:
-        return None
-    specs = (tree.document.queues.get(path) for path in lineage(queue))
-    return next((spec.notice_s for spec in specs if spec is not None and spec.notice_s is not None), None)
+    """Seconds from a notice to SIGTERM, as `notice_of`."""
+    return notice_of(turn.state, turn.settings, job)
 
 
 def give(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import merge
 
+from mesos_gpu.engine.calendar.booked import booked_for, owner_of
 from mesos_gpu.engine.charges import cost_of_granted, pool_of_node, tree_of
 from mesos_gpu.engine.queue.budgets import Budgets
 from mesos_gpu.engine.queue.held import Pools
@@ -21,7 +22,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import in_line_since
-from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells
+from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells, without
 from mesos_gpu.policy.tenancy.seats import Ask, Held, Room, give, kept, seat_in
 from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
@@ -57,9 +58,20 @@ class Ground:
     @property
     def cells(self) -> Cells:
         """The cells of all queues."""
-        if not self.tree.document.overbook:
-            return whole_cells(self.tree)
-        return cells_of(self.tree, self.capacity)
+        tree = self.tree
+        cells = cells_of(tree, self.capacity) if tree.document.overbook else whole_cells(tree)
+        return cells if not self.state.bookings else self._beside_booked(cells)
+
+    def _beside_booked(self, cells: Cells) -> Cells:
+        """The cells without what is booked out of them now: it is not there for other jobs of its queue."""
+        left = dict(cells)
+        for booking in self.state.bookings.values():
+            key = owner_of(self.state, booking.spec), booking.spec.pool
+            if booking.is_active and key[0] and key in left:
+                gpus = booking.gpus or ("",) * booking.spec.gpus_in_all
+                each = self.tree.cost_milli(next(iter(booking.spec.models), ""), 1000 * len(gpus))
+                left[key] = tuple(size for size in without(left[key], [each]) if size)
+        return left
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
         """What each task of a job takes at most of a cell of each pool that it may use now: in the order of its queue,
@@ -221,7 +233,7 @@ def _lines(
     attained = Attained(state, turn.now)
     for job in running:
         leaf = leaf_of(ground.tree, job)
-        if job.seat is None and leaf in open_ and not budgets.must_borrow(job):
+        if job.seat is None and leaf in open_ and not budgets.must_borrow(job) and not booked_for(state, job):
             lines.setdefault(leaf, []).append(
                 Ask(job.id, (ground.granted(job),), job.spec.tasks, _rank(turn, attained, job))
             )

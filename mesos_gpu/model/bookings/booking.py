@@ -1,7 +1,7 @@
 """GPUs that are booked for a queue, from one time to another, once or again and again."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -158,6 +158,9 @@ class Booking:
         state: How far it is.
         places: What is chosen for it; empty: nothing yet, or nothing is to be had.
         used_at: When a job last held something of it in this time; None: none did.
+        used_gpus: How many of its GPUs jobs hold that may.
+        counted_at: Since when.
+        idle_gpu_ms: GPUs that stood ready and that nobody used, times milliseconds, up to then.
         last: How its time before this one went; None: this is the first.
         told: Whether its owner was told that nodes are lacking.
         message: How it stands, in words.
@@ -174,6 +177,9 @@ class Booking:
     state: BookingState = BookingState.BOOKED
     places: tuple[Place, ...] = ()
     used_at: float | None = None
+    used_gpus: int = 0
+    counted_at: float = 0.0
+    idle_gpu_ms: int = 0
     last: BookingState | None = None
     told: bool = False
     message: str = ""
@@ -187,6 +193,13 @@ class Booking:
     def is_called(self, name: str) -> bool:
         """Whether a job means it."""
         return name in (self.id, self.spec.name)
+
+    def renewed(self, day: str, begins: int, ends: int) -> "Booking":
+        """The booking with another time, for which nothing is chosen yet."""
+        return replace(
+            self, day=day, begins=begins, ends=ends, state=BookingState.BOOKED, places=(), used_at=None, used_gpus=0,
+            counted_at=0.0, idle_gpu_ms=0, told=False,
+        )  # fmt: skip
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

@@ -40,6 +40,7 @@ class Stage(Enum):
     QUEUE_LIMIT = "queue-limit"  # of its queue or one above it
     USER_LIMIT = "user-limit"  # of its user
     BUDGET = "budget"  # one that it is charged to is used up
+    BOOKING = "booking"  # its booking has not begun, or has no GPUs left
     GUARANTEE = (
         "guarantee"  # room is made there; or it may not borrow, and what its queue is guaranteed is in use
     )
@@ -48,7 +49,7 @@ class Stage(Enum):
 #: What keeps it waiting though there be room.
 OF_LIMITS: Final = (
     Stage.LIMIT, Stage.HOLD, Stage.CLASS, Stage.POOL, Stage.QUEUE_LIMIT, Stage.USER_LIMIT, Stage.BUDGET,
-    Stage.GUARANTEE,
+    Stage.BOOKING, Stage.GUARANTEE,
 )  # fmt: skip
 
 

@@ -346,7 +346,7 @@ def _never_seated(tree: Tree, queue: Queue, spec: JobSpec, milli: int) -> str:
 
 def _needs_seat(tree: Tree, queue: Queue, spec: JobSpec) -> bool:
     """Whether a job may hold nothing but what a queue is guaranteed."""
-    if spec.preemptible or not spec.gpus or not tree.is_guaranteed:
+    if spec.preemptible or not spec.gpus or not tree.is_guaranteed or spec.booking is not None:
         return False
     return spec.timeout_s is None or spec.timeout_s + spec.kill_grace_s > queue.resolved.borrow_for_s
 

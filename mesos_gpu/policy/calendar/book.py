@@ -127,10 +127,14 @@ def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Cla
     return None
 
 
-def laid_out(ground: Ground, items: Iterable[Item]) -> dict[tuple[str, int], tuple[Chosen, ...]] | None:
-    """A place for each time of each booking, by its id and begin; None: no way was found."""
+def laid_out(
+    ground: Ground, items: Iterable[Item], only: str | None = None
+) -> dict[tuple[str, int], tuple[Chosen, ...]] | None:
+    """A place for each time of each booking, by its id and begin; None: no way was found. `only`: as of `clash`."""
     every: dict[tuple[str, int], tuple[Chosen, ...]] = {}
     for group in _overlapping(items):
+        if only is not None and all(item.booking != only for item in group):
+            continue
         layout = _Layout(ground.bins, group)
         if not layout.found():
             return None

@@ -74,6 +74,8 @@ class Reservation:
     awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
     shares: tuple[tuple[GpuId, Share], ...] = ()  # that are kept on GPUs that are open
     beside: tuple[GpuPart, ...] = ()  # what others may hold of those at that time
+    booking: str = ""  # the id of the booking that it is for; then it is for no job
+    words: str = ""  # of a booking: from when to when it is there, as "booked from Tue 2026-12-01 09:00 to …"
 
     @property
     def kept(self) -> Resources:

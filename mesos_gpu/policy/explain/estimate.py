@@ -75,7 +75,10 @@ def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now:
     """
     ends = [r.at + (ENDLESS if limit is None else limit) for r, limit in zip(first, timeouts_s, strict=True)]
     last = max(range(len(first)), key=ends.__getitem__)
-    said = f"{first[last].hostname} is kept for job {first[last].job_id}"
+    kept = first[last]
+    if kept.booking:
+        return Estimate(None, f"{kept.hostname} is {kept.words}")
+    said = f"{kept.hostname} is kept for job {kept.job_id}"
     if ends[last] == ENDLESS:
         return Estimate(None, f"{said}; nobody knows when that ends")
     starts, lasts = span(first[last].at - now), span(timeouts_s[last] or 0.0)

@@ -13,7 +13,7 @@ from mesos_gpu.model.shares.units import PER_PERCENT, number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.apps.ports import offers
 from mesos_gpu.policy.capacity.fit import Misfit, largest, misfits
-from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 
@@ -51,7 +51,7 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
         case Stage.OFFER:
             return "has made no offer: it is full, or its offer is on the way"
         case Stage.KEPT if misfit.kept_for is not None:
-            return f"keeps room for job {misfit.kept_for.job_id}, which is before it"
+            return _of_kept(misfit.kept_for)
         case Stage.GPUS if not misfit.in_use and misfit.shortfall.gpus > len(node.installed):
             return "opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"
         case Stage.GPUS if not misfit.in_use:
@@ -63,6 +63,10 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
         case _:
             ((amount, value),) = misfit.shortfall.items()
             return f"lacks {value:g} {amount.words}"
+
+
+def _of_kept(kept: Reservation) -> str:
+    return f"is {kept.words}" if kept.booking else f"keeps room for job {kept.job_id}, which is before it"
 
 
 def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:

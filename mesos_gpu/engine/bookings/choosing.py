@@ -1,0 +1,302 @@
+"""Which nodes a booking has: chosen when something must be told to leave them, and anew if one falls ill.
+
+Before that it has provisional ones, so that nothing is started there that could not be out of its way in time. What is
+chosen displaces the least work, and leaves room for all other bookings.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
+from mesos_gpu.engine.bookings.using import count_used
+from mesos_gpu.engine.calendar.booked import Provisional, holders_of, may_use, owner_of, unfinished, users_of
+from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.policy.calendar.book import Chosen, Item, laid_out
+from mesos_gpu.policy.calendar.local_times import shown
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
+from mesos_gpu.policy.room.knapsack import Victim, worth
+from mesos_gpu.policy.room.lost import lost_milli_s, ran
+from mesos_gpu.policy.room.preemption import plan
+
+_IN_TIME: Final = 0  # priorities of those that would be displaced: who leaves in time,
+_LATE: Final = 1  # who leaves, but only after the begin,
+_STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
+
+
+def choose_nodes(turn: Turn, backlog: Backlog) -> None:
+    """Choose what must be chosen now, and put provisional nodes in order; in each match while there are bookings."""
+    last: Provisional | None = turn.state.provisional
+    now = Provisional({} if last is None else dict(last.places))
+    for booking in unfinished(turn.state):
+        count_used(turn, booking)
+    choice = _Choice(turn, backlog, now)
+    for booking in unfinished(turn.state):
+        if booking.state.has_nodes:
+            now.places.pop(booking.id, None)
+            choice.mend(booking)
+        else:
+            choice.provide(booking)
+    known = {each.id for each in unfinished(turn.state)}
+    now.places = {key: places for key, places in now.places.items() if key in known}
+    now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
+    turn.state.provisional = now
+
+
+def ends_of(turn: Turn, jobs: Collection[Job]) -> dict[JobId, float]:
+    """When jobs that run end for certain, by their time limits, seconds since the epoch."""
+    ends = {}
+    for job in jobs:
+        started = [task.started_at or task.launched_at for task in turn.state.round_of(job)]
+        if job.spec.timeout_s is not None and started:
+            ends[job.id] = max(started) + job.spec.timeout_s + job.spec.kill_grace_s
+    return ends
+
+
+def tell_at(turn: Turn, booking: Booking, job: Job) -> float:
+    """When a job is to be told, so that it has ended when a booking begins."""
+    return booking.begins - lead_of(turn.state, turn.settings, job)
+
+
+def on_places(turn: Turn, booking: Booking, places: Collection[Place]) -> dict[JobId, Job]:
+    """The jobs that hold GPUs at some places, may not use the booking, and are not sure to end before it begins."""
+    gpus = [gpu for place in places for gpu in place.gpus]
+    held = {job.id: job for job in holders_of(turn.state, gpus).values() if not may_use(booking, job)}
+    ends = ends_of(turn, list(held.values()))
+    return {job_id: job for job_id, job in held.items() if ends.get(job_id, inf) > booking.begins}
+
+
+def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
+    """When a booking needs something next; what is due already is done at once."""
+    places = booking.places if booking.state.has_nodes else now.places.get(booking.id, ())
+    there = [job for job in on_places(turn, booking, places).values() if job.spec.preemptible]
+    leave = [(tell_at(turn, booking, job), job) for job in there]
+    if booking.is_active:
+        moments = [float(booking.ends)]
+        if booking.spec.purge_after_s and not booking.used_gpus:
+            moments.append(booking.counted_at + booking.spec.purge_after_s)
+        users = users_of(turn.state, booking).values()
+        leave += [(booking.ends - lead_of(turn.state, turn.settings, job), job) for job in users]
+    else:
+        moments = [float(booking.begins)]
+    moments += [at if at > turn.now else turn.now for at, job in leave if not is_told(turn, job)]
+    return min((at for at in moments if at >= turn.now), default=inf)
+
+
+def is_told(turn: Turn, job: Job) -> bool:
+    """Whether a job knows that it ends for a booking, or at the end of one."""
+    standing = notices.stands(turn, job)
+    return standing is not None and standing.reason is NoticeReason.CALENDAR
+
+
+@dataclass
+class _Choice:
+    """The choices of one match."""
+
+    turn: Turn
+    backlog: Backlog
+    now: Provisional
+
+    def provide(self, booking: Booking) -> None:
+        """Let a booking have provisional nodes, and choose them for good if the first on them must be told now."""
+        places = self.now.places.get(booking.id, ())
+        if not places or not all(map(self._is_sound, places)) or self._is_taken(booking, places):
+            places = self._choose(booking, firm=False) or ()
+            self.now.places[booking.id] = places
+        there = on_places(self.turn, booking, places).values()
+        told = [tell_at(self.turn, booking, job) for job in there if job.spec.preemptible]
+        if self.turn.now >= min([booking.begins, *told]):
+            chosen = self._choose(booking, firm=True)
+            if chosen:
+                self.now.places.pop(booking.id, None)
+                on = ", ".join(place.hostname for place in chosen)
+                message = f"its nodes are chosen: {on}; it begins {shown(booking.begins, booking.spec.zone)}"
+                self.turn.put(replace(booking, state=BookingState.PREPARING, places=chosen, message=message))
+            elif not booking.told:
+                self._tell(booking, ())
+
+    def mend(self, booking: Booking) -> None:
+        """Replace nodes of a booking that are not there any more, or never were."""
+        sound = tuple([place for place in booking.places if self._is_sound(place)])
+        if sound == booking.places and len(sound) >= booking.spec.nodes:
+            return
+        more = self._choose(booking, firm=True, beside=sound)
+        if more is None:
+            if not booking.told or sound != booking.places:
+                self._tell(booking, sound)
+            return
+        gone = ", ".join(p.hostname for p in booking.places if p not in sound) or "what was lacking"
+        message = f"{gone} is replaced by {', '.join(place.hostname for place in more)}"
+        self.turn.put(replace(booking, places=(*sound, *more), told=False, message=message))
+
+    def _tell(self, booking: Booking, sound: tuple[Place, ...]) -> None:
+        """Tell the owner that nodes are lacking; it is looked for others until its end."""
+        lacks = booking.spec.nodes - len(sound)
+        message = (
+            f"{lacks} of its {booking.spec.nodes} nodes are lacking: none is sound, or can be free in time"
+        )
+        self.turn.put(replace(booking, places=sound, told=True, message=message))
+
+    def _is_sound(self, place: Place) -> bool:
+        state = self.turn.state
+        node = state.nodes.get(place.agent_id)
+        if node is None or node.lost_at is not None or is_closed(state, node):
+            return False
+        heard_at = max(node.reported_at or 0.0, state.registered_at, state.started_at)
+        if self.turn.now - heard_at > self.turn.settings.report_stale_s:
+            return False  # unknown is not healthy
+        sound = {gpu.id for gpu in node.gpus if gpu.health is Health.OK and gpu.id not in state.resets}
+        return all(gpu in sound and state.drain_of(node.hostname, gpu) is None for gpu in place.gpus)
+
+    def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
+        taken = self._taken(booking)
+        return any(gpu in taken for place in places for gpu in place.gpus)
+
+    def _taken(self, booking: Booking) -> set[GpuId]:
+        """GPUs of other bookings that are there while this one is; of two that are provisional those of the first."""
+        taken = set[GpuId]()
+        for other in unfinished(self.turn.state):
+            if other.id == booking.id or other.begins >= booking.ends or other.ends <= booking.begins:
+                continue
+            if other.state.has_nodes:
+                taken.update(other.gpus)
+            elif (other.begins, other.id) < (booking.begins, booking.id):
+                taken.update(gpu for place in self.now.places.get(other.id, ()) for gpu in place.gpus)
+        return taken
+
+    def _choose(
+        self, booking: Booking, *, firm: bool, beside: tuple[Place, ...] = ()
+    ) -> tuple[Place, ...] | None:
+        """The places that displace the least work, beside those that it has, and leave room for the other bookings;
+        None: there are not enough. `firm`: of those alone that can be free, now or soon."""
+        cheapest = self._cheapest(booking, None, firm=firm, beside=beside)
+        if cheapest is None or self._leaves_room(booking, (*beside, *cheapest)):
+            return cheapest
+        planned = self._planned(booking)
+        other = None if planned is None else self._cheapest(booking, planned, firm=firm, beside=beside)
+        return other or cheapest
+
+    def _items(self, booking: Booking, chosen: tuple[Chosen, ...]) -> list[Item]:
+        mine = Item(
+            booking.id,
+            booking.spec,
+            booking.begins,
+            booking.ends,
+            chosen,
+            owner_of(self.turn.state, booking.spec),
+        )
+        return [mine, *booked_items(self.turn.state, self.turn.now, booking.id, booking.ends + LONGEST_S)]
+
+    def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
+        chosen = tuple(Chosen(place.agent_id, self._model(place), len(place.gpus)) for place in places)
+        ground = ground_of(self.turn.state)
+        return laid_out(ground, self._items(booking, chosen), booking.id) is not None
+
+    def _planned(self, booking: Booking) -> set[AgentId] | None:
+        places = laid_out(ground_of(self.turn.state), self._items(booking, ()), booking.id)
+        if places is None:
+            return None
+        return {AgentId(each.node) for each in places[booking.id, booking.begins]}
+
+    def _model(self, place: Place) -> str:
+        known = self.turn.state.place_of(place.gpus[0])
+        return "" if known is None else known[1].model
+
+    def _cheapest(
+        self, booking: Booking, only: Collection[AgentId] | None, *, firm: bool, beside: tuple[Place, ...]
+    ) -> tuple[Place, ...] | None:
+        taken, ended = self._taken(booking), set[JobId]()
+        used = {place.agent_id for place in beside}
+        chosen: list[Place] = []
+        while len(chosen) + len(beside) < booking.spec.nodes:
+            best: tuple[tuple[object, ...], Place, tuple[Victim, ...]] | None = None
+            for node in self.turn.state.nodes.values():
+                if node.id in used or (only is not None and node.id not in only):
+                    continue
+                if not self._serves(booking, node):
+                    continue
+                there = self._on(booking, node, taken, ended, firm=firm)
+                if there is None:
+                    continue
+                place, victims = there
+                rank = (*worth(victims), len(node.gpus), node.hostname, node.id)
+                if best is None or rank < best[0]:
+                    best = rank, place, victims
+            if best is None:
+                return None
+            chosen.append(best[1])
+            used.add(best[1].agent_id)
+            ended |= {victim.job_id for victim in best[2]}
+        return tuple(chosen)
+
+    def _serves(self, booking: Booking, node: Node) -> bool:
+        state = self.turn.state
+        if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
+            return False
+        return pool_in(state, node) == booking.spec.pool
+
+    def _on(
+        self, booking: Booking, node: Node, taken: Collection[GpuId], ended: Collection[JobId], *, firm: bool
+    ) -> tuple[Place, tuple[Victim, ...]] | None:
+        """The GPUs of one node that cost the least, and who is displaced there; None: it has not enough."""
+        capacity = self.backlog.capacity(node)
+        victims: dict[JobId, Victim] = {}
+        free = []
+        for held in capacity.allocations:
+            job = None if held.job_id is None else self.turn.state.jobs.get(held.job_id)
+            if job is None or held.ends_at <= booking.begins or job.id in ended or may_use(booking, job):
+                free.append(held)
+            elif (victim := self._victim(booking, job)).priority < _STAYS or not firm:
+                victims[job.id] = victim
+        left = _less(capacity.without(free), taken)
+        request = Request(
+            Resources(gpus=booking.spec.gpus), GpuRequest(booking.spec.gpus, models=booking.spec.models)
+        )
+        left = replace(left, free=left.free.with_gpus(len(left.gpus)))
+        chosen = plan(request, 1, [left], victims)
+        if chosen is None:
+            return None
+        gone = {victim.job_id for victim in chosen}
+        ready = left.without([held for held in left.allocations if held.job_id in gone])
+        groups = [group for group in ready.usable(request.gpu) if len(group) >= booking.spec.gpus]
+        if not groups:
+            return None
+        idle = {gpu.id for gpu in capacity.gpus}
+        gpus = sorted(groups[0], key=lambda gpu: (gpu.id not in idle, gpu.minor, gpu.id))[: booking.spec.gpus]
+        return Place(node.id, node.hostname, tuple(gpu.id for gpu in gpus)), chosen
+
+    def _victim(self, booking: Booking, job: Job) -> Victim:
+        """What it costs that a job ends for a booking: work that is done again, in GPU seconds."""
+        turn = self.turn
+        milli = job.spec.gpu_milli_in_all
+        lost = lost_milli_s(ran(job.started_at, job.checkpoint_at, turn.now, milli, 0), 0, 0)
+        if not job.spec.preemptible:
+            return Victim(job.id, _STAYS, lost)
+        late = tell_at(turn, booking, job) < turn.now - _SLACK_S
+        return Victim(job.id, _LATE if late else _IN_TIME, lost)
+
+
+_SLACK_S: Final = 2.0  # so late may a match be
+
+
+def _less(node: NodeCapacity, taken: Collection[GpuId]) -> NodeCapacity:
+    """The node without GPUs of other bookings, free or held."""
+    gpus = tuple([gpu for gpu in node.gpus if gpu.id not in taken])
+    allocations = tuple(
+        replace(held, gpus=tuple([gpu for gpu in held.gpus if gpu.id not in taken]))
+        for held in node.allocations
+    )
+    return replace(node, gpus=gpus, allocations=allocations)

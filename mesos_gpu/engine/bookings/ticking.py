@@ -1,0 +1,102 @@
+"""What begins and ends by the clock: bookings, and who makes room for them or has run on them."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.bookings.choosing import is_told, on_places, tell_at
+from mesos_gpu.engine.bookings.ending import end_booking, goes_on
+from mesos_gpu.engine.bookings.using import count_used
+from mesos_gpu.engine.calendar.booked import Provisional, unfinished, users_of
+from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.tenancy import notices
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingState
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.policy.calendar.local_times import shown
+
+_KEPT_S: Final = 30 * DAY_S  # bookings that have ended are remembered
+
+
+def on_tick(turn: Turn) -> None:
+    """Do what is due; nothing is looked at before the next moment of which that is known."""
+    state = turn.state
+    known: Provisional | None = state.provisional
+    if not state.bookings or (known is not None and turn.now < known.next_at):
+        return
+    for booking in unfinished(state):
+        _look(turn, booking)
+    for booking in list(state.bookings.values()):
+        if booking.ended_at is not None and turn.now - booking.ended_at > _KEPT_S:
+            turn.drop(Booking, booking.id)
+
+
+def _look(turn: Turn, booking: Booking) -> None:
+    if not booking.is_active and turn.now >= booking.ends:
+        end_booking(turn, booking, BookingState.FAILED, "no scheduler ran while it was to be there")
+        return
+    if not booking.is_active and turn.now >= booking.begins:
+        booking = _begin(turn, booking)
+    if booking.is_active:
+        _look_at_active(turn, count_used(turn, booking))
+    elif booking.state is BookingState.PREPARING:
+        _make_room(turn, booking)
+
+
+def _begin(turn: Turn, booking: Booking) -> Booking:
+    short = booking.spec.nodes - len(booking.places)
+    until = shown(booking.ends, booking.spec.zone)
+    message = f"it has begun, and lasts until {until}" + (f"; {short} nodes are lacking" if short else "")
+    begun = replace(booking, state=BookingState.ACTIVE, message=message)
+    turn.put(begun)
+    turn.state.provisional = None
+    turn.state.unmatched = True
+    return begun
+
+
+def _make_room(turn: Turn, booking: Booking) -> None:
+    """Tell those that are in its way, each as long before its begin as its notice lasts."""
+    for job in on_places(turn, booking, booking.places).values():
+        if job.spec.preemptible and turn.now >= tell_at(turn, booking, job):
+            left_s = max(booking.begins - job.spec.kill_grace_s - turn.now, 0.0)
+            _tell(turn, job, f"booking {booking.spec.name} begins", left_s)
+
+
+def _look_at_active(turn: Turn, booking: Booking) -> None:
+    spec = booking.spec
+    for job in on_places(turn, booking, booking.places).values():
+        if job.spec.preemptible:  # it came there before these nodes were chosen
+            _tell(turn, job, f"booking {spec.name} has begun", None)
+    if turn.now >= booking.ends:
+        never = booking.used_at is None and not booking.used_gpus
+        outcome = BookingState.RETURNED if never else BookingState.OVER
+        if not booking.places:
+            outcome = BookingState.FAILED
+        end_booking(turn, booking, outcome, _WHY[outcome])
+        return
+    if spec.purge_after_s and not booking.used_gpus and booking.places:
+        since = max(booking.counted_at, turn.state.started_at)
+        if turn.now - since >= spec.purge_after_s:
+            why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
+            end_booking(turn, booking, BookingState.RETURNED, why)
+            return
+    for job in {job.id: job for job in users_of(turn.state, booking).values()}.values():
+        if not goes_on(booking, job) and turn.now >= booking.ends - lead_of(turn.state, turn.settings, job):
+            _tell(
+                turn,
+                job,
+                f"booking {spec.name} ends",
+                max(booking.ends - job.spec.kill_grace_s - turn.now, 0.0),
+            )
+
+
+def _tell(turn: Turn, job: Job, why: str, left_s: float | None) -> None:
+    if not is_told(turn, job):
+        notices.give(turn, turn.state.jobs[job.id], NoticeReason.CALENDAR, why, notice_s=left_s)
+
+
+_WHY: Final = {
+    BookingState.OVER: "its time is over",
+    BookingState.RETURNED: "its time is over, and nobody used it",
+    BookingState.FAILED: "its time is over, and there were no nodes for it",
+}

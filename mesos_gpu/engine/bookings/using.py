@@ -1,0 +1,68 @@
+"""Who uses what is booked, how much of it stands idle, and what that costs."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.bookings.ground import chosen_of
+from mesos_gpu.engine.calendar.booked import users_of
+from mesos_gpu.engine.charges import pool_of_node
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.bookings.booking import DAY_S, Booking, Charge
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.saves import KeepRecord
+from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.model.usage import MS, Closed, Did, Part, Span, SpanEnd
+
+_ALL: Final = 100  # percent
+
+
+def count_used(turn: Turn, booking: Booking) -> Booking:
+    """Note how many of the GPUs of an active booking are used, if that has changed."""
+    used = len(users_of(turn.state, booking)) if booking.is_active else 0
+    if not booking.is_active or (used == booking.used_gpus and booking.counted_at):
+        return booking
+    was_used = booking.used_gpus or used
+    counted = replace(
+        booking,
+        idle_gpu_ms=idle_gpu_ms(booking, turn.now),
+        used_gpus=used,
+        counted_at=turn.now,
+        used_at=turn.now if was_used else booking.used_at,
+    )
+    turn.put(counted)
+    return counted
+
+
+def idle_gpu_ms(booking: Booking, now: float) -> int:
+    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds."""
+    if not booking.counted_at:
+        return booking.idle_gpu_ms
+    idle = max(len(booking.gpus) - booking.used_gpus, 0)
+    return booking.idle_gpu_ms + idle * max(round((now - booking.counted_at) * MS), 0)
+
+
+def charge(turn: Turn, booking: Booking) -> None:
+    """Put down to the booking's queue what nobody used, if it is charged for that: a record like those of tasks."""
+    idle_ms = idle_gpu_ms(booking, turn.now)
+    chosen = chosen_of(turn.state, booking)
+    ends_ms = round(min(turn.now, booking.ends) * MS)
+    lasted_ms = ends_ms - booking.begins * MS
+    if booking.spec.charge is not Charge.IDLE or not idle_ms or not chosen or lasted_ms <= 0:
+        return
+    costs = turn.state.queues.gpu_cost
+    every = sum(each.gpus for each in chosen)
+    parts = []
+    for model in sorted({each.model for each in chosen}):
+        count = sum(each.gpus for each in chosen if each.model == model)
+        milli = idle_ms * WHOLE * count // (every * lasted_ms)
+        parts.append(Part(model, milli, milli * costs.get(model, 1)))
+    node = turn.state.nodes.get(booking.places[0].agent_id)
+    pool = DEFAULT_POOL if turn.state.tree is None else pool_of_node(turn.state.tree, node)
+    span = Span(
+        TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "", pool, tuple(parts),
+        borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
+    )  # fmt: skip
+    day = booking.begins // DAY_S
+    did = tuple([Did(day, part.model, idle=part.gpu_milli * lasted_ms) for part in parts])
+    turn.effects.append(KeepRecord(Closed(span, ends_ms, 0, 0, SpanEnd.CALENDAR, did)))

@@ -1,0 +1,77 @@
+"""What a node has: what is free there, and what its tasks will give back."""
+
+from collections.abc import Sequence
+
+from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.gpus.gpu_status import well
+from mesos_gpu.engine.gpus.role import most_seen
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, by_end
+
+
+def capacity_of(
+    state: State,
+    settings: Settings,
+    now: float,
+    node: Node,
+    tasks: Sequence[Task],
+    allocations: Sequence[Allocation],
+    offered: Resources,
+    *,
+    reading: bool,
+) -> NodeCapacity:
+    """The node with what its tasks hold.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        now: Seconds since the epoch.
+        node: It.
+        tasks: All that live there.
+        allocations: What those hold that cover no shared card.
+        offered: What is left of its offers.
+        reading: Whether the state is to remember nothing of it.
+    """
+    held = total(each.resources for each in allocations)
+    covered, closing = covers.held_for_covers(state, settings, tasks)
+    # What is neither offered nor held was given back a moment ago: its offer is on the way.
+    seen = offered + held + covered + closing
+    most = most_seen(state, settings, now, node, seen, reading=reading)
+    free = most - held - covered
+    parts = covers.open_parts(state, node, settings)
+    if uncovered := covers.uncovered_parts(state, node, settings, free.gpus):
+        parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
+    gpus = _free(state, settings, now, node)[: max(free.gpus, 0)]
+    shared = well(state, node, now, settings, {part.gpu_id for part in parts})
+    ids = {gpu.id for gpu in shared}
+    parts = tuple([part for part in parts if part.gpu_id in ids])
+    return NodeCapacity(
+        node.id,
+        node.hostname,
+        free,
+        (*gpus, *shared),
+        parts=parts,
+        compute_milli=covers.compute_milli(settings),
+        cover=covers.cost_of_cover(state, settings, node.id, now),
+        keeper=covers.cost_of_keeper(state, settings, node.id),
+        allocations=tuple(by_end(allocations)),
+        given_back=held + settings.cover.scaled(len(parts)),
+        installed=node.gpus,
+        driver=node.driver_version,
+    )
+
+
+def _free(state: State, settings: Settings, now: float, node: Node) -> tuple[Gpu, ...]:
+    """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone only
+    for a moment."""
+    idle = {
+        gpu.id
+        for gpu in node.gpus
+        if (covers.is_closing if gpu.id in state.covers else covers.is_free)(state, gpu.id)
+    }
+    return well(state, node, now, settings, idle)

@@ -1,0 +1,1 @@
+"""Bookings in a bare engine."""

@@ -1,0 +1,365 @@
+"""Bookings in the engine: what is started before one begins, who makes room, who runs on it, and how it ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.errors import Conflict, NotAccepted
+from mesos_gpu.model.bookings.booking import BookingState, Charge, Repeat
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.saves import KeepRecord
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
+from mesos_gpu.model.usage import SpanEnd
+from mesos_gpu.testing.builders import every, gpu
+from tests.unit.engine.bookings.worlds import HOUR, Booked
+
+STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}
+
+
+@pytest.fixture
+def one() -> Booked:
+    """A node of four GPUs, booked from one to two o'clock; it is noon."""
+    world = Booked()
+    world.up("n1", 4)
+    world.book()
+    return world
+
+
+def test_before_it_begins_work_without_an_end_is_not_started_on_its_nodes(one: Booked) -> None:
+    assert not one.runs(one.run("endless").id)
+    assert not one.runs(one.run("long", timeout_s=2.0 * HOUR).id)
+    assert one.runs(one.run("short", timeout_s=0.5 * HOUR).id)
+    assert one.runs(one.run("stoppable", **STOPPABLE).id)
+
+
+def test_other_nodes_are_open_to_everything(one: Booked) -> None:
+    one.up("n2", 4)
+    assert one.runs(one.run("endless", gpus=4).id)
+    assert one.on("endless") == {f"n2-{i}" for i in range(4)}
+
+
+def test_nodes_are_chosen_only_when_somebody_must_be_told(one: Booked) -> None:
+    one.run("stoppable", gpus=4, **STOPPABLE)
+    one.go(HOUR - 72)
+    assert one.booking().state is BookingState.BOOKED
+    one.go(3)
+    assert one.booking().state is BookingState.PREPARING
+    (task,) = one.state.round_of(one.job("stoppable"))
+    assert task.notice is not None
+    assert (task.notice.reason, task.notice.why) == (NoticeReason.CALENDAR, "booking exam begins")
+    one.go(66)
+    assert not one.on("stoppable"), "it has ended before the begin"
+    one.go(4)
+    assert one.booking().is_active
+
+
+def test_without_anybody_in_the_way_they_are_chosen_at_the_begin(one: Booked) -> None:
+    one.go(HOUR - 2)
+    assert one.booking().state is BookingState.BOOKED
+    assert one.runs(one.run("blink", timeout_s=1.0, kill_grace_s=0.0).id), "no GPU stands idle before"
+    one.go(3)
+    assert one.booking().is_active
+    assert set(one.booking().gpus) == {f"n1-{i}" for i in range(4)}
+
+
+def test_its_jobs_start_on_it_by_name_and_by_queue_and_others_do_not(one: Booked) -> None:
+    one.run("named", queue="exam", booking="exam")
+    one.run("other")
+    assert not one.runs("named")
+    one.go(HOUR + 1)
+    one.run("magnetic", queue="exam")
+    one.started()
+    assert one.on("named")
+    assert one.on("magnetic")
+    assert not one.on("other")
+
+
+def test_only_users_that_are_named_may_use_it() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.book(users=("ann",))
+    world.run("ann", queue="exam", user="ann")
+    world.run("bob", queue="exam", user="bob")
+    world.go(HOUR + 1)
+    assert world.runs("ann")
+    assert not world.runs("bob")
+
+
+def test_who_displaces_least_is_displaced(one: Booked) -> None:
+    one.up("n2", 4)
+    one.run("old", gpus=4, **STOPPABLE)
+    one.go(1800)
+    one.run("young", gpus=4, **STOPPABLE)
+    assert one.on("old")
+    assert one.on("young")
+    one.go(1800 - 60)
+    assert [one.state.round_of(one.job(name))[0].notice is not None for name in ("old", "young")] == [
+        False,
+        True,
+    ]
+
+
+def test_of_a_node_that_is_lost_before_the_begin_another_takes_the_place(one: Booked) -> None:
+    one.up("n2", 4)
+    one.run("one", gpus=4, **STOPPABLE)
+    one.run("two", gpus=4, **STOPPABLE)
+    one.go(HOUR - 65)
+    (place,) = one.booking().places
+    one.feed(ev.AgentLost(place.agent_id))
+    one.go(66)
+    (again,) = one.booking().places
+    assert again.agent_id != place.agent_id
+    assert "is replaced by" in one.booking().message or one.booking().is_active
+    one.go(15)
+    assert one.run("exam", queue="exam", gpus=4).state is JobState.RUNNING
+
+
+def test_if_no_node_is_left_the_owner_is_told_and_it_fails_with_a_reason(one: Booked) -> None:
+    one.feed(ev.AgentLost(AgentId("n1")))
+    one.go(HOUR + 2)
+    assert one.booking().told
+    assert "1 of its 1 nodes are lacking" in one.booking().message
+    one.go(HOUR)
+    assert one.booking().state is BookingState.FAILED
+    assert one.booking().message == "its time is over, and there were no nodes for it"
+
+
+def test_at_the_end_its_jobs_have_had_their_notice(one: Booked) -> None:
+    one.go(HOUR + 1)
+    one.run("exam", queue="exam", gpus=4, kill_grace_s=10.0, notice_s=60.0)
+    assert one.on("exam")
+    one.go(HOUR - 75)
+    (task,) = one.state.round_of(one.job("exam"))
+    assert task.notice is None
+    one.go(10)
+    (task,) = one.state.round_of(one.job("exam"))
+    assert task.notice is not None
+    assert task.notice.why == "booking exam ends"
+    one.go(70)
+    assert one.booking().state is BookingState.OVER
+    assert one.booking().message == "its time is over"
+    one.go(5)
+    assert one.runs("exam"), "of its queue, it goes on where there is room for it"
+
+
+def test_with_overrun_preemptible_jobs_go_on_as_borrowers() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.book(overrun=True)
+    world.go(HOUR + 1)
+    world.run("stays", queue="exam", **STOPPABLE)
+    world.run("ends", queue="exam", notice_s=60.0)
+    world.go(HOUR)
+    assert world.job("stays").started_at is not None
+    assert all(task.notice is None for task in world.state.round_of(world.job("stays")))
+    assert world.job("ends").launches == 2, (
+        "what cannot be taken back was ended, and starts again like others"
+    )
+
+
+def test_jobs_that_name_a_booking_end_with_it(one: Booked) -> None:
+    one.run("waits", queue="exam", booking="exam", gpus=4)
+    one.run("too", queue="exam", booking="exam", gpus=4)
+    one.go(2 * HOUR + 1)
+    one.go(60)
+    assert one.job("too").state is JobState.KILLED
+    assert "its booking exam has ended" in one.job("too").message
+
+
+def test_what_nobody_uses_is_given_back_and_charged_as_it_says() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.book(purge_after_s=600, charge=Charge.IDLE)
+    world.run("waits")
+    effects = world.go(HOUR + 602)
+    assert world.booking().state is BookingState.RETURNED
+    assert "nobody used it for 600 s" in world.booking().message
+    assert world.runs("waits")
+    (record,) = [each.record for each in every(effects, KeepRecord) if each.record.reason is SpanEnd.CALENDAR]
+    (part,) = record.span.parts
+    held_ms = part.gpu_milli * (record.ends_ms - record.span.begins_ms) / 1000
+    assert held_ms == pytest.approx(4 * 600_000, rel=0.01)
+    assert (record.span.queue, record.span.owner) == ("exam", "ann")
+
+
+def test_use_keeps_it_and_the_time_without_use_counts_from_the_last(one: Booked) -> None:
+    one.go(HOUR + 1)
+    one.run("short", queue="exam", timeout_s=60.0)
+    one.go(800)
+    (task,) = one.state.round_of(one.job("short"))
+    one.status(task.id, "TASK_FINISHED", agent="n1")
+    one.go(800)
+    assert one.booking().is_active
+    one.go(110)
+    assert one.booking().state is BookingState.RETURNED
+
+
+def test_a_repeated_one_begins_again_at_its_local_time_when_winter_comes() -> None:
+    world = Booked(now=1_792_828_800.0)  # Sat 2026-10-24 10:00 in Vienna
+    world.up("n1", 4)
+    first = world.book(begins="11:00", zone="Europe/Vienna", repeat=Repeat.DAILY)
+    world.go(2 * HOUR + 2)
+    again = world.booking()
+    assert (again.state, again.last, again.day) == (BookingState.BOOKED, BookingState.RETURNED, "2026-10-25")
+    assert again.begins - first.begins == 25 * HOUR, "that night has an hour more"
+    world.now = again.begins - 1.0
+    world.go(2)
+    assert world.booking().is_active
+
+
+def test_one_that_is_cancelled_lets_those_go_on_that_were_told(one: Booked) -> None:
+    one.run("stoppable", gpus=4, **STOPPABLE)
+    one.go(HOUR - 65)
+    one.feed(ev.BookingCancelled("exam"))
+    (task,) = one.state.round_of(one.job("stoppable"))
+    assert task.notice is not None
+    assert not task.notice.stands
+    one.go(120)
+    assert one.on("stoppable")
+    assert one.booking().state is BookingState.CANCELLED
+
+
+def test_cancelled_while_it_lasts_its_jobs_have_their_notice(one: Booked) -> None:
+    one.go(HOUR + 1)
+    one.run("exam", queue="exam", notice_s=60.0)
+    one.feed(ev.BookingCancelled("exam"))
+    (task,) = one.state.round_of(one.job("exam"))
+    assert task.notice is not None
+    assert task.notice.reason is NoticeReason.CALENDAR
+
+
+def test_it_survives_a_restart_before_and_while_it_lasts(one: Booked) -> None:
+    one.run("stoppable", gpus=4, **STOPPABLE)
+    one.go(HOUR - 65)
+    again = one.restarted()
+    assert again.booking() == one.booking()
+    again.go(66)
+    assert again.booking().is_active
+    assert not again.on("stoppable")
+    later = again.restarted()
+    later.go(2)
+    assert later.booking().is_active
+    assert later.run("exam", queue="exam", gpus=4).state is JobState.RUNNING
+
+
+def test_two_bookings_at_once_have_nodes_of_their_own() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.up("n2", 4)
+    world.book("a", gpus=2)
+    world.book("b", gpus=2)
+    world.book("c", gpus=4)
+    world.go(HOUR + 1)
+    chosen = [world.booking(name).gpus for name in "abc"]
+    assert sorted(map(len, chosen)) == [2, 2, 4]
+    assert len({gpu for each in chosen for gpu in each}) == 8
+
+
+def test_what_is_in_the_booking_is_not_preempted_for_others(one: Booked) -> None:
+    one.go(HOUR + 1)
+    one.run("exam", queue="exam", gpus=4, preemptible=True)
+    one.run("urgent", gpus=4, priority=100)
+    one.go(120)
+    assert one.on("exam")
+    assert all(task.notice is None for task in one.state.round_of(one.job("exam")))
+
+
+def test_a_longer_or_shorter_one_while_it_lasts_keeps_its_nodes(one: Booked) -> None:
+    one.go(HOUR + 1)
+    spec = one.booking().spec
+    one.feed(ev.BookingChanged("exam", replace(spec, lasts_s=2 * HOUR)))
+    assert one.booking().ends == one.booking().begins + 2 * HOUR
+    assert one.booking().places
+    with pytest.raises(Conflict, match="has begun"):
+        one.feed(ev.BookingChanged("exam", replace(spec, gpus=2)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"booking": "none", "queue": "exam"}, "/booking"),
+        ({"booking": "exam", "queue": "other"}, "/booking"),
+        ({"booking": "exam", "queue": "exam", "gpus": 0}, "/gpus"),
+    ],
+)
+def test_a_job_that_could_never_use_the_booking_that_it_names_is_refused(
+    one: Booked, fields: dict[str, object], place: str
+) -> None:
+    with pytest.raises(NotAccepted) as refused:
+        one.submit("j", **{"gpus": 1, **fields})
+    assert [each for each, _ in refused.value.faults] == [place]
+
+
+def test_why_says_what_is_booked_and_when(one: Booked) -> None:
+    one.run("endless", gpus=4)
+    why = why_of(one.state, one.settings, one.now, one.job("endless"))
+    assert [each.reasons for each in why.nodes] == [
+        ("is booked from Tue 2026-11-24 13:00 to Tue 2026-11-24 14:00 (UTC)",)
+    ]
+    one.run("named", queue="exam", booking="exam")
+    why = why_of(one.state, one.settings, one.now, one.job("named"))
+    assert "its booking exam begins Tue 2026-11-24 13:00" in why.summary
+    assert why.estimate is not None
+    assert why.estimate.at == one.booking().begins
+
+
+def test_in_a_tree_others_make_room_and_its_jobs_need_no_seat() -> None:
+    world = Booked()
+    owed = {"default": Guarantee(4000)}
+    tree = {
+        "exam": QueueSpec(),
+        "ops": QueueSpec(guarantee_gpus=owed, notice_s=60.0),
+        "dev": QueueSpec(notice_s=60.0),
+    }
+    world.feed(ev.QueuesChanged(QueueDocument(queues=tree), 0))
+    world.up("n1", 4)
+    world.up("n2", 4)
+    world.book()
+    world.run("dev1", queue="dev", gpus=4, preemptible=True, kill_grace_s=10.0)
+    world.run("dev2", queue="dev", gpus=4, preemptible=True, kill_grace_s=10.0)
+    world.run("exam", queue="exam", booking="exam", gpus=4)
+    world.go(HOUR + 5)
+    assert world.on("exam"), "it is not preemptible, and its queue is guaranteed nothing"
+    world.submit("ops", queue="ops", gpus=4, cpus=0.1)
+    world.go(200)
+    assert world.on("ops")
+    assert world.on("exam"), "what is owed to others is taken from who borrows"
+
+
+def test_more_than_is_guaranteed_to_nobody_is_not_booked() -> None:
+    world = Booked()
+    owed = {"default": Guarantee(4000)}
+    world.feed(
+        ev.QueuesChanged(
+            QueueDocument(queues={"exam": QueueSpec(), "ops": QueueSpec(guarantee_gpus=owed)}), 0
+        )
+    )
+    world.up("n1", 4)
+    with pytest.raises(NotAccepted, match="0 GPUs are guaranteed to nobody, and 4 would be booked"):
+        world.book()
+    world.book(queue="ops", from_guarantee=True)
+    assert world.booking().state is BookingState.BOOKED
+
+
+def test_a_card_that_falls_ill_is_replaced_by_a_sound_one() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.book(gpus=2)
+    world.go(HOUR + 1)
+    ill = world.booking().gpus[0]
+    sound = [gpu(f"n1-{i}") for i in range(4)]
+    world.report("n1", *(gpu(g.id, health=Health.SICK) if g.id == ill else g for g in sound))
+    world.go(2)
+    assert ill not in world.booking().gpus
+    assert len(world.booking().gpus) == 2
+
+
+def test_no_effect_names_a_gpu_of_two_bookings(one: Booked) -> None:
+    effects = one.go(HOUR + 1)
+    assert not every(effects, fx.Kill)

@@ -1,0 +1,52 @@
+"""How long GPUs stand idle for a booking, beside a drain of its node from the moment at which it is booked."""
+
+from typing import Final
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.nodes.drain import Target
+from tests.unit.engine.bookings.worlds import HOUR, Booked
+
+#: What waits all the time, and the most that GPUs idle for it: GPUs times seconds, of four for an hour.
+LOADS: Final[dict[str, tuple[dict[str, object], int]]] = {
+    "notice of 60 s, killed at once": ({"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}, 4 * 20),
+    "time limits of 5 minutes": ({"timeout_s": 290.0, "kill_grace_s": 10.0}, 4 * 310),
+    "time limits of 20 minutes": ({"timeout_s": 1190.0, "kill_grace_s": 10.0}, 4 * 1210),
+}
+_STEP_S = 5.0
+
+
+def idle_gpu_s(load: dict[str, object], *, drain: bool) -> float:
+    """GPUs times seconds that nothing held, from the booking to its begin."""
+    world, idle, number = Booked(), 0.0, 0
+    world.up("n1", 4)
+    if drain:
+        world.feed(ev.DrainRequested(Target.NODE, "n1.example", "an exam", "ann"))
+    else:
+        world.book()
+    until = world.now + HOUR
+    while world.now < until:
+        for name in [str(job.id) for job in world.state.jobs.values()]:
+            job = world.job(name)
+            if job.started_at and job.spec.timeout_s and world.now >= job.started_at + job.spec.timeout_s:
+                for task in world.state.round_of(job):
+                    if not task.ended:
+                        world.status(task.id, "TASK_FINISHED", agent="n1")
+        for _ in range(4 - sum(job.state.value == "pending" for job in world.state.jobs.values())):
+            number += 1
+            world.submit(f"j{number}", gpus=1, cpus=0.1, **load)
+        world.offer_again()
+        world.started()
+        world.now += _STEP_S
+        world.obey(world.feed(ev.Tick()))
+        idle += _STEP_S * (4 - len(world.state.holders))
+    return idle
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_no_gpu_stands_idle_longer_than_its_drain_needs(name: str) -> None:
+    load, most = LOADS[name]
+    late, drained = idle_gpu_s(load, drain=False), idle_gpu_s(load, drain=True)
+    assert late <= most
+    assert drained == 4 * HOUR
