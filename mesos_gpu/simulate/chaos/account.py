@@ -1,6 +1,6 @@
 """What the witness knows: what the scheduler was told and what it saved, as both truly happened."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.engine.settings import Settings
@@ -8,6 +8,7 @@ from mesos_gpu.model.arrays.array import JobArray
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.gpu_use import Work
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
@@ -35,6 +36,31 @@ class Told:
     health: dict[GpuId, Health]
     driver: str | None
     at: float
+
+
+@dataclass(slots=True)
+class Known:
+    """What monitors have told of one card of a launch: idle and busy, milliseconds, and when of idle time last."""
+
+    work: Work | None = None
+    idle_ms: int = 0
+    busy_ms: int = 0
+    idle_at: float = -1.0
+
+
+@dataclass(slots=True)
+class Idling:
+    """What is known of all launches, and what they were told.
+
+    Attributes:
+        known: By launch and card.
+        warned: Launches that were warned.
+        noticed: By launch, the number of its latest notice that was judged.
+    """
+
+    known: dict[tuple[TaskId, GpuId], Known] = field(default_factory=dict)
+    warned: set[TaskId] = field(default_factory=set)
+    noticed: dict[TaskId, int] = field(default_factory=dict)
 
 
 def job_of(task_id: str) -> JobId:
@@ -81,6 +107,7 @@ class Account:
         self.ready: set[TaskId] = set()
         self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
         self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
+        self.idling = Idling()
         self.seats_change = False  # by the batch in hand
         self.arrays: dict[JobId, JobArray] = {}  # as they were asked for
         self.spent: set[JobId] = set()  # members of arrays that have finished, be they forgotten

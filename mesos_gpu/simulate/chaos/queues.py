@@ -1,5 +1,6 @@
 """What operators do to the tree of queues, and users within it, as acts for `acts`."""
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -12,6 +13,8 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import (
     DEFAULT_POOL,
     Guarantee,
+    Idle,
+    IdlePolicy,
     LineOrder,
     MinRuntime,
     QueueDocument,
@@ -21,6 +24,7 @@ from mesos_gpu.model.tenancy import (
     Stop,
 )
 from mesos_gpu.simulate.chaos.choice import choose
+from mesos_gpu.simulate.chaos.idling.use import Doing
 from mesos_gpu.simulate.chaos.world import World
 from mesos_gpu.wire.mesos.notice import encode_checkpoint
 
@@ -43,6 +47,18 @@ _CHECKPOINTS: Final = (
     encode_checkpoint(-5.0),
     b'{"checkpoint":{"ago_s":"soon"}}',
 )
+
+
+_QUICK: Final = Idle(
+    warn_after_s=30.0, return_after_s=60.0, resume_s=20.0, start_grace_s=0.0, max_keep_s=300.0
+)
+_RULES: Final = tuple(
+    replace(_QUICK, policy=policy, requeue=requeue)
+    for policy in (IdlePolicy.ALWAYS, IdlePolicy.PRESSURE, IdlePolicy.REPORT)
+    for requeue in (False, True)
+)
+#: Idleness lasts, or nothing would come of it.
+_DOINGS: Final = (Doing.IDLE, Doing.IDLE, Doing.IDLE, Doing.NOW_AND_THEN, Doing.BUSY, Doing.UNTOLD)
 
 
 class _Digits:
@@ -193,10 +209,48 @@ def _id_of(array: JobArray) -> str:
     return array.id
 
 
+def _idle_document(a: int, b: int) -> QueueDocument:
+    plain, dice = document_of(a, b), random.Random(a << 24 | b >> 3)
+    queues = {path: replace(spec, idle=dice.choice((None, *_RULES))) for path, spec in plain.queues.items()}
+    return replace(plain, queues=queues)
+
+
+def _change_idle(world: World, a: int, b: int) -> None:
+    """Another tree, with rules of idle GPUs."""
+    document = _idle_document(a, b)
+    words = ", ".join(
+        f"{path} {each.idle.policy.value}" for path, each in document.queues.items() if each.idle
+    )
+    world.say(f"an operator writes queues with rules of idle GPUs: {words or 'none'}")
+    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+
+
+def _do(world: World, a: int, b: int) -> None:
+    """A launch idles, works, or nobody can tell."""
+    runs = [run for run in world.mesos.alive() if run.job_id and run.item.task.gpus]
+    run = choose(world, runs, a, lambda run: run.job_id or "")
+    if run is not None:
+        doing = _DOINGS[b % len(_DOINGS)]
+        world.say(f"{run.id} is {doing.value} from now on")
+        world.mesos.use.change(run.id, doing, world.now)
+
+
+def _monitor_dies(world: World, a: int, b: int) -> None:
+    """A node's monitor ends; the next one counts anew."""
+    monitors = [run for run in world.mesos.alive() if run.is_monitor and run.stage == "TASK_RUNNING"]
+    run = choose(world, monitors, a, lambda run: run.agent.hostname)
+    if run is not None:
+        world.say(f"the monitor {run.id} dies")
+        world.mesos.update(run, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+
+
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "change queues": (0.0, _change),
     "checkpoint": (0.5, _checkpoint),
     "clock steps": (0.05, _steps),
     "submit array": (0.0, _submit_array),
     "kill tasks": (0.0, _kill_tasks),
+    "change idle rules": (0.0, _change_idle),
+    "do": (0.0, _do),
+    "monitor dies": (0.0, _monitor_dies),
 }

@@ -129,8 +129,22 @@ _ARRAYS: Final = {
 ARRAYS: Final = tuple(
     0.0 if name in APPS else _ARRAYS.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True)
 )
+#: Jobs that idle and wake, in trees of queues that end them for it, with monitors that come and go.
+_IDLES: Final = {
+    **_RECLAIMS,
+    "change queues": 0.0,
+    "change idle rules": 0.3,
+    "submit to queue": 6.0,
+    "do": 3.0,
+    "monitor dies": 0.5,
+    "restart": 0.3,
+    "progress": 5.0,
+    "while": 10.0,
+    "long": 0.5,
+}
+IDLES: Final = tuple(_IDLES.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS)
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS, IDLES)
 
 
 @dataclass(frozen=True, slots=True)

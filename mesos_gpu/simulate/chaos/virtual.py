@@ -21,6 +21,7 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.simulate.chaos.idling.use import Meters
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.wire.mesos import assignment, report
 from mesos_gpu.wire.mesos.notice import encode_told
@@ -42,9 +43,7 @@ _encoded = lru_cache(maxsize=4096)(report.encode)
 _outcome = lru_cache(maxsize=4096)(assignment.encode)
 
 
-def no_amounts() -> dict[str, float]:
-    """None of what Mesos counts."""
-    return {"cpus": 0.0, "mem": 0.0, "gpus": 0.0}
+no_amounts: Final = {"cpus": 0.0, "mem": 0.0, "gpus": 0.0}.copy  # none of what Mesos counts
 
 
 @dataclass(slots=True, eq=False)
@@ -70,9 +69,8 @@ class Agent:
     report_due: float = 0.0
     claims: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole GPUs
     shares: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of the others
-    kept: dict[str, float] = field(
-        default_factory=no_amounts
-    )  # reserved for our role, neither used nor offered
+    # Reserved for our role, neither used nor offered.
+    kept: dict[str, float] = field(default_factory=no_amounts)
     keepers: dict[str, Keeper] = field(default_factory=dict)  # by executor id
     others: float = 0.0  # GPUs that another framework has
     ports: list[int] = field(default_factory=lambda: list(PORTS))  # neither used nor offered
@@ -139,7 +137,7 @@ class VirtualMesos:
 
     def __init__(self, agents: Iterable[Agent], *, role: str = "*", reserves: bool = True) -> None:
         """Nothing runs, nobody is connected. `role`: of the scheduler; `reserves`: whether it may reserve for that."""
-        self.now = 0.0
+        self.now, self.use = 0.0, Meters()
         self.role, self.reserves = role, reserves
         self.agents = {agent.id: agent for agent in agents}
         self.gone: set[AgentId] = set()  # an operator said so
@@ -147,8 +145,7 @@ class VirtualMesos:
         self.facts: dict[JobId, Facts] = {}
         self.offers: dict[OfferId, tuple[Agent, dict[str, float]]] = {}
         self.mail: list[ev.Event] = []
-        self.connected = False
-        self.suppressed = False
+        self.connected = self.suppressed = False
         self._serial = 0
         self.offered_at: dict[OfferId, float] = {}
         self.offered_ports: dict[OfferId, list[int]] = {}
@@ -521,9 +518,13 @@ class VirtualMesos:
         if run is None or len(run.outbox) > 2:
             return
         agent.report_due = self.now + 10.0
-        if data is None:
-            data = _encoded(Inventory(agent.gpus if gpus is None else gpus, "simulated", agent.driver))
+        data = data or _encoded(self._inventory(run, agent.gpus if gpus is None else gpus))
         self.emit(run, "TASK_RUNNING", data)
+
+    def _inventory(self, monitor: Run, gpus: tuple[Gpu, ...]) -> Inventory:
+        held = [(run.id, run.item.task.gpus) for run in self.alive() if run.agent is monitor.agent]
+        uses = self.use.told(monitor.id, held, self.now)
+        return Inventory(gpus, "simulated", monitor.agent.driver, task_uses=uses)
 
     def set_health(self, agent: Agent, gpu_id: GpuId, health: Health, why: str) -> None:
         """A GPU changes, and its monitor remembers."""

@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
-from mesos_gpu.simulate.chaos.rules import arrays, books, gangs, limits, past, rollouts, shares, stops
+from mesos_gpu.simulate.chaos.rules import arrays, books, gangs, idle, limits, past, rollouts, shares, stops
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
@@ -149,6 +149,7 @@ class Witness(Account):
         self.agents[agent_id] = Told(
             {gpu.id: gpu.health for gpu in inventory.gpus}, inventory.driver_version, now
         )
+        idle.hear(self, inventory.task_uses, now)
         self.broken_now.update(gpu.id for gpu in inventory.gpus if gpu.health.broken)
 
     # --- what it does
@@ -221,7 +222,7 @@ class Witness(Account):
         if job.state is JobState.FAILED and not (job.attempts >= job.spec.max_attempts or gave_up or strict):
             words = f"{job.id} failed after {job.attempts} attempts"
             raise Violation("no job is lost", words, job.id)
-        if job.state is JobState.KILLED and job.id not in self.user_killed:
+        if job.state is JobState.KILLED and job.id not in self.user_killed and not idle.returned(self, job):
             raise Violation("no job is lost", f"nobody asked for the end of {job.id}", job.id)
 
     def _instance(self, job: Job) -> None:
@@ -232,6 +233,7 @@ class Witness(Account):
             self.user_killed.add(job.id)
 
     def _task(self, task: Task, now: float) -> None:
+        idle.told(self, task)
         if (taker := stops.stopped(self, task, now)) is not None:
             self.takers.add(taker)
         if not task.evicted or task.id in self.evicted:

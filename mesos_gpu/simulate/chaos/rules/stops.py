@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import LineOrder, OnEmpty, Reclaim, Stop
 from mesos_gpu.policy.tenancy.las import rank_of
 from mesos_gpu.simulate.chaos.account import Account, launch_of
-from mesos_gpu.simulate.chaos.rules import tree
+from mesos_gpu.simulate.chaos.rules import idle, tree
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import PORTS, Agent
 
@@ -92,6 +92,8 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     """
     if task.preempted_for is None or task.ended or task.job_id not in account.disk.jobs:
         return None
+    if task.notice is not None and task.notice.stands and task.notice.reason is NoticeReason.IDLE:
+        return None  # whatever it has a seat in: `idle` judges it
     latest = [each for each in account.latest(task.job_id) if launch_of(each) == launch_of(task.id)]
     if not latest:
         words = f"{task.id} is to make room for {task.preempted_for}"
@@ -134,6 +136,8 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
     notice = task.notice
     if notice is None or not notice.stands or now < notice.until:
         return False
+    if notice.reason is NoticeReason.IDLE:
+        return idle.ended(account, task)
     if task.preempted_for is not None:
         return True
     if notice.reason is NoticeReason.BUDGET:

@@ -1,0 +1,1 @@
+"""GPUs that idle and wake in chaos."""

@@ -1,0 +1,107 @@
+"""What must hold of jobs whose GPUs do nothing: unknown is never idle, nothing ends without its warning and notice."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import Idle
+from mesos_gpu.simulate.chaos.account import Account, Known
+from mesos_gpu.simulate.chaos.rules import tree
+from mesos_gpu.simulate.chaos.violation import Violation
+
+_UNKNOWN: Final = "unknown is never idle"
+_TOLD: Final = "nothing is returned without its warning and notice"
+_CLOCKS_S: Final = 0.001
+
+
+def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
+    """Take in what a report tells. What lies between counts that do not follow from each other is not known."""
+    for use in uses:
+        known = account.idling.known.setdefault((use.task_id, use.gpu_id), Known())
+        before, known.work = known.work, use.work
+        if use.work is None:
+            continue
+        new = use.work
+        old = before if before is not None and before.since == new.since else Work(new.since)
+        idle_ms = new.seen_ms - old.seen_ms - (new.busy_ms - old.busy_ms)
+        known.idle_ms, known.busy_ms = known.idle_ms + idle_ms, known.busy_ms + new.busy_ms - old.busy_ms
+        if idle_ms > 0:
+            known.idle_at = now
+
+
+def told(account: Account, task: Task) -> None:
+    """Judge a warning or a notice for idle GPUs, as it is saved.
+
+    Raises:
+        Violation: It may not be.
+    """
+    notice, idling = task.notice, account.idling
+    if notice is None or notice.reason is not NoticeReason.IDLE or task.ended:
+        return
+    if idling.noticed.get(task.id) == notice.number or not (notice.warning or notice.stands):
+        return
+    idling.noticed[task.id] = notice.number
+    job = account.disk.jobs.get(task.job_id or JobId(""))
+    if job is None:
+        return
+    rules = _rules(account, job)
+    _was_idle(account, job, rules)
+    if notice.warning:
+        idling.warned.add(task.id)
+    elif task.id not in idling.warned:
+        raise Violation(_TOLD, f"{task.id} has {notice}, and was never warned", task.id)
+
+
+def _rules(account: Account, job: Job) -> Idle:
+    rules = tree.inherited(account.queues, job.spec.queue, "idle")
+    return rules if isinstance(rules, Idle) else Idle()
+
+
+def _was_idle(account: Account, job: Job, rules: Idle) -> None:
+    """Check that what was told is enough: of each window half, on all cards of all its tasks."""
+    least_ms = rules.warn_after_s * 1000 / 2 * (1 - 2 * rules.busy_share)
+    for task_id in account.latest(job.id):
+        task = account.disk.tasks[task_id]
+        for gpu_id in task.gpus if not (task.ended or account.words[task_id].ended) else ():
+            known = account.idling.known.get((task_id, gpu_id), Known())
+            if known.idle_ms < least_ms - 1:
+                words = (
+                    f"{task_id} is told that it idles; of {gpu_id} {known.idle_ms} ms are known to be idle"
+                )
+                raise Violation(_UNKNOWN, words, task_id)
+
+
+def ended(account: Account, task: Task) -> bool:
+    """Whether a task whose notice has run out may be ended for it.
+
+    Raises:
+        Violation: Nobody knows what it has done since.
+    """
+    notice, idling = task.notice, account.idling
+    assert notice is not None, "who asks has looked"
+    if task.id not in idling.warned:
+        raise Violation(_TOLD, f"{task.id} is ended, and was never warned", task.id)
+    for gpu_id in task.gpus:
+        known = idling.known.get((task.id, gpu_id), Known())
+        if known.idle_at < notice.at - _CLOCKS_S:
+            words = (
+                f"{task.id} is ended; nothing is known of {gpu_id} since {known.idle_at:.1f}, before {notice}"
+            )
+            raise Violation(_UNKNOWN, words, task.id)
+    return True
+
+
+def returned(account: Account, job: Job) -> bool:
+    """Whether a job that nobody has killed may be: a task of it had notice that it ends for its idle GPUs."""
+    tasks = (account.disk.tasks.get(task_id) for task_id in account.latest(job.id))
+    return any(
+        task is not None
+        and task.notice is not None
+        and task.notice.stands
+        and task.notice.reason is NoticeReason.IDLE
+        for task in tasks
+    )

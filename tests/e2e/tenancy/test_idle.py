@@ -1,0 +1,154 @@
+"""Idle GPUs on the real Mesos: who does nothing is warned and ended, whoever restarts; who works, or of whom nobody can
+tell, is not; and the records say to the second what the inventories' scripts did."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mesos_gpu.adapters.simulated.use import script_of
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of, kill_all
+from tests.conftest import wait_until
+from tests.e2e.tenancy.story import apply, notices, runs, submit
+from tests.fault.test_kill9 import kill_monitor, kill_scheduler
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+REPORT_S: Final = 1
+RULES: Final = {
+    "policy": "always", "warn_after_s": 3, "return_after_s": 8, "busy_share": 0.05, "resume_s": 3, "start_grace_s": 1,
+    "exempt_labels": ["demo"],
+}  # fmt: skip
+#: What jobs do, by their names: the one that keeps itself alive runs a kernel of 10 ms each 2 s.
+SCRIPTS: Final[dict[str, Any]] = {
+    "forgotten*": [{"for_s": 5, "busy_pct": 80}, {"busy_pct": 0}],
+    "keepalive*": [{"burst_ms": 10, "every_s": 2}],
+    "busy*": [{"busy_pct": 80}],
+    "unknown*": [{"unknown": True}],
+    "exempt*": [{"busy_pct": 0}],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
+    arguments = ["--share-linger", "1", "--report-interval", str(REPORT_S)]
+    nodes = [NodeSpec(len(SCRIPTS), scripts=SCRIPTS)]
+    with (
+        Stack(open_directory / "stack", nodes, scheduler_arguments=arguments) as stack,
+        client_of(stack, len(SCRIPTS)) as made,
+    ):
+        apply(made, {"lab": {"notice_s": 1, "idle": RULES}})
+        yield stack, made
+
+
+@pytest.fixture
+def stack(cluster: tuple[Stack, Client]) -> Stack:
+    return cluster[0]
+
+
+@pytest.fixture
+def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
+    yield cluster[1]
+    kill_all(cluster[1])
+
+
+def records(client: Client) -> dict[str, dict[str, Any]]:
+    """What is on record, by the first part of a job's name."""
+    every = client.call("GET", "/v1/usage/export", dict[str, Any])["records"]
+    return {each["job_id"].partition("-")[0]: each for each in every}
+
+
+def standing(client: Client, job: str) -> str:
+    told = client.job(job)["idle"]
+    return told["state"] if told else ""
+
+
+def was_ended(client: Client, job: str, within_s: float) -> None:
+    wait_until(f"{job} was ended", lambda: client.job(job)["state"] == "killed", within_s)
+
+
+def started(client: Client) -> dict[str, str]:
+    """Start a job of each kind; its id by its name."""
+    labels = {"exempt": {"demo": "1"}}
+    names = [pattern.rstrip("*") for pattern in SCRIPTS]
+    command = 'while :; do cat "$MESOS_GPU_NOTICE" 2> /dev/null | tr -d "\\n"; echo; sleep 0.5; done'
+    jobs = {name: submit(client, name, "lab", command, gpus=1, labels=labels.get(name, {})) for name in names}
+    runs(client, list(jobs.values()))
+    return jobs
+
+
+def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(client: Client) -> None:
+    jobs = started(client)
+    for name in ("forgotten", "keepalive"):
+        was_ended(client, jobs[name], 90)
+        (launch,) = client.tasks(jobs[name])
+        told = notices(client, jobs[name], launch["id"])
+        assert [each["reason"] for each in told] == ["idle"] * len(told)
+        first, last = told[0], told[-1]
+        assert (first["warning"], last["warning"]) == (True, False), (
+            "it was warned, and then told when it ends"
+        )
+        assert last["until"] > first["at"] + RULES["warn_after_s"] - REPORT_S
+        assert client.job(jobs[name])["attempts"] == 0
+    for name in ("busy", "unknown", "exempt"):
+        job = client.job(jobs[name])
+        assert (job["state"], standing(client, jobs[name]) in ("", "suspect")) == ("running", True), name
+        assert "MESOS" not in job["message"]
+    kill_all(client)
+    wait_until(
+        "all are on record",
+        lambda: {each["reason"] for each in records(client).values()} == {"idle", "killed"},
+    )
+    kept = records(client)
+    assert {name for name, each in kept.items() if each["reason"] == "idle"} == {"forgotten", "keepalive"}
+    for name, each in kept.items():
+        is_what_the_script_did(each, SCRIPTS[f"{name}*"])
+        known_s = each["busy_gpu_s"] + each["idle_gpu_s"]
+        assert known_s == 0 if name == "unknown" else known_s > each["gpu_s"] / 2
+    rows = client.call("GET", "/v1/usage", dict[str, Any], {"by": "queue"})["rows"]
+    (lab,) = [row for row in rows if row["queue"] == "lab"]
+    for what in ("busy", "idle"):
+        assert lab[f"{what}_gpu_hours"] * 3600 == pytest.approx(
+            sum(each[f"{what}_gpu_s"] for each in kept.values())
+        )
+    assert lab["returned"] == 2
+
+
+def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
+    """Compare a record with a script that began with it: what is known is so to the second. The rest is unknown: before
+    the first look and after the last, and while nobody looked."""
+    held_ms = round(1000 * (record["ends"] - record["begins"]))
+    did = script_of(script, "").so_far(held_ms)
+    unknown_s = record["gpu_s"] - record["busy_gpu_s"] - record["idle_gpu_s"]
+    assert unknown_s >= 0
+    if not did.seen_ms:
+        assert (record["busy_gpu_s"], record["idle_gpu_s"]) == (0, 0)
+        return
+    for said_s, did_ms in (
+        (record["busy_gpu_s"], did.busy_ms),
+        (record["idle_gpu_s"], did.seen_ms - did.busy_ms),
+    ):
+        assert did_ms / 1000 - unknown_s - 1 <= said_s <= did_ms / 1000 + 1, record
+
+
+@pytest.mark.long
+def test_it_goes_on_through_restarts_of_monitor_and_scheduler(stack: Stack, client: Client) -> None:
+    jobs = started(client)
+    wait_until("it is warned", lambda: standing(client, jobs["forgotten"]) in ("warned", "notice"), 60)
+    kill_monitor(stack)
+    kill_scheduler(stack)
+    for name in ("forgotten", "keepalive"):
+        was_ended(client, jobs[name], 120)
+        told = [each["warning"] for each in notices(client, jobs[name], client.tasks(jobs[name])[0]["id"])]
+        assert told == sorted(told, reverse=True), "no notice before its warning"
+        assert True in told
+    assert {client.job(jobs[name])["state"] for name in ("busy", "unknown", "exempt")} == {"running"}
+    kill_all(client)
+    wait_until(
+        "the last is on record", lambda: {e["reason"] for e in records(client).values()} == {"idle", "killed"}
+    )
+    for name, each in records(client).items():
+        is_what_the_script_did(each, SCRIPTS[f"{name}*"])

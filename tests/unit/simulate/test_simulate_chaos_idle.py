@@ -1,0 +1,57 @@
+"""Chaos with GPUs that idle and wake: the engine holds, and bugs put in on purpose are found."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from mesos_gpu.engine.tenancy import idle as engine
+from mesos_gpu.model.tenancy import Idle
+from mesos_gpu.policy.tenancy import idle as policy
+from mesos_gpu.policy.tenancy.idle import Used, Verdict
+from mesos_gpu.simulate.chaos import run as chaos
+from tests.unit.simulate.test_simulate_chaos import assert_found
+
+
+@pytest.fixture(autouse=True)
+def _idles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "MIXES", (chaos.IDLES,))
+
+
+def test_the_engine_holds_while_jobs_idle_and_wake() -> None:
+    result = chaos.run(1000, 1)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+
+
+# --- bugs put in on purpose
+
+
+def _unknown_is_taken_for_idle(patch: pytest.MonkeyPatch) -> None:
+    real = policy.verdict
+
+    def verdict(cards: Iterable[Used], rules: Idle) -> Verdict:
+        said = real(cards, rules)
+        return Verdict.IDLE if said is Verdict.UNKNOWN else said
+
+    patch.setattr(policy, "verdict", verdict)
+
+
+def _notice_comes_without_a_warning(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(engine, "_warn", lambda *_: None)
+
+
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    "unknown is taken for idle": (_unknown_is_taken_for_idle, {"unknown is never idle"}),
+    "nobody is warned": (
+        _notice_comes_without_a_warning,
+        {"nothing is returned without its warning and notice"},
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
+def test_a_bug_of_idle_gpus_is_found_and_told_shortly(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    assert_found(rules, monkeypatch)
