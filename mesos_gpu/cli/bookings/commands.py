@@ -120,14 +120,19 @@ def move(app: App, booking: str, as_json: bool, **asked: Any) -> None:
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
 @api_command
-def cancel(app: App, names: tuple[str, ...]) -> None:
+def cancel(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Cancel bookings; what runs on them has its notice."""
     from mesos_gpu.api.spec.cluster.bookings import Booking
 
+    gone = []
     for name in names:
-        gone = app.client().call("DELETE", path_of(name), Booking)
-        output.line(f"booking {gone['id']} is cancelled")
+        gone.append(app.client().call("DELETE", path_of(name), Booking))
+        if not as_json:
+            output.line(f"booking {gone[-1]['id']} is cancelled")
+    if as_json:
+        output.document(gone)
 
 
 def path_of(name: str) -> str:

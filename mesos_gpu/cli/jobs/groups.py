@@ -20,7 +20,7 @@ GROUPS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "When, and how long": (
         "--queue", "--class", "--priority", "--preemptible", "--notice", "--notice-signal", "--timeout",
-        "--max-attempts", "--on-gpu-failure",
+        "--max-attempts", "--on-gpu-failure", "--booking",
     ),
     "Where": ("--placement", "--constraint", "--app", "--near", "--away"),
     "What it is called, and who is told": ("--name", "--label", "--notify"),
