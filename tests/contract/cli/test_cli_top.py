@@ -63,7 +63,8 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRest]:
 
 
 def _answer(rest: FakeRest, *gpus: Any) -> None:
-    rest.fixed["GET /v1/gpus"] = (200, {"gpus": list(gpus)})
+    cards = [{**gpu, "uuid": f"GPU-{number}"} for number, gpu in enumerate(gpus)]
+    rest.fixed["GET /v1/gpus"] = (200, {"gpus": cards})
 
 
 @contextmanager
@@ -170,7 +171,7 @@ def test_one_node_is_asked_for_alone(rest: FakeRest) -> None:
     )
     shown = [line.split()[0] for line in call("top", "nodes", "--node", "n2").stdout.splitlines()]
     assert shown == ["HOST", "n2.x"]
-    assert rest.queries["GET /v1/gpus"] == {"node": ["n2"]}
+    assert rest.queries["GET /v1/gpus"]["node"] == ["n2"]
     rest.fixed["GET /v1/tasks"] = (200, {"tasks": []})
     for view in ("cards", "tasks"):
         assert call("top", view, "--node", "n*", "--node", "m").exit_code == 0

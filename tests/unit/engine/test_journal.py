@@ -77,6 +77,11 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ResizeRequested(JobId("j"), {"gpu_memory_mib": 1024, "gpu_memory_max_mib": None}, True),
     ev.ResizeWithdrawn(JobId("j")),
     ev.CheckpointTold(JobId("j1")),
+    *(
+        ev.KeepAsked(JobId("j1"), 3600.0, None, "ann"),
+        ev.KeepAsked(JobId("j1"), None, 1.8e9),
+        ev.KeepWithdrawn(JobId("j1")),
+    ),
     ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
     ev.UndrainRequested(Target.NODE, "n"),
     ev.ResetRequested(GpuId("g"), "r", "why"),
@@ -245,6 +250,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "role"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
     rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members", "bookings"}
+    rare |= {"idlenesses", "span_works", "gpu_work"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
