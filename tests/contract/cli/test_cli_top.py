@@ -175,7 +175,7 @@ def test_one_node_is_asked_for_alone(rest: FakeRest) -> None:
     rest.fixed["GET /v1/tasks"] = (200, {"tasks": []})
     for view in ("cards", "tasks"):
         assert call("top", view, "--node", "n*", "--node", "m").exit_code == 0
-        assert rest.queries["GET /v1/gpus"] == {"node": ["n*", "m"]}
+        assert rest.queries["GET /v1/gpus"]["node"] == ["n*", "m"]
     assert call("top", "queue", "--node", "n2").exit_code == 2
 
 
