@@ -65,8 +65,7 @@ FAILED_CHECK = CheckHealth(0.1, 0.2, 1 / 3, "HTTP status 500", 2)
 READINESS = Readiness("web", False, Answer(503, "text/plain", "loading"))
 EVENTS: tuple[ev.Event, ...] = (
     ev.Registered("fw", "http://m"),
-    ev.Disconnected(),
-    ev.FrameworkRemoved(),
+    *(ev.Disconnected(), ev.FrameworkRemoved()),
     ev.OffersArrived((offer("o1", cpus=0.1 + 0.2, gpus=2),)),
     ev.OfferRescinded(OfferId("o1")),
     ev.StatusArrived(Status(TaskId("t"), "TASK_RUNNING", AgentId("a"), data=b"\x00\xff")),
@@ -85,10 +84,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.DelayReset("/a"),
     ev.HealthFound(TaskId("t"), False, "HTTP check failed", (FAILED_CHECK,)),
     ev.ReadinessFound(TaskId("t"), READINESS),
-    *(
-        ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
-        ev.SplitDropped("web"),
-    ),
+    ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
+    ev.SplitDropped("web"),
     ev.BudgetGranted("ml", "*", -3_600_000_000),
     ev.BookingMade("b1", BookingSpec("b", "ml", 8, "Tue 09:00", 60, "Europe/Vienna"), "ann"),
     *(ev.BookingChanged("b1", BookingSpec("b", "ml", 8, "now", 60)), ev.BookingCancelled("b1")),
