@@ -135,7 +135,7 @@ with FakeRest() as rest:
     assert "shared memory  1024 MiB\n" in out
     assert "--shm SIZE" in out
     assert "Shared memory in MiB, or with a unit, as 2GiB; default: none." in " ".join(out.split())
-    assert "health_checks, shm_mib)." in " ".join(out.split())
+    assert "booking, shm_mib)." in " ".join(out.split())
 
 
 def test_it_is_in_the_openapi_document() -> None:

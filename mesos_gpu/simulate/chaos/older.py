@@ -23,7 +23,24 @@ _LATER: Final = frozenset(
     if number > EARLIER
     for name in re.findall(r"CREATE TABLE (\w+)", script)
 )
-_DROPS: Final = tuple(f"DROP TABLE {name}" for name in sorted(_LATER))
+_ALTERED: Final = re.compile(r"ALTER TABLE (\w+) (?:RENAME COLUMN (\w+) TO (\w+)|ADD COLUMN (\w+))")
+
+
+def _undone(script: str) -> list[str]:
+    """What takes back how a step altered tables that were there before, the last first."""
+    return [
+        f"ALTER TABLE {table} DROP COLUMN {added}"
+        if added
+        else f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}"
+        for table, old, new, added in reversed(_ALTERED.findall(script))
+        if table not in _LATER
+    ]
+
+
+_TAKEN_BACK: Final = (
+    *(undo for number, script in reversed(schema.steps()) if number > EARLIER for undo in _undone(script)),
+    *(f"DROP TABLE {name}" for name in sorted(_LATER)),
+)
 _KNOWN: Final = tuple(noun for noun in NOUNS if (noun.table or noun.plural) not in _LATER)
 
 
@@ -70,12 +87,12 @@ def _saves(saved: Saved) -> list[Save]:
 
 
 def _age(path: Path, number: int) -> None:
-    """Take the checksums away, and say so."""
+    """Take away the checksums and what later steps made, and say so."""
     with closing(sqlite3.connect(path)) as db, db:
         for table in schema.UNSEALED:
             for *beside, row in _done(db, table.read):
                 _done(db, table.write, row[:-_SEAL], *beside)
-        for statement in _DROPS:
+        for statement in _TAKEN_BACK:
             db.execute(statement)
         db.execute(f"PRAGMA user_version={number}")
 
