@@ -24,21 +24,16 @@ _LATER: Final = frozenset(
     for name in re.findall(r"CREATE TABLE (\w+)", script)
 )
 _ALTERED: Final = re.compile(r"ALTER TABLE (\w+) (?:RENAME COLUMN (\w+) TO (\w+)|ADD COLUMN (\w+))")
-
-
-def _undone(script: str) -> list[str]:
-    """What takes back how a step altered tables that were there before, the last first."""
-    return [
+#: What later steps made or altered is taken back, the last first.
+_TAKEN_BACK: Final = (
+    *(
         f"ALTER TABLE {table} DROP COLUMN {added}"
         if added
         else f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}"
+        for number, script in reversed(schema.steps())
         for table, old, new, added in reversed(_ALTERED.findall(script))
-        if table not in _LATER
-    ]
-
-
-_TAKEN_BACK: Final = (
-    *(undo for number, script in reversed(schema.steps()) if number > EARLIER for undo in _undone(script)),
+        if number > EARLIER and table not in _LATER
+    ),
     *(f"DROP TABLE {name}" for name in sorted(_LATER)),
 )
 _KNOWN: Final = tuple(noun for noun in NOUNS if (noun.table or noun.plural) not in _LATER)
