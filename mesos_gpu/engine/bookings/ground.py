@@ -1,5 +1,6 @@
 """What may be booked: GPUs that are sound, beside what queues are guaranteed; and the times of what is booked."""
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,10 +12,11 @@ from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Item, horizon, items_of
+from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
+from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Guaranteed, Item, horizon, items_of
 from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
+from mesos_gpu.policy.times.hours import span_at
 
 
 def pool_in(state: State, node: Node) -> str:
@@ -40,7 +42,27 @@ def ground_of(state: State) -> Ground:
             Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))
             for model, count in models.items()
         ]
-    return Ground(bins) if tree is None else Ground(bins, _free(tree, bins), _owed(tree))
+    return Ground(bins) if tree is None else Ground(bins, _Guarantees(state.queues, bins).at)
+
+
+class _Guarantees:
+    """What is guaranteed at any time, by the hours of queues then."""
+
+    def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
+        """Look at no time yet."""
+        self._written, self._bins = written, bins
+        self._known: list[tuple[float, Guaranteed]] = []  # of times that were asked for, with their begins
+
+    def at(self, moment: float) -> Guaranteed:
+        """What is at a moment, seconds since the epoch."""
+        place = bisect(self._known, moment, key=lambda each: each[0])
+        if place and moment < self._known[place - 1][1].until:
+            return self._known[place - 1][1]
+        span = span_at(self._written, moment)
+        tree = Tree(span.document)
+        made = Guaranteed(_free(tree, self._bins), _owed(tree), span.until)
+        self._known.insert(place, (span.since, made))
+        return made
 
 
 def _free(tree: Tree, bins: list[Bin]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
@@ -82,12 +83,16 @@ def unfinished(state: State) -> list[Booking]:
 
 def owner_of(state: State, spec: BookingSpec) -> str:
     """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
-    of the pool; "": of none, or there is none."""
+    of the pool, at any hours; "": of none, or there is none."""
     if not spec.from_guarantee or state.tree is None:
         return ""
-    queues = state.tree.queues
+    queues = state.queues.queues
     above = (path for path in lineage(spec.queue) if path in queues)
-    return next((path for path in above if spec.pool in queues[path].spec.guarantee_gpus), "")
+    return next((path for path in above if _guarantees(queues[path], spec.pool)), "")
+
+
+def _guarantees(queue: QueueSpec, pool: str) -> bool:
+    return pool in queue.guarantee_gpus or any(pool in entry.guarantee_gpus for entry in queue.hours)
 
 
 def named_jobs(state: State, booking: Booking) -> list[Job]:

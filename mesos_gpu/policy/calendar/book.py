@@ -8,6 +8,7 @@ lay all of them out is what makes a booking one that can be kept.
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
@@ -69,18 +70,38 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Guaranteed:
+    """What is guaranteed in a time.
+
+    Attributes:
+        free: By pool, thousandths of cost that nobody is guaranteed.
+        owed: By queue and pool, thousandths of cost that it is guaranteed.
+        until: The end of that time, seconds since the epoch; infinity: it has none.
+    """
+
+    free: Mapping[str, int] = field(default_factory=dict)
+    owed: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    until: float = inf
+
+
+_NOTHING: Final = Guaranteed()
+
+
+def _always_nothing(_: float) -> Guaranteed:
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class Ground:
     """What may be booked.
 
     Attributes:
         bins: All GPUs.
-        free: By pool, thousandths of cost that nobody is guaranteed.
-        owed: By queue and pool, thousandths of cost that it is guaranteed.
+        guaranteed: What is guaranteed at a moment, seconds since the epoch.
     """
 
     bins: Sequence[Bin]
-    free: Mapping[str, int] = field(default_factory=dict)
-    owed: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    guaranteed: Callable[[float], Guaranteed] = _always_nothing
 
     def milli(self, item: Item) -> int:
         """What a time of a booking costs at most, thousandths."""
@@ -242,17 +263,26 @@ def _over_itself(group: Sequence[Item]) -> Clash | None:
 
 def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
     """Whether more is booked at a moment than nobody is guaranteed, or than a queue is."""
-    for at in sorted({item.begins for item in group}):
-        there = [item for item in group if item.begins <= at < item.ends]
+    for at in _moments(ground, group):
+        there, guaranteed = [item for item in group if item.begins <= at < item.ends], ground.guaranteed(at)
         sums: dict[tuple[str, str], int] = {}
         for item in there:
             key = item.owner, item.spec.pool
             sums[key] = sums.get(key, 0) + ground.milli(item)
         for (owner, pool), milli in sums.items():
-            most = ground.owed.get((owner, pool), 0) if owner else ground.free.get(pool)
+            most = guaranteed.owed.get((owner, pool), 0) if owner else guaranteed.free.get(pool)
             if most is not None and milli > most:
                 return Clash(_of_sum(owner, pool, milli, most), at)
     return None
+
+
+def _moments(ground: Ground, group: Sequence[Item]) -> list[int]:
+    """When more is booked, or guaranteed, than before."""
+    moments = {item.begins for item in group}
+    at, ends = float(min(moments)), max(item.ends for item in group)
+    while (at := ground.guaranteed(at).until) < ends:
+        moments.add(int(at))
+    return sorted(moments)
 
 
 def _of_sum(owner: str, pool: str, milli: int, most: int) -> str:

@@ -11,6 +11,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.gpu_use import Work
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
+from mesos_gpu.simulate.chaos.times.hours import Watch
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.testing.memory_store import MemoryStore
 
@@ -84,6 +85,7 @@ class Account:
         """Nothing was said yet."""
         self.mesos, self.settings = mesos, settings
         self.disk = MemoryStore()
+        self.watch = Watch()  # by which hours of queues are looked at
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
@@ -109,6 +111,10 @@ class Account:
         self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
         self.idling = Idling()
         self.seats_change = False  # by the batch in hand
+        self.hours_change = False  # and seats were not given since
+        self.stops: dict[
+            tuple[JobId, JobId], tuple[float, QueueDocument]
+        ] = {}  # who was told to end for whom
         self.arrays: dict[JobId, JobArray] = {}  # as they were asked for
         self.spent: set[JobId] = set()  # members of arrays that have finished, be they forgotten
 
@@ -120,7 +126,12 @@ class Account:
 
     @property
     def queues(self) -> QueueDocument:
-        """The tree of queues that is on disk."""
+        """The tree of queues that is on disk, with the figures of the hours that it is."""
+        return self.watch.document(self.written)
+
+    @property
+    def written(self) -> QueueDocument:
+        """The tree of queues as it is on disk."""
         return next(reversed(self.disk.queue_versions.values()), NO_QUEUES)
 
     def latest(self, job_id: JobId) -> list[TaskId]:

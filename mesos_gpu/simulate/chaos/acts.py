@@ -16,6 +16,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.simulate.chaos import apps, queues, switches, terms
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
+from mesos_gpu.simulate.chaos.documents import timetable
 from mesos_gpu.simulate.chaos.settle import go_on, settle
 from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
 from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
@@ -529,6 +530,7 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     **queues.ACTS,
     **apps.ACTS,
     **terms.ACTS,
+    **timetable.ACTS,
     **switches.ACTS,
     "submit in class": (0.0, _submit_in_class),
 }

@@ -143,8 +143,20 @@ _IDLES: Final = {
     "long": 0.5,
 }
 IDLES: Final = tuple(_IDLES.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+#: Queues whose figures change by the hour, dedicated pools, and clocks that pass changes and are set back a little.
+_HOURS: Final = {
+    **_RECLAIMS,
+    "change queues": 0.0,
+    "change hours": 0.8,
+    "pass hours": 0.7,
+    "set clock in hours": 0.2,
+    "submit": 0.3,
+    "restart": 0.3,
+    "long": 0.2,
+}
+HOURS: Final = tuple(_HOURS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS, IDLES)
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS, IDLES, HOURS)
 
 
 @dataclass(frozen=True, slots=True)

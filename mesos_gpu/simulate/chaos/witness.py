@@ -72,7 +72,9 @@ class Witness(Account):
     def _give_up(self, now: float) -> None:
         """What was cut off for too long stays given up, though the clock was set back since; what is cut off is so at
         most since that. Drains end as soon as they would have."""
-        last, self._heard_at = self._heard_at, now
+        before, last, self._heard_at = self.queues, self._heard_at, now
+        if self.watch.see(now):
+            self.hours_change |= self.queues is not before
         for place, ends_at in self.drained.items() if now < last else ():
             self.drained[place] = None if ends_at is None else ends_at - (last - now)
         for task_id, word in self.words.items() if now < last else ():
@@ -171,9 +173,9 @@ class Witness(Account):
         stops.freed_is_kept(self, self.launched, now)
         books.affordable(self, self.launched, now)
         self.takers.clear()
-        if self.seats_change:
+        if self.seats_change or (self.hours_change and self.mesos.connected):
             limits.seated(self)
-            self.seats_change = False
+            self.seats_change = self.hours_change = False
         self.launched.clear()
         self.dropped.clear()
         every = [effect for _, effects in steps for effect in effects]

@@ -246,6 +246,7 @@ class World:
         self.witness.unacknowledged.clear()
         self.witness.held.clear()
         self.witness.healthy.clear()  # checks begin anew
+        self.witness.watch.at = 0.0  # its clock is believed anew
         self.connect()
 
     def wake(self) -> None:

@@ -12,6 +12,7 @@ from mesos_gpu.policy.calendar.book import (
     Bin,
     Chosen,
     Ground,
+    Guaranteed,
     Item,
     clash,
     horizon,
@@ -139,7 +140,7 @@ def test_what_is_chosen_already_stays_there() -> None:
 
 
 def test_what_queues_are_guaranteed_is_booked_only_out_of_that() -> None:
-    ground = Ground(bins(8), {"default": 2000}, {("q", "default"): 6000})
+    ground = Ground(bins(8), lambda _: Guaranteed({"default": 2000}, {("q", "default"): 6000}))
     assert clash(ground, [item("a", 2, 0, 1)]) is None
     misfit = clash(ground, [item("a", 3, 0, 1)])
     assert misfit is not None
@@ -151,7 +152,10 @@ def test_what_queues_are_guaranteed_is_booked_only_out_of_that() -> None:
 
 
 def test_of_dear_models_the_dearest_counts_until_one_is_chosen() -> None:
-    ground = Ground([Bin("n0", "A100", "default", 8, 4), Bin("n1", "T4", "default", 8, 1)], {"default": 8000})
+    ground = Ground(
+        [Bin("n0", "A100", "default", 8, 4), Bin("n1", "T4", "default", 8, 1)],
+        lambda _: Guaranteed({"default": 8000}),
+    )
     assert clash(ground, [item("a", 2, 0, 1)]) is None
     assert clash(ground, [item("a", 3, 0, 1)]) is not None
     assert clash(ground, [item("a", 3, 0, 1, chosen=(Chosen("n1", "T4", 3),))]) is None

@@ -7,7 +7,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import OnEmpty
-from mesos_gpu.simulate.chaos.account import Account
+from mesos_gpu.simulate.chaos.account import Account, launch_of
 from mesos_gpu.simulate.chaos.rules import tree
 from mesos_gpu.simulate.chaos.violation import Violation
 
@@ -58,17 +58,36 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
 def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
     """Check that no queue at or above a job's, and no user, holds more than it may, with what this task is to have."""
     document = account.queues
-    if not document.version or not task.gpus:
+    if not document.version:
         return
     job, pool = account.disk.jobs[job_id], tree.pool_where(account, task)
-    if pool not in tree.pools_for(document, job.spec):
-        raise Violation("a class's jobs are in its pools", f"{task.id} is in pool {pool}", task.id)
+    _in_its_pools(account, job, task, pool, now)
+    if not task.gpus:
+        return
     for path in tree.lineage(job.spec.queue):
         limit = tree.most(document.queues[path], pool) if path in document.queues else None
         if limit is not None and (held := tree.held(account, path, pool, now)) > limit:
             words = f"{path} may hold {limit} thousandths of pool {pool}, and holds {held} with {task.id}"
             raise Violation("no queue is over its limit at any level", words, task.id)
     _user_limited(account, job, task, now)
+
+
+def _in_its_pools(account: Account, job: Job, task: Task, pool: str, now: float) -> None:
+    document, every = account.queues, [account.disk.tasks[each] for each in account.launches[job.id]]
+    usable = tree.pools_for(document, job.spec)
+    if pool not in usable:
+        words = f"{task.id} is in pool {pool}, and {job.spec.queue} uses {usable}"
+        raise Violation("nothing is in a pool that its queue and class may not use", words, task.id)
+    if not task.gpus or not tree.order_of(document, job.spec.queue):
+        return
+    beside = [each for each in every if launch_of(each.id) == launch_of(task.id)]
+    if len({tree.pool_where(account, each) for each in beside}) > 1:
+        words = f"tasks of {job.id} are on {[each.hostname for each in beside]}"
+        raise Violation("a job of a queue with an order is in one pool", words, task.id)
+    earlier = [each for each in every if each not in beside]
+    if pool not in (first := tree.first_pools(account, job, earlier, now)):
+        words = f"{task.id} is in pool {pool}, and may use {first} of {usable} by now"
+        raise Violation("nobody overflows before its time", words, task.id)
 
 
 def _user_limited(account: Account, job: Job, task: Task, now: float) -> None:

@@ -16,11 +16,13 @@ from mesos_gpu.model.tenancy import LineOrder, OnEmpty, Reclaim, Stop
 from mesos_gpu.policy.tenancy.las import rank_of
 from mesos_gpu.simulate.chaos.account import Account, launch_of
 from mesos_gpu.simulate.chaos.rules import idle, tree
+from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import PORTS, Agent
 
 _LATE_S = 120.0  # until then the engine may take for another framework's what is free again
 _CLOCKS_S = 0.001  # to which moments are rounded
+_FLAP_S = 60.0
 
 
 def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
@@ -36,7 +38,9 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
         return True
     if not document.version:
         return job.priority < other.priority
-    if job.seat is not None and not _moves(job):
+    if _is_ahead(other, now):
+        _is_owed_then(account, other)
+    elif job.seat is not None and not _moves(job):
         words = f"{job.id} of {job.spec.queue} has {job.seat}, and is stopped for {other.id} of {other.spec.queue}"
         raise Violation("nobody within a guarantee is reclaimed", words, job.id, other.id)
     if tree.fenced(document, job.spec.queue, other.spec.queue):
@@ -45,6 +49,26 @@ def allowed(account: Account, job: Job, other: Job, now: float) -> bool:
     whose = tree.inherited(document, other.spec.queue, "reclaim") or Reclaim.ANY
     lower = job.priority < other.priority
     return whose is Reclaim.ANY or (whose is Reclaim.LOWER and lower)
+
+
+def _is_ahead(job: Job, now: float) -> bool:
+    """Whether room is made for a job by a later moment, at which hours change."""
+    return job.room_made_at is not None and job.room_made_at > now + _CLOCKS_S
+
+
+def _is_owed_then(account: Account, job: Job) -> None:
+    """Check of a job for which others are told before hours change that they do, and that its queue, or one above it,
+    is guaranteed enough then."""
+    at = job.room_made_at or 0.0
+    before, then = (in_force(account.written, each) for each in (at - 1, at))
+    owed = any(
+        0 < tree.dearest(account, job.spec, pool) <= tree.owed(spec, pool)
+        for pool in tree.pools_for(then, job.spec)
+        for spec in tree.specs_of(then, job.spec.queue)
+    )
+    if before == then or not owed:
+        words = f"others end for {job.id} of {job.spec.queue} at {at}: hours change: {before != then}, owed: {owed}"
+        raise Violation("nobody is told before hours change but for who is owed room then", words, job.id)
 
 
 def _las(account: Account, job: Job, other: Job, now: float) -> bool:
@@ -107,7 +131,17 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
         words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'nobody'}"
         raise Violation("nothing is ended without a reason", words, task.id)
     _has_notice(account, task, job, members, now)
+    _does_not_flap(account, job, other, now)
     return other.id
+
+
+def _does_not_flap(account: Account, job: Job, other: Job, now: float) -> None:
+    """Check that nobody takes back at once what he has just given, while queues stay as they are."""
+    account.stops[job.id, other.id] = now, account.queues
+    then, document = account.stops.get((other.id, job.id), (0.0, None))
+    if document is account.queues and 0 <= now - then < _FLAP_S:
+        words = f"{job.id} makes room for {other.id} {now - then:g} s after it was the other way round"
+        raise Violation("nobody takes back what he has just given", words, job.id, other.id)
 
 
 def _needs_room(account: Account, job: Job) -> bool:
@@ -126,6 +160,10 @@ def _has_notice(account: Account, task: Task, job: Job, members: list[Task], now
     wanted = [each for each in (given_s, job.spec.notice_s) if isinstance(each, int | float)]
     if notice.at < now or not wanted or not any(account.words[each.id].running for each in members):
         return  # of two notices the earlier end counts; who does not run yet has nothing to lose
+    other = account.disk.jobs.get(task.preempted_for) if task.preempted_for else None
+    if other is not None and _is_ahead(other, now) and notice.until < (other.room_made_at or 0.0) - _CLOCKS_S:
+        words = f"{task.id} is told to end at {notice.until}, and hours change at {other.room_made_at}"
+        raise Violation("nobody is ended before hours change", words, task.id)
     if notice.until - now < min(wanted) - _CLOCKS_S:
         words = f"{task.id} is told to end in {notice.until - now:g} s, and is owed {min(wanted):g} s"
         raise Violation("every stop had its notice", words, task.id)
@@ -139,7 +177,8 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
     if notice.reason is NoticeReason.IDLE:
         return idle.ended(account, task)
     if task.preempted_for is not None:
-        return True
+        other = account.disk.jobs.get(task.preempted_for)
+        return other is not None and _needs_room(account, other)
     if notice.reason is NoticeReason.BUDGET:
         return any(budget.on_empty is OnEmpty.STOP for budget in tree.budgets_for(account.queues, job))
     drained = any(spec.stop is Stop.DRAIN for spec in tree.specs_of(account.queues, job.spec.queue))
@@ -170,7 +209,7 @@ def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
         if slots < job.spec.tasks:
             words = f"others end for {job.id}, and then {slots} of its {job.spec.tasks} tasks fit"
             raise Violation("every stop helps somebody", words, job.id)
-        waits = job.state is JobState.PENDING
+        waits = job.state is JobState.PENDING and not _is_ahead(job, now)
         if waits and len(takers) == 1 and account.queues.version and borrows(account, job):
             _stays_below(account, job, now)
 
@@ -207,7 +246,9 @@ def _ends(account: Account, task_id: TaskId, is_killed: bool) -> bool:
 def _stays_below(account: Account, job: Job, now: float) -> None:
     """Check that a queue which takes from another's borrowers above what it is guaranteed has a smaller part of its
     due than that one, before and after."""
-    standing = standing_of(State.restored(now, account.disk.load()), Settings("", ""), now)
+    state = State.restored(now, account.disk.load())
+    state.hours_at = account.watch.at
+    standing = standing_of(state, Settings("", ""), now)
     if standing is None:
         return
     given = [

@@ -1,6 +1,6 @@
 """What a document of queues says of the nodes that there are, worked out apart from the engine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.shares.units import WHOLE
@@ -19,6 +19,7 @@ from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.rules import shares
 from mesos_gpu.simulate.chaos.virtual import Agent
 
+_CLOCKS_S = 0.001  # to which moments are rounded
 _COST = 1  # of a model that the document does not name
 
 
@@ -113,10 +114,34 @@ def pool_of(document: QueueDocument, agent: Agent) -> str:
 
 
 def pools_for(document: QueueDocument, spec: JobSpec) -> list[str]:
-    """The pools that a job may use, as its class says."""
-    known = class_of(document, spec.job_class)
-    every = [DEFAULT_POOL, *(pool.name for pool in document.pools)]
-    return [pool for pool in every if known is None or not known.pools or pool in known.pools]
+    """The pools that a job may use, as its queue and its class say, in the order of the queue."""
+    known, named = class_of(document, spec.job_class), order_of(document, spec.queue)
+    every = [DEFAULT_POOL, *(pool.name for pool in document.pools if not pool.dedicated)]
+    return [pool for pool in named or every if known is None or not known.pools or pool in known.pools]
+
+
+def order_of(document: QueueDocument, queue: str) -> tuple[str, ...]:
+    """The pools that a queue, or the nearest above it, names; empty: none does."""
+    named = inherited(document, queue, "pools")
+    return named if isinstance(named, tuple) else ()
+
+
+def first_pools(account: Account, job: Job, earlier: Iterable[Task], now: float) -> list[str]:
+    """The pools that a job may have come to by now, by how long it waited since its earlier launches ended; a pool
+    without a model that it asks for comes last."""
+    document, spec = account.queues, job.spec
+    pools, after_s = pools_for(document, spec), inherited(document, spec.queue, "overflow_after_s")
+    if not order_of(document, spec.queue) or not isinstance(after_s, int | float) or not after_s:
+        return pools
+    models = {pool: set[str]() for pool in pools}
+    for node in account.disk.nodes.values():
+        here = {gpu.model for gpu in node.gpus}
+        names = (each.name for each in document.pools if here and here <= set(each.models))
+        models.setdefault(min(names, default=DEFAULT_POOL), set()).update(here)
+    wanted = set(spec.gpu_model)
+    pools.sort(key=lambda pool: not (models[pool] & wanted if wanted else models[pool]))
+    since = max(job.submitted_at, job.not_before, *(task.ended_at or 0.0 for task in earlier))
+    return pools[: max(1, 1 + int((now - since + _CLOCKS_S) // after_s))]
 
 
 def agents_in(account: Account, pool: str) -> list[Agent]:

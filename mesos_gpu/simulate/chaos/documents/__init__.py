@@ -1,0 +1,1 @@
+"""Documents of queues that operators write in chaos."""

@@ -1,0 +1,1 @@
+"""Hours of queues in chaos: what holds at a moment."""
