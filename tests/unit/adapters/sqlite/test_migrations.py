@@ -115,7 +115,8 @@ def test_nothing_is_lost_of_a_state_of_an_earlier_schema(version: int, path: Pat
             kept = [(*beside, last[:-9]) for *beside, last in rows(path, table)]
         else:
             kept = rows(path, table)
-        assert kept == old
+        width = len(old[0]) if old else 0  # columns of later steps come after those
+        assert [row[:width] for row in kept] == old
     kept = dict(there["facts"])["framework_id"]
     assert saved.framework_id == (kept if version < SEALED_FROM else kept[:-9])
     assert set(state.jobs) == {row[0] for row in there["jobs"]}

@@ -1,3 +1,7 @@
+-- How long jobs have held GPUs that do nothing, and who is kept from being ended for it.
+CREATE TABLE idlenesses (job_id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+-- Bookings: GPUs that queues have from one time to another.
+CREATE TABLE bookings (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 -- What GPUs did while tasks held them: of open spans as far as it is summed up, then with the records. Before this step
 -- nothing was known of it.
 CREATE TABLE span_works (task_id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
