@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from mesos_gpu.adapters.audit.log import LOST
 from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.login.counts import WRONG
+from mesos_gpu.api.metrics.bookings import BOOKINGS
 from mesos_gpu.api.metrics.cards import CARDS, Gpus, gpus_of
 from mesos_gpu.api.metrics.cluster import CLUSTER
 from mesos_gpu.api.metrics.family import Family, Measured, Values
@@ -460,5 +461,6 @@ FAMILIES: Final = (
         ("queue",),
     ),
     *CLUSTER,
+    *BOOKINGS,
     *CARDS,
 )

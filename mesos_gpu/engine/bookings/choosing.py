@@ -35,6 +35,7 @@ from mesos_gpu.policy.room.preemption import plan
 _IN_TIME: Final = 0  # priorities of those that would be displaced: who leaves in time,
 _LATE: Final = 1  # who leaves, but only after the begin,
 _STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
+SLACK_S: Final = 2.0  # so late may a match be
 
 
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
@@ -285,11 +286,8 @@ class _Choice:
         lost = lost_milli_s(ran(job.started_at, job.checkpoint_at, turn.now, milli, 0), 0, 0)
         if not job.spec.preemptible:
             return Victim(job.id, _STAYS, lost)
-        late = tell_at(turn, booking, job) < turn.now - _SLACK_S
+        late = tell_at(turn, booking, job) < turn.now - SLACK_S
         return Victim(job.id, _LATE if late else _IN_TIME, lost)
-
-
-_SLACK_S: Final = 2.0  # so late may a match be
 
 
 def _less(node: NodeCapacity, taken: Collection[GpuId]) -> NodeCapacity:

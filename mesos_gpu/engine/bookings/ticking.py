@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.bookings.choosing import is_told, on_places, tell_at
+from mesos_gpu.engine.bookings.choosing import SLACK_S, is_told, on_places, tell_at
 from mesos_gpu.engine.bookings.ending import end_booking, goes_on
 from mesos_gpu.engine.bookings.using import count_used
 from mesos_gpu.engine.calendar.booked import Provisional, unfinished, users_of
-from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.calendar.leads import lead_of, notice_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingState
@@ -58,7 +58,7 @@ def _make_room(turn: Turn, booking: Booking) -> None:
     """Tell those that are in its way, each as long before its begin as its notice lasts."""
     for job in on_places(turn, booking, booking.places).values():
         if job.spec.preemptible and turn.now >= tell_at(turn, booking, job):
-            left_s = max(booking.begins - job.spec.kill_grace_s - turn.now, 0.0)
+            left_s = _left_s(turn, job, booking.begins)
             _tell(turn, job, f"booking {booking.spec.name} begins", left_s)
 
 
@@ -82,12 +82,15 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
             return
     for job in {job.id: job for job in users_of(turn.state, booking).values()}.values():
         if not goes_on(booking, job) and turn.now >= booking.ends - lead_of(turn.state, turn.settings, job):
-            _tell(
-                turn,
-                job,
-                f"booking {spec.name} ends",
-                max(booking.ends - job.spec.kill_grace_s - turn.now, 0.0),
-            )
+            _tell(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))
+
+
+def _left_s(turn: Turn, job: Job, moment: float) -> float:
+    """Seconds from now to SIGTERM, so that a job has ended at a moment. One that is told too late for that, as the
+    booking was made or moved so late, has all of its notice, and ends later."""
+    left_s = max(moment - job.spec.kill_grace_s - turn.now, 0.0)
+    owed_s = notice_of(turn.state, turn.settings, job)
+    return left_s if left_s >= owed_s - SLACK_S else owed_s
 
 
 def _tell(turn: Turn, job: Job, why: str, left_s: float | None) -> None:

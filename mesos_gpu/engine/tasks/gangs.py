@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from mesos_gpu.engine.calendar.booked import booking_over
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Start
 from mesos_gpu.engine.tasks.evictions import end_tasks
@@ -135,6 +136,8 @@ def _settle(turn: Turn, job: Job, end: _End) -> None:
             turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code)
         case Verdict.KILLED:
             turn.end_job(job, JobState.KILLED, end.message, end.exit_code)
+        case Verdict.RETRY | Verdict.REQUEUE if over := booking_over(turn.state, job):
+            turn.end_job(job, JobState.KILLED, over, end.exit_code)
         case Verdict.RETRY:
             turn.retry(job, end.message, end.exit_code, final=end.final)
         case Verdict.FAILED:

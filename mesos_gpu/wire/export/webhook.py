@@ -22,7 +22,8 @@ def hook_body(event: LogEvent, *, of_job: bool = False) -> bytes:
     data: dict[str, Any] = {
         "number": event.number, "job_id": event.job_id, "user": event.user, "queue": event.queue, "app": event.app,
         "node": event.node, "gpu": event.gpu, "state": event.state, "exit_code": event.exit_code,
-        "deployment": event.deployment, "apps": list(event.apps), "message": "" if of_job else event.message,
+        "deployment": event.deployment, "booking": event.booking, "apps": list(event.apps),
+        "message": "" if of_job else event.message,
     }  # fmt: skip
     if event.notice is not None:
         notice = event.notice

@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main, output
+from mesos_gpu.engine import events as ev
 from mesos_gpu.testing.builders import gpu
+from tests.conftest import wait_until
 from tests.contract.rig import Rig, code_of
 
 GPUS = tuple(gpu(f"g{i}") for i in range(4))
@@ -173,3 +175,20 @@ def test_the_list_fits_a_terminal(booked: Rig, columns: int, monkeypatch: pytest
     assert all(len(line) <= columns for line in lines), "\n".join(lines)
     assert "BEGINS" in lines[0]
     assert "Wed 2026-11-25 09:00" in lines[2]
+
+
+def test_metrics_count_what_is_booked_and_used_now(booked: Rig) -> None:
+    make(booked, gpus=2, **{"from": "now"})
+    make(booked, name="later")
+    booked.clock.time += 2
+    lines = {
+        'mesos_gpu_bookings{state="active"} 1', 'mesos_gpu_bookings{state="booked"} 1', "mesos_gpu_booked_gpus 2",
+        "mesos_gpu_booked_ready_gpus 2", "mesos_gpu_booked_used_gpus 0", "mesos_gpu_bookings_short 0",
+    }  # fmt: skip
+
+    def shown() -> bool:
+        booked.daemon.put(ev.Tick())
+        booked.daemon.put(ev.Match())
+        return lines <= set(booked.call("GET", "/metrics/prometheus").text.splitlines())
+
+    wait_until("the booking is active", shown)

@@ -21,13 +21,19 @@ from mesos_gpu.adapters.hooks.receivers import receivers
 from mesos_gpu.adapters.hooks.send import Answer, Sender
 from mesos_gpu.adapters.hooks.store import MOST_WAITING, HookStore, hooks_of
 from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.tasks.event import EventKind, LogEvent
 from mesos_gpu.model.tasks.hook import Hook, HookVersion
+from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.happenings import deliver
 from mesos_gpu.scheduler.happenings.deliver import AT_ONCE, MOST_TRIES, Deliveries
 from mesos_gpu.scheduler.happenings.handing_over import ALONE, HandedOver
 from mesos_gpu.scheduler.happenings.log import EventLog
+from mesos_gpu.testing.builders import gpu, offer
+from mesos_gpu.wire.mesos.report import encode
 from tests.conftest import wait_until
 from tests.contract.cli.cli_rig import call
 from tests.contract.events.kept import Kept
@@ -64,6 +70,14 @@ class Hooked(Kept):
         assert answer.status_code in (200, 201), answer.text
         secret = answer.json()["secret"]
         return base64.b64decode(secret.removeprefix("whsec_")) if secret else b""
+
+    def node(self, *gpus: Gpu) -> None:
+        self.daemon.put(ev.OffersArrived((offer("o1", "a1", gpus=len(gpus)),)))
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId("a1")].monitor).result(60)
+        assert monitor is not None
+        data = encode(Inventory(gpus, "simulated", "535", "12.2"))
+        update = Status(monitor, "TASK_RUNNING", AgentId("a1"), data=data, uuid="u")
+        self.daemon.put(ev.StatusArrived(update))
 
     def close(self) -> None:
         super().close()
@@ -104,6 +118,20 @@ def test_each_hook_is_told_its_kinds_and_queues_in_order_and_can_prove_who_told(
     body = json.loads(first.body)
     assert (body["type"], body["data"]["queue"], body["data"]["number"] > 0) == ("submitted", "ml", True)
     assert first.headers["content-type"] == "application/json"
+
+
+def test_what_befalls_a_booking_names_it(rig: Hooked, receiver: Receiver) -> None:
+    rig.node(gpu("g0"), gpu("g1"))
+    rig.hook("calendar", f"{receiver.url}/calendar", "booking_made", "booking_cancelled", queues=["exam"])
+    body = {"name": "monday", "queue": "exam", "gpus": 2, "from": "tomorrow 9:00", "for_s": 3600}
+    made = rig.call("POST", "/v1/bookings", json=body).json()
+    rig.call("DELETE", f"/v1/bookings/{made['id']}")
+    wait_until("both are told", lambda: len(receiver.of("/calendar")) == 2)
+    bodies = [json.loads(each.body) for each in receiver.of("/calendar")]
+    assert [each["type"] for each in bodies] == ["booking_made", "booking_cancelled"]
+    assert {(each["data"]["booking"], each["data"]["queue"]) for each in bodies} == {(made["id"], "exam")}
+    events = rig.call("GET", "/v1/events", params={"kind": "booking_made"}).json()["events"]
+    assert [each["booking"] for each in events] == [made["id"]]
 
 
 def test_what_is_not_taken_is_sent_again_in_order_with_the_same_id(rig: Hooked, receiver: Receiver) -> None:

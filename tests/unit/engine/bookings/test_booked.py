@@ -363,3 +363,38 @@ def test_a_card_that_falls_ill_is_replaced_by_a_sound_one() -> None:
 def test_no_effect_names_a_gpu_of_two_bookings(one: Booked) -> None:
     effects = one.go(HOUR + 1)
     assert not every(effects, fx.Kill)
+
+
+def test_a_job_that_is_stopped_after_its_booking_was_cancelled_does_not_wait_for_it_for_ever(
+    one: Booked,
+) -> None:
+    one.go(HOUR + 1)
+    one.run("named", queue="exam", booking="exam", gpus=4, notice_s=30.0)
+    assert one.runs("named")
+    one.feed(ev.BookingCancelled("exam"))
+    assert one.runs("named")
+    one.go(40)
+    assert one.job("named").state is JobState.KILLED
+    assert one.job("named").message == "its booking exam has ended"
+
+
+def test_who_is_told_late_of_a_booking_has_all_of_his_notice() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.run("other", gpus=4, preemptible=True, notice_s=600.0)
+    world.book(begins="12:05")
+    world.go(2)
+    (task,) = world.state.round_of(world.job("other"))
+    assert task.notice is not None
+    assert task.notice.until - task.notice.at == 600.0
+
+
+def test_who_is_told_late_of_the_end_of_his_booking_has_all_of_his_notice(one: Booked) -> None:
+    one.go(HOUR + 1)
+    one.run("mine", queue="exam", gpus=4, notice_s=600.0)
+    one.go(10)
+    one.feed(ev.BookingChanged("exam", replace(one.booking().spec, lasts_s=120)))
+    one.go(2)
+    (task,) = one.state.round_of(one.job("mine"))
+    assert task.notice is not None
+    assert task.notice.until - task.notice.at == 600.0
