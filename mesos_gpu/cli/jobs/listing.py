@@ -17,6 +17,7 @@ from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
 from mesos_gpu.cli.share import gpus_counted, gpus_of_tasks
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.idle import IdleState
 from mesos_gpu.model.words import counted
 from mesos_gpu.wire.listing.filters import By, labels_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
 IDLE_S: Final = 60.0  # for so long without work, it is idle
+_TOLD: Final = tuple(each.value for each in (IdleState.WARNED, IdleState.NOTICE, IdleState.RETURNED))
 
 
 def ran(started_at: float | None, ended_at: float | None) -> str | None:
@@ -52,8 +54,16 @@ def used(job: "Job") -> str | None:
     if use is None:
         return None
     if use["idle_s"] is not None and use["idle_s"] >= IDLE_S:
-        return f"idle {output.span(use['idle_s'])}"
+        return f"{_idle_word(job)} {output.span(use['idle_s'])}"
     return None if use["busy_pct"] is None else f"{use['busy_pct']:.0f}%"
+
+
+def _idle_word(job: "Job") -> str:
+    """What comes of a job's idle GPUs, in a word: "idle" if nothing yet."""
+    idle = job["idle"]
+    if idle is None or (idle["state"] not in _TOLD and idle["keep_until"] is None):
+        return "idle"
+    return "kept" if idle["keep_until"] is not None else idle["state"]
 
 
 def _used_order(job: "Job") -> float | None:
@@ -143,7 +153,8 @@ def ps(app: App, every: bool, limit: int, expand: bool, asked: "Asked[Job, Job]"
 
     A job array is one line, as sweep-1a2b3c4d[0-99%8]; behind its state stands how many of its tasks have ended.
 
-    USE is the part of the last minute in which a job's GPUs were at work, or for how long they have not been.
+    USE is the part of the last minute in which a job's GPUs were at work, or for how long they have not been: `warned`
+    and `notice` instead of `idle` say that the job was told of its end for that, `kept` that somebody has put it off.
     """
     client = app.client()
     states = asked.filters[By.STATE] or (() if every else ("active",))

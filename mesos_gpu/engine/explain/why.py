@@ -7,6 +7,7 @@ from functools import partial
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.hours import estimate_then, hours_words
+from mesos_gpu.engine.explain.idling import with_idle
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.gpus.role import waits_for_role
@@ -77,6 +78,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         answer = replace(answer, summary=f"{answer.summary}; {words}")
     if job.state is JobState.PENDING and (words := hours_words(state, job.spec.queue, now)):
         answer = replace(answer, summary=f"{answer.summary}; {words}")
+    answer = with_idle(answer, state, settings, job, now)
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
-from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
+from mesos_gpu.model.nodes.gpu_use import TaskUse, Work, between
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,10 @@ def counted(before: Count | None, use: TaskUse) -> Count:
     if before is None or use.at < before.at:  # the host's clock was set back
         return Count(use.at, use.work)
     elapsed_ms = before.elapsed_ms + round((use.at - before.at) * 1000)
-    seen_ms, busy_ms = before.seen_ms, before.busy_ms
-    old, new = before.work, use.work
-    if old is not None and new is not None and old.since == new.since:
-        seen_ms += max(new.seen_ms - old.seen_ms, 0)
-        busy_ms += max(new.busy_ms - old.busy_ms, 0)
-    return Count(use.at, new, elapsed_ms, seen_ms, busy_ms)
+    span = between(before.work, use.work)
+    if span is None:
+        return Count(use.at, use.work, elapsed_ms, before.seen_ms, before.busy_ms)
+    return Count(use.at, use.work, elapsed_ms, before.seen_ms + span.seen_ms, before.busy_ms + span.busy_ms)
 
 
 def begun(count: Count) -> Count:

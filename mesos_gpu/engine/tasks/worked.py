@@ -9,7 +9,8 @@ from typing import Final
 
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
+from mesos_gpu.model.nodes.gpu_use import Span as Amounts
+from mesos_gpu.model.nodes.gpu_use import TaskUse, Work, between
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.usage import DAY_MS, MS, CardCount, Did, Span, SpanWork
@@ -17,7 +18,6 @@ from mesos_gpu.model.usage import DAY_MS, MS, CardCount, Did, Span, SpanWork
 _FOLD_MS: Final = 60_000  # so often at least, while a task does nothing that concerns others
 _CLOCKS_S: Final = 1.0  # by which the age of a count may be wrong
 Uses = Mapping[GpuId, TaskUse]
-_Amounts = tuple[int, int]  # seen, and at work, in milliseconds
 
 
 def on_report(turn: Turn, before: Node, now: Node) -> None:
@@ -72,8 +72,10 @@ def _take_in(turn: Turn, before: Node, span: Span, task: Task, old: Uses, new: U
 
 
 def _did_nothing(old: TaskUse | None, new: TaskUse) -> bool:
-    seen_ms, busy_ms = _between(old.work if old else None, new.work) if new.work else (0, 0)
-    return seen_ms > busy_ms
+    if new.work is None:
+        return False
+    did = _counted(old.work if old else None, new.work)
+    return did.seen_ms > did.busy_ms
 
 
 def _goes_on_not(old: TaskUse, new: TaskUse | None) -> bool:
@@ -114,14 +116,14 @@ class _Sum:
         known, self._cards[gpu_id] = self._cards.get(gpu_id), work
         if known is None and use.at - work.since > self._age_s + _CLOCKS_S:
             return  # the count is older than the span: what of it is the span's, nobody can tell
-        (seen_ms, busy_ms), (model, milli) = _between(known, work), self._part_of(gpu_id)
-        if not seen_ms or not milli:
+        did, (model, milli) = _counted(known, work), self._part_of(gpu_id)
+        if not did.seen_ms or not milli:
             return
         key = self._day, model
-        each, idle_ms = self._did.get(key, Did(*key)), seen_ms - busy_ms
+        each, idle_ms = self._did.get(key, Did(*key)), did.seen_ms - did.busy_ms
         self._did[key] = Did(
             *key,
-            busy=each.busy + milli * busy_ms,
+            busy=each.busy + milli * did.busy_ms,
             idle=each.idle + milli * idle_ms,
             wanted=each.wanted + min(milli, waiting_milli) * idle_ms,
         )
@@ -141,9 +143,8 @@ class _Sum:
         return model, parts.get(model, 0) // max(count, 1)
 
 
-def _between(before: Work | None, now: Work) -> _Amounts:
+def _counted(before: Work | None, now: Work) -> Amounts:
     """What was seen between two counts, and at work; of a count that began anew, all of it."""
     if before is None or before.since != now.since:
-        return now.seen_ms, now.busy_ms
-    seen_ms, busy_ms = now.seen_ms - before.seen_ms, now.busy_ms - before.busy_ms
-    return (seen_ms, busy_ms) if 0 <= busy_ms <= seen_ms else (0, 0)
+        return Amounts(now.seen_ms, now.busy_ms)
+    return between(before, now) or Amounts(0, 0)

@@ -271,7 +271,7 @@ class Reclaim:
     def _may_return(self, job: Job, leaf: str, path: str) -> bool:
         """Whether idle GPUs of a leaf's job may be returned for a job."""
         queue = self._tree.queues[leaf]
-        never = queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, self._tree.queues[path])
+        never = queue.resolved.reclaim is Whose.NEVER or self._tree.is_fenced(queue, self._tree.queues[path])
         return bool(job.spec.gpus) and not never
 
     def is_idle(self, job_id: JobId) -> bool:
@@ -284,7 +284,7 @@ class Reclaim:
         known = self._bars.get(key)
         if known is None:
             queue, other = self._tree.queues[leaf], self._tree.queues[path]
-            never = queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, other)
+            never = queue.resolved.reclaim is Whose.NEVER or self._tree.is_fenced(queue, other)
             barred = never or (path == leaf and not seated)
             known = self._bars[key] = LONGEST_S if barred else self._protected_s(queue, other, seated=seated)
         return known
@@ -305,7 +305,7 @@ class Reclaim:
         victims: dict[JobId, Victim] = {}
         for path, jobs in self._leaves.items():
             owner = self._tree.queues[path]
-            if queue.resolved.reclaim is Whose.NEVER or self._is_fenced(queue, owner):
+            if queue.resolved.reclaim is Whose.NEVER or self._tree.is_fenced(queue, owner):
                 continue
             least_s = self._protected_s(queue, owner, seated=True)
             for other in jobs:
@@ -375,10 +375,6 @@ class Reclaim:
             return each
         last = replace(each.victim, priority=-HIGHEST_PRIORITY - 1 - self._attained.level(each.job))
         return replace(each, victim=last)
-
-    def _is_fenced(self, queue: Queue, other: Queue) -> bool:
-        """Whether a fence is between two queues."""
-        return not (self._tree.inside(queue.path, other.fence) and self._tree.inside(other.path, queue.fence))
 
     def _protected_s(self, queue: Queue, other: Queue, *, seated: bool) -> float:
         """How long jobs of another queue run before they may be stopped for one."""

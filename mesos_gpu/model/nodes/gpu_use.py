@@ -124,8 +124,15 @@ class TaskUse:
     idle_since: float | None = None
 
 
+def between(before: Work | None, now: Work | None) -> Span | None:
+    """What was seen between two counts; None: the later does not go on from the earlier one, so nobody can say."""
+    if before is None or now is None or before.since != now.since:
+        return None
+    seen_ms, busy_ms = now.seen_ms - before.seen_ms, now.busy_ms - before.busy_ms
+    return Span(seen_ms, min(busy_ms, seen_ms)) if seen_ms >= 0 and busy_ms >= 0 else None
+
+
 def busy_pct(before: Work | None, now: Work | None) -> float | None:
     """The part of the time seen between two counts that was work, in percent; None: nobody can say."""
-    if before is None or now is None or before.since != now.since or now.seen_ms <= before.seen_ms:
-        return None
-    return min(max(100 * (now.busy_ms - before.busy_ms) / (now.seen_ms - before.seen_ms), 0.0), 100.0)
+    span = between(before, now)
+    return 100 * span.busy_ms / span.seen_ms if span is not None and span.seen_ms else None

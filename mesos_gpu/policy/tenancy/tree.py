@@ -190,6 +190,10 @@ class Tree:
         """Whether a queue is a fenced one or below it; "": nothing is fenced, so everybody is."""
         return not fence or path == fence or path.startswith(fence + "/")
 
+    def is_fenced(self, queue: Queue, other: Queue) -> bool:
+        """Whether a fence is between two queues."""
+        return not (self.inside(queue.path, other.fence) and self.inside(other.path, queue.fence))
+
 
 def _bounds(queue: Queue) -> Iterator[Bound]:
     spec = queue.spec

@@ -1,5 +1,6 @@
 """Jobs whose GPUs do nothing, in the engine: warned, told, ended, called off, and nothing of it while nobody knows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 from mesos_gpu.model.saves import KeepRecord, SaveIdleness
 from mesos_gpu.model.tasks.event import EventKind
@@ -33,6 +34,7 @@ class Host:
     gpus: tuple[str, ...]
     since: float = 0.0
     counts: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    card: Callable[[str], Gpu] = gpu
 
     def holders(self) -> list[tuple[TaskId, GpuId]]:
         tasks = map(self.world.state.tasks.__getitem__, self.world.state.live)
@@ -50,7 +52,7 @@ class Host:
                 seen, busy = seen + 10_000, busy + round(10_000 * part)
             self.counts[task, card] = seen, busy
             uses.append(TaskUse(task, card, self.world.now, 1, 100, Work(self.since, seen, busy)))
-        cards = tuple(gpu(name) for name in self.gpus)
+        cards = tuple(map(self.card, self.gpus))
         data = report.encode(Inventory(cards, "simulated", task_uses=tuple(uses)))
         monitor = self.world.state.nodes[AgentId(self.agent)].monitor
         assert monitor is not None

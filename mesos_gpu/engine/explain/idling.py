@@ -1,0 +1,94 @@
+"""What is told of idle GPUs: of a job that has them, and of one that may get them. It changes nothing."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.queue.leaves import leaf_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tenancy.idle import idle_of
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.tasks.idle import Idleness, IdleState
+from mesos_gpu.model.tenancy import Idle, IdlePolicy, Reclaim
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.policy.tenancy.tree import Tree
+
+_IF: Final = {IdlePolicy.PRESSURE: " if somebody waits for them", IdlePolicy.ALWAYS: ""}
+
+
+def with_idle(answer: Why, state: State, settings: Settings, job: Job, now: float) -> Why:
+    """The answer with what of idle GPUs matters to a job: its own, or, while it waits, those that may be returned."""
+    if job.state is JobState.PENDING:
+        words = _may_come(state, settings, job, now)
+        return replace(answer, summary=f"{answer.summary}; {words}") if words else answer
+    shown = None if job.state.ended else idle_of(state, job, now)
+    if shown is None:
+        return answer
+    known, rules = shown
+    words = _standing(state, job, known, rules, now)
+    # From the warning on, and while it is kept, the job's message is of that, and as it was then.
+    before = answer.summary if known.state is IdleState.SUSPECT else f"it is {job.state.value}"
+    return replace(answer, summary=f"{before}; {words}")
+
+
+def _standing(state: State, job: Job, known: Idleness, rules: Idle, now: float) -> str:
+    """Where a job with idle GPUs stands."""
+    if known.keep_until is not None:
+        by = f" by {known.kept_by}" if known.kept_by else ""
+        return f"kept{by} from being ended for idle GPUs until {clock(known.keep_until, now)}"
+    words = f"its GPUs have done nothing for {known.idle_ms // 1000} s"
+    since = clock(known.since, now)
+    if known.state is IdleState.RETURNED:
+        return f"{words}, and it is being ended for that since {since}"
+    if known.state is IdleState.NOTICE:
+        notices = [task.notice for task in state.round_of(job) if task.notice and task.notice.stands]
+        until = f" at {clock(notices[0].until, now)}" if notices else ""
+        return f"{words}; it was given notice at {since}, and ends{until} if they stay so"
+    if rules.policy is IdlePolicy.REPORT:
+        return f"{words}; that is only reported"
+    ends = f"ends at {clock(_ends_at(known, rules, now), now)} at the earliest{_IF[rules.policy]}"
+    if known.state is IdleState.WARNED:
+        return f"{words}; it was warned at {since}, and {ends}"
+    warned_at = now + max(rules.warn_after_s - known.idle_ms / 1000, 0)
+    return f"{words}; if they stay so it is warned at {clock(warned_at, now)}, and {ends}"
+
+
+def _ends_at(known: Idleness, rules: Idle, now: float) -> float:
+    return now + max(rules.return_after_s - known.idle_ms / 1000, 0)
+
+
+def _may_come(state: State, settings: Settings, job: Job, now: float) -> str:
+    """How many jobs that were warned for idle GPUs may be ended for one that waits, and when the first of them."""
+    tree = state.tree
+    if tree is None or not settings.preemption or not job.spec.gpus:
+        return ""
+    queue = tree.queues.get(leaf_of(tree, job))
+    if queue is None or queue.resolved.reclaim is Reclaim.NEVER:
+        return ""
+    ends = [
+        _ends_at(known, rules, now)
+        for other in map(state.jobs.get, list(state.idlenesses))
+        if other is not None and (shown := idle_of(state, other, now)) is not None
+        for known, rules in (shown,)
+        if known.state is IdleState.WARNED and rules.policy is IdlePolicy.PRESSURE
+        if _serves(state, tree, job, other)
+    ]
+    if not ends:
+        return ""
+    which = "was warned for its idle GPUs" if len(ends) == 1 else "were warned for their idle GPUs"
+    at = f" from {clock(min(ends), now)} on" if min(ends) > now else ""
+    return f"{counted(len(ends), 'job')} {which}, and may be ended for it{at}"
+
+
+def _serves(state: State, tree: Tree, job: Job, other: Job) -> bool:
+    """Whether GPUs of another job are of a model that a job asks for, and no fence is between the two."""
+    ours, theirs = tree.queues[leaf_of(tree, job)], tree.queues.get(leaf_of(tree, other))
+    if theirs is None or tree.is_fenced(ours, theirs):
+        return False
+    tasks, wanted = [task for task in state.round_of(other) if not task.ended], job.spec.gpu_model
+    nodes = [(task.gpus, state.nodes[task.agent_id]) for task in tasks if task.agent_id in state.nodes]
+    return any(
+        gpu.id in held and (not wanted or gpu.model in wanted) for held, node in nodes for gpu in node.gpus
+    )
