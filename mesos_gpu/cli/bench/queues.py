@@ -244,7 +244,7 @@ class _Cluster:
         self.step(ev.StatusArrived(Status(task.id, "TASK_RUNNING", task.agent_id, uuid="u", data=data)))
 
 
-def _world() -> "World":
+def quick_world() -> "World":
     """Make a world that is not checked after each event."""
     from mesos_gpu.testing.builders import World
 
@@ -279,7 +279,7 @@ def _grants() -> dict[str, float]:
 def _grants_ms(document: QueueDocument | None) -> dict[str, float]:
     from mesos_gpu.testing.builders import gpu, offer
 
-    world, launches, ends = _world(), list[float](), list[float]()
+    world, launches, ends = quick_world(), list[float](), list[float]()
     if document is not None:
         world.feed(ev.QueuesChanged(document, 0))
     for i in range(50):

@@ -4,7 +4,7 @@ import contextlib
 import http.client
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import OK
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -14,33 +14,51 @@ from mesos_gpu.errors import MesosGpuError
 if TYPE_CHECKING:
     from mesos_gpu.scheduler.daemon import Daemon
 
-#: Lists as clients ask for them, then what pages of the dashboard ask for, then what Prometheus asks for.
-PATHS: Final = (
-    "/v1/jobs",
-    "/v1/jobs?limit=100&skip=40000",
-    "/v1/jobs?search=a1.example&limit=100",
-    "/v1/nodes",
-    "/v1/nodes?limit=100&skip=5000",
-    "/v1/gpus",
-    "/v1/gpus?limit=100&skip=40000",
-    "/v1/gpus?node=a1.example",
-    "/v1/tasks?node=a1.example",
-    "/v1/queue?limit=100",
-    "/v1/status",
-    "/v1/cards",
-    "/v1/jobs?state=active&order=activity&no_instances=true&limit=8",
-    "/metrics/prometheus",
-)
+_PAGE: Final = 100
 ROUNDS: Final = 5
 _PIECE: Final = 1 << 20  # bytes
 
 
-def measured(daemon: "Daemon", cpu_s: Callable[[], float]) -> dict[str, dict[str, float]]:
+def paths(jobs: int, nodes: int, gpus: int) -> tuple[str, ...]:
+    """What is asked for: lists as clients ask for them, with a page from the middle of each; then what pages of the
+    dashboard ask for, then what Prometheus asks for.
+
+    Args:
+        jobs, nodes, gpus: How many there are.
+    """
+    page = f"limit={_PAGE}&skip="
+    return (
+        "/v1/jobs",
+        f"/v1/jobs?{page}{_middle(jobs)}",
+        "/v1/jobs?search=a1.example&limit=100",
+        "/v1/nodes",
+        f"/v1/nodes?{page}{_middle(nodes)}",
+        "/v1/gpus",
+        f"/v1/gpus?{page}{_middle(gpus)}",
+        "/v1/gpus?node=a1.example",
+        "/v1/tasks?node=a1.example",
+        "/v1/queue?limit=100",
+        "/v1/status",
+        "/v1/cards",
+        "/v1/jobs?state=active&order=activity&no_instances=true&limit=8",
+        "/metrics/prometheus",
+    )
+
+
+def _middle(count: int) -> int:
+    """How many there are before the page in the middle of a list."""
+    return max(count - _PAGE, 0) // 2
+
+
+def measured(
+    daemon: "Daemon", asked: Sequence[str], cpu_s: Callable[[], float]
+) -> dict[str, dict[str, float]]:
     """Ask for each of them some times, by turns; by path, the medians of `ms` until the last byte and of `engine_ms`,
     the processor time of the scheduler's thread meanwhile, and `kib` of the answer.
 
     Args:
         daemon: That serves it; it is started.
+        asked: Their paths.
         cpu_s: The processor time that its thread has taken.
 
     Raises:
@@ -53,10 +71,10 @@ def measured(daemon: "Daemon", cpu_s: Callable[[], float]) -> dict[str, dict[str
 
     server = serve(create_app(daemon, ApiSettings("http://127.0.0.1", __version__)), "127.0.0.1", 0)
     try:
-        rounds = [{path: _asked(server.url, path, cpu_s) for path in PATHS} for _ in range(ROUNDS)]
+        rounds = [{path: _asked(server.url, path, cpu_s) for path in asked} for _ in range(ROUNDS)]
     finally:
         server.stop()
-    return {path: _medians([each[path] for each in rounds]) for path in PATHS}
+    return {path: _medians([each[path] for each in rounds]) for path in asked}
 
 
 def _asked(url: str, path: str, cpu_s: Callable[[], float]) -> dict[str, float]:

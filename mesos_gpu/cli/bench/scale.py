@@ -140,7 +140,8 @@ def measured(
             figures["rss_mib"] = round(psutil.Process().memory_info().rss / 2**20, 1)
             reports.uses = False
             output.note("lists, the dashboard's feeds and metrics")
-            return figures | {"reads": reads.measured(daemon, lambda: _cpu_s(daemon))}
+            asked = reads.paths(jobs + running, agents, agents * gpus)
+            return figures | {"reads": reads.measured(daemon, asked, lambda: _cpu_s(daemon))}
         finally:
             daemon.stop()
 

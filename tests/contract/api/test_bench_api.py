@@ -95,3 +95,16 @@ def test_bench_scale_of_more_jobs_than_gpus_is_refused() -> None:
     done = CliRunner().invoke(main, ["bench", "scale", "--agents", "2", "--gpus", "4", "--jobs", "9"])
     assert done.exit_code == 2, done.output
     assert "--jobs and --running are 9, and there are 8 GPUs" in done.stderr
+
+
+def test_bench_idle_measures_reports_of_busy_and_of_idle_jobs() -> None:
+    done = CliRunner().invoke(main, ["bench", "idle", "--nodes", "2", "--rounds", "2", "--json"])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert list(told) == [
+        "no_document_busy_us",
+        "no_document_idle_us",
+        "document_busy_us",
+        "document_idle_us",
+    ]
+    assert all(us > 0 for us in told.values())

@@ -496,7 +496,7 @@ def test_what_ps_shows_of_an_id_is_a_start_that_names_one_job(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = [line.split()[0] for line in drawn(rest, monkeypatch, "ps -a", 60).splitlines()[1:]]
-    assert shown[1:3] == ["shop_web.instance-c5d8ee65", "shop_web.instance-748f8361"]
+    assert shown[2:4] == ["shop_web.instance-c5d8ee65", "shop_web.instance-748f8361"]
     for short in shown:
         assert len([id for id in rest.jobs if id.startswith(short)]) == 1
         assert drawn(rest, monkeypatch, f"show {short}", 80)

@@ -37,7 +37,8 @@ def booking(midnight: float, name: str, queue: str, day: int, hour: int, **field
         "pool": "default", "from": "2026-12-01T09:00", "for_s": 14400, "zone": "UTC", "repeat": "none", "until": None,
         "overrun": False, "from_guarantee": False, "purge_after_s": 900, "charge": "none", "by": "tom",
         "made_at": midnight - DAY_S, "state": "booked", "begins": begins, "ends": begins + 4 * HOUR_S,
-        "message": "its nodes are chosen shortly before it begins", "places": [], "used_at": None,
+        "message": "its nodes are chosen shortly before it begins", "places": [], "used_at": None, "last": None,
+        "ended_at": None,
         "times": [{"begins": begins, "ends": begins + 4 * HOUR_S}], **fields,
     }  # fmt: skip
 

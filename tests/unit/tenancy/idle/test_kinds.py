@@ -20,7 +20,16 @@ from mesos_gpu.policy.explain.hurdles import clock
 from mesos_gpu.testing.builders import World, every, gpu, offer
 from tests.unit.tenancy.idle.test_engine import PRESSURE, RULES, Host, Rig, document, ended, rigged, run
 
-APP = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, gpus=1, port_definitions=(), gpu=GpuOptions(queue="ml"))
+APP = App(
+    "/web",
+    cmd="serve",
+    instances=1,
+    cpus=0.1,
+    mem_mib=32,
+    gpus=1,
+    port_definitions=(),
+    gpu=GpuOptions(queue="ml"),
+)
 
 
 def serving(rules: Idle) -> tuple[Rig, str]:
