@@ -146,6 +146,7 @@ COMMANDS: Final = (
     Command("ls", "---x-x", lambda s: (s.job(),)),
     Command("cat", "---x-x", lambda s: (f"{s.job()}:x",)),
     Command("kill", "---xxx", lambda s: (s.job(),)),
+    Command("keep", "---xxx", lambda s: (s.job(), "--for", "60s")),
     Command("wait", "-x-xxx", lambda s: (_ended(s),)),
     Command("resize", "---xxx", lambda s: (s.job(), "--gpu-compute", "50")),
     Command("gpus", "-xxxxx"),
@@ -233,7 +234,7 @@ LOCAL: Final = (
     "install secrets", "teardown", "cluster plan", "cluster apply", "mesos master", "mesos agent",
     "mesos check", "mesos quota show", "install master",
     "simulate inflation", "simulate jobs", "simulate tenants", "simulate chaos", "simulate replay",
-    "bench access", "bench api", "bench arrays", "bench isolation", "bench launch", "bench metrics", "bench placement",
+    "bench access", "bench api", "bench arrays", "bench idle", "bench isolation", "bench launch", "bench metrics", "bench placement",
     "bench queues", "bench reports", "bench scale", "bench shim", "bench store", "bench volume",
     "context list", "context use", "context add", "context remove", "context show", "logout", "completion", "help",
 )  # fmt: skip
