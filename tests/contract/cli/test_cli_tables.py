@@ -141,10 +141,7 @@ def fill(rest: FakeRest) -> None:
     rest.jobs[warned].update(
         state="running", hostnames=HOSTS[:1], submitted_at=now - 9000, started_at=now - 9000,
         use={"busy_pct": 0.0, "memory_mib": 100, "processes": 1, "idle_s": 2700.0},
-        idle={
-            "state": "warned", "since": now - 900, "idle_s": 2700.0, "warn_after_s": 1800.0, "return_after_s": 3600.0,
-            "policy": "pressure", "keep_until": None, "kept_by": None,
-        },
+        idle={"state": "warned", "keep_until": None},
     )  # fmt: skip
     kept = {"hostname": HOSTS[0], "gpu_ids": ["GPU-1", "GPU-2"], "at": None}
     queued = {
