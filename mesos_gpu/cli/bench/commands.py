@@ -17,12 +17,10 @@ from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
 from mesos_gpu.cli.bench.exits import listener
-from mesos_gpu.cli.bench.idle import idle
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
 from mesos_gpu.cli.bench.queues import arrays, queues
-from mesos_gpu.cli.bench.reports import reports
 from mesos_gpu.cli.bench.scale import scale
 from mesos_gpu.cli.bench.shim import shim
 from mesos_gpu.cli.bench.starts import (
@@ -34,6 +32,8 @@ from mesos_gpu.cli.bench.starts import (
     of_mesos_alone,
 )
 from mesos_gpu.cli.bench.store import store
+from mesos_gpu.cli.bench.tenancy.idle import idle
+from mesos_gpu.cli.bench.tenancy.reports import reports
 from mesos_gpu.cli.bench.volume import volume
 from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.table import Lines

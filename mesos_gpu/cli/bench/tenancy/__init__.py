@@ -1,0 +1,1 @@
+"""Benchmarks of what teams share: reports of use, idle GPUs."""
