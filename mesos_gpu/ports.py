@@ -193,8 +193,8 @@ class Driver(Protocol):
     def tasks(self) -> Sequence[Listed]:
         """All tasks of ours that the master knows, ended ones too; from any thread."""
 
-    def role(self) -> Role | None:
-        """The scheduler's role as the master knows it, None if that does not tell it; from any thread."""
+    def roles(self) -> Sequence[Role]:
+        """Tell those of the scheduler's roles that the master knows; from any thread."""
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""
@@ -202,11 +202,11 @@ class Driver(Protocol):
     def shutdown(self, agent_id: str, executor_id: str) -> None:
         """SHUTDOWN an executor, with all its tasks."""
 
-    def suppress(self) -> None:
-        """SUPPRESS offers."""
+    def suppress(self, roles: Sequence[str] = ()) -> None:
+        """SUPPRESS offers of some roles; none named: of all."""
 
-    def revive(self) -> None:
-        """REVIVE offers; clears all filters."""
+    def revive(self, roles: Sequence[str] = ()) -> None:
+        """REVIVE offers of some roles, none named: of all; clears their filters."""
 
     def resubscribe(self) -> None:
         """Give up the subscription and all its offers, and subscribe anew: `Registered` comes again."""

@@ -234,7 +234,7 @@ class PymesosDriver:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Nothing is sent before `start`."""
-        self._role = framework.roles[0]
+        self._roles = framework.roles
         principal = principal or framework.principal
         if secret is not None and principal is None:
             raise BadConfiguration("there is a secret, but no principal", remedy="set the principal as well")
@@ -326,13 +326,13 @@ class PymesosDriver:
             raise NotConnected(f"the master does not list its tasks: {error!r}") from error
         return listed_from_json(ours, agents, logger.error)
 
-    def role(self) -> Role | None:
-        """What the master's `/roles` says of the role that the framework is subscribed with."""
+    def roles(self) -> Sequence[Role]:
+        """What the master's `/roles` says of the roles that the framework is subscribed with."""
         try:
             known = roles_of(self._driver.get("/master/roles")["roles"])
         except (KeyError, TypeError, ValueError) as error:
             raise NotConnected(f"the master does not tell its roles: {error!r}") from error
-        return known.get(self._role)
+        return [known[name] for name in self._roles if name in known]
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""
@@ -348,13 +348,13 @@ class PymesosDriver:
         ids = {"agent_id": {"value": agent_id}, "executor_id": {"value": executor_id}}
         self._driver.call("SHUTDOWN", shutdown=ids)
 
-    def suppress(self) -> None:
-        """SUPPRESS offers for all roles, until `revive` or the next registration."""
-        self._driver.call("SUPPRESS")
+    def suppress(self, roles: Sequence[str] = ()) -> None:
+        """SUPPRESS offers for some roles, none named: for all; until `revive` or the next registration."""
+        self._driver.call("SUPPRESS", **({"suppress": {"roles": list(roles)}} if roles else {}))
 
-    def revive(self) -> None:
-        """REVIVE offers for all roles; clears all filters."""
-        self._driver.call("REVIVE")
+    def revive(self, roles: Sequence[str] = ()) -> None:
+        """REVIVE offers for some roles, none named: for all; clears their filters."""
+        self._driver.call("REVIVE", **({"revive": {"roles": list(roles)}} if roles else {}))
 
     def resubscribe(self) -> None:
         """End the subscription, and subscribe again: the master takes back all offers, and repeats what was not

@@ -117,7 +117,7 @@ class ListTasks:
 
 @dataclass(frozen=True, slots=True)
 class ReadRole:
-    """Ask the master what the role of the scheduler may have, and has; the answer is an event, or there is none."""
+    """Ask the master what the roles of the scheduler may have, and have; answers are events, or there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +177,16 @@ class GiveNotice:
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """SUPPRESS offers."""
+    """SUPPRESS offers of some roles; none named: of all."""
+
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """REVIVE offers."""
+    """REVIVE offers of some roles; none named: of all."""
+
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

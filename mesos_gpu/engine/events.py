@@ -67,7 +67,7 @@ class TasksListed:
 
 @dataclass(frozen=True, slots=True)
 class RoleRead:
-    """The master was asked for the role of the scheduler."""
+    """The master was asked for a role of the scheduler."""
 
     role: Role
 

@@ -54,6 +54,9 @@ class Settings:
     keeper: Resources = KEEPER
     cover: Resources = COVER
     role: str = "*"  # of the framework; of another one the GPUs of shared cards are reserved
+    role_of: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by top queue, for all below it; `role` for others
     principal: str | None = None  # of the framework, as reservations name it
     cover_linger_s: float = 60.0  # how long a card stays open to shares when nobody has one of it
     open_after_s: float = (
@@ -120,6 +123,20 @@ class Settings:
     roll_interval_s: float = 2.0  # between looks for monitors that are to be replaced
     roll_timeout_s: float = 60.0  # then a new one that has not reported well ends the roll
     keep_spans_s: float = 400 * 86400.0  # of use, one by one; then they are summed up by days
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All roles of the framework, the default one first."""
+        return self.role, *self.role_of.values()
+
+    @property
+    def reserves(self) -> bool:
+        """Whether something may be reserved for one of them."""
+        return self.role != "*" or bool(self.role_of)
+
+    def role_for(self, queue: str) -> str:
+        """The role of whose offers a queue's jobs are launched."""
+        return self.role_of.get(queue.partition("/")[0], self.role) if self.role_of else self.role
 
     @property
     def monitor_made_by(self) -> str:

@@ -14,7 +14,7 @@ from mesos_gpu.engine.books import Books, books_of
 from mesos_gpu.engine.indexes.agents import Agents, agents_of, latest_last
 from mesos_gpu.engine.indexes.arrays import Members
 from mesos_gpu.engine.indexes.hours import HoursNow
-from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, SecretRead, Unreserved, Use
+from mesos_gpu.engine.indexes.memory import Capacity, Reconciliation, Roles, SecretRead, Unreserved, Use
 from mesos_gpu.engine.indexes.restless import Restless
 from mesos_gpu.engine.indexes.work import GpuWork
 from mesos_gpu.errors import NotFound
@@ -32,7 +32,6 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
-from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.nodes.roll import Rolls
 from mesos_gpu.model.past_use import PastUse
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
@@ -133,7 +132,7 @@ class State:
     sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
     secrets: dict[str, SecretRead] = field(default_factory=dict)  # by source; those that jobs wait for
     members: Members = field(default_factory=Members)  # of arrays
-    role: Role | None = None  # the scheduler's, as the master said last; None: it has not
+    roles: Roles = field(default_factory=Roles)  # of Mesos, that the scheduler has
     role_asked_at: float = -1e12  # never
     next_sequence: int = 1
     suppressed: bool = False

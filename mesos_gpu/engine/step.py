@@ -80,6 +80,7 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
     state = turn.state
     state.drop_offers()
     state.connected, state.master_url, state.suppressed = True, event.master_url, False
+    state.roles.asked = None  # a subscription asks for the offers of all
     state.registered_at = state.swept_at = turn.now
     state.listing_at = 0.0
     if state.framework_id != event.framework_id:

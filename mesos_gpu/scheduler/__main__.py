@@ -54,6 +54,7 @@ from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, 
 from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
 from mesos_gpu.scheduler.proofs.exposure import Exposure, exposed
+from mesos_gpu.wire.mesos.reservations import ROLE_OF
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 from mesos_gpu.wire.plain import clean_lines
 
@@ -317,13 +318,14 @@ def _framework(
     return pd.FrameworkSettings(
         user=options.user,
         name=options.name,
-        roles=(options.role,),
+        roles=(options.role, *options.role_of.values()),
         webui_url=webui_url,
         hostname=socket.gethostname(),
         failover_timeout_s=options.failover_timeout_s,
         checkpoint=True,
         framework_id=framework_id,
         principal=options.principal or (credential.principal if credential else None),
+        labels={f"{ROLE_OF}{queue}": role for queue, role in options.role_of.items()},
     )
 
 

@@ -35,15 +35,15 @@ def begin_to_list_tasks(driver: Driver, put: Callable[[ev.Event], None]) -> None
 
 
 def begin_to_read_role(driver: Driver, put: Callable[[ev.Event], None]) -> None:
-    """Ask the master for the role of the scheduler, on a thread of its own. Without an answer it is asked for again."""
+    """Ask the master for the scheduler's roles, on a thread of its own. Without an answer it is asked for again."""
 
     def ask() -> None:
         try:
-            role = driver.role()
+            roles = driver.roles()
         except MesosGpuError as error:
-            logger.warning("it is not known what Mesos lets the role have: %s", error)
+            logger.warning("it is not known what Mesos lets its roles have: %s", error)
             return
-        if role is not None:
+        for role in roles:
             put(ev.RoleRead(role))
 
     threading.Thread(target=ask, name="read role", daemon=True).start()
@@ -87,12 +87,12 @@ def _give_notice(driver: Driver, effect: fx.GiveNotice) -> None:
     )
 
 
-def _suppress(driver: Driver, _: fx.Suppress) -> None:
-    driver.suppress()
+def _suppress(driver: Driver, effect: fx.Suppress) -> None:
+    driver.suppress(effect.roles)
 
 
-def _revive(driver: Driver, _: fx.Revive) -> None:
-    driver.revive()
+def _revive(driver: Driver, effect: fx.Revive) -> None:
+    driver.revive(effect.roles)
 
 
 MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {

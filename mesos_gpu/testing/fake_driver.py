@@ -84,10 +84,10 @@ class FakeDriver:
         self._note("tasks")
         return self.listed
 
-    def role(self) -> Role | None:
+    def roles(self) -> Sequence[Role]:
         """Note it."""
-        self._note("role")
-        return None
+        self._note("roles")
+        return []
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """Note it."""
@@ -97,13 +97,13 @@ class FakeDriver:
         """Note it."""
         self._note("shutdown", (agent_id, executor_id))
 
-    def suppress(self) -> None:
+    def suppress(self, roles: Sequence[str] = ()) -> None:
         """Note it."""
-        self._note("suppress")
+        self._note("suppress", *roles)
 
-    def revive(self) -> None:
+    def revive(self, roles: Sequence[str] = ()) -> None:
         """Note it."""
-        self._note("revive")
+        self._note("revive", *roles)
 
     def resubscribe(self) -> None:
         """Note it."""

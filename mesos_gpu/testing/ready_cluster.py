@@ -70,9 +70,9 @@ class ReadyCluster:
         """List nothing: the scheduler knows all tasks, and never asks."""
         return []
 
-    def role(self) -> Role | None:
+    def roles(self) -> Sequence[Role]:
         """Tell nothing: no role has a limit."""
-        return None
+        return []
 
     def accept(
         self,
@@ -169,7 +169,7 @@ class ReadyCluster:
                 agent.monitor, agent.unheard = None, False
             self._say(task_id, agent, "TASK_KILLED")
 
-    def revive(self) -> None:
+    def revive(self, roles: Sequence[str] = ()) -> None:
         """Offer what is not offered."""
         self._offer()
 
@@ -195,7 +195,7 @@ class ReadyCluster:
     def shutdown(self, agent_id: str, executor_id: str) -> None:
         """Nothing is left over."""
 
-    def suppress(self) -> None:
+    def suppress(self, roles: Sequence[str] = ()) -> None:
         """Offers come only when they are asked for anyway."""
 
 

@@ -113,8 +113,8 @@ class ChaosDriver:
     def tasks(self) -> Sequence[Listed]:
         return []
 
-    def role(self) -> Role | None:
-        return None
+    def roles(self) -> Sequence[Role]:
+        return []
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """No executor of it listens."""
@@ -122,11 +122,11 @@ class ChaosDriver:
     def shutdown(self, agent_id: str, executor_id: str) -> None:
         self.mesos.call(fx.Shutdown(AgentId(agent_id), executor_id))
 
-    def suppress(self) -> None:
-        self.mesos.call(fx.Suppress())
+    def suppress(self, roles: Sequence[str] = ()) -> None:
+        self.mesos.call(fx.Suppress(tuple(roles)))
 
-    def revive(self) -> None:
-        self.mesos.call(fx.Revive())
+    def revive(self, roles: Sequence[str] = ()) -> None:
+        self.mesos.call(fx.Revive(tuple(roles)))
 
     def resubscribe(self) -> None:
         raise NotImplementedError("the world of chaos breaks a subscription itself")
@@ -398,7 +398,7 @@ CALLS: Final[dict[str, Callable[[Driver], object]]] = {
     "kill": lambda driver: driver.kill("t", "a", grace_s=None),
     "reconcile": lambda driver: driver.reconcile([]),
     "tasks": lambda driver: driver.tasks(),
-    "role": lambda driver: driver.role(),
+    "roles": lambda driver: driver.roles(),
     "message": lambda driver: driver.message("a", "e", b""),
     "shutdown": lambda driver: driver.shutdown("a", "e"),
     "suppress": lambda driver: driver.suppress(),

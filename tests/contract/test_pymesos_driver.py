@@ -296,7 +296,7 @@ def test_offers_are_accepted_and_declined(registered: Pair, master: ScriptedMast
     }
     declined = master.wait_for("DECLINE").body["decline"]
     assert declined == {"offer_ids": [{"value": "o3"}], "filters": {"refuse_seconds": 60}}
-    assert master.wait_for("SUPPRESS").body["type"] == "SUPPRESS"
+    assert master.wait_for("SUPPRESS").body == {"type": "SUPPRESS", "framework_id": {"value": FRAMEWORK_ID}}
 
 
 def test_reservations_go_with_a_launch_in_one_accept(registered: Pair, master: ScriptedMaster) -> None:

@@ -13,7 +13,7 @@ from isolator.node.mesos_roles import CHECK
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.mesos.master import Master, master_options
-from mesos_gpu.cli.mesos.tree import RoleOf, checked_role_of, roles_of_framework, shared
+from mesos_gpu.cli.mesos.tree import RoleOf, checked_role_of, role_of_framework, roles_of_framework, shared
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.role import GPUS, Role
 from mesos_gpu.model.words import counted
@@ -199,10 +199,15 @@ def _looked(
     from mesos_gpu.policy.times.hours import spans_of_year
 
     ours = shared(app.client())
+    own = role_of_framework(master, ours.framework)
+    if not pairs:
+        pairs = tuple([(queue, role) for queue, role in own.items() if queue in ours.document.queues])
     role_of = checked_role_of(ours, pairs)
     subscribed = roles_of_framework(master, ours.framework)
     known = _roles(master)
-    role = next((each for each in subscribed if each not in role_of.values()), subscribed[0])
+    role = next(
+        (each for each in subscribed if each not in {*own.values(), *role_of.values()}), subscribed[0]
+    )
     strangers = others or [
         name
         for name, each in known.items()

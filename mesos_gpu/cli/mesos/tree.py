@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.tenancy import QueueDocument
 from mesos_gpu.policy.tenancy.checks import NodeFacts
 from mesos_gpu.policy.tenancy.pools import pool_of
-from mesos_gpu.wire.mesos.reservations import ANY_ROLE
+from mesos_gpu.wire.mesos.reservations import ANY_ROLE, ROLE_OF
 from mesos_gpu.wire.tenancy.document import decode
 
 if TYPE_CHECKING:
@@ -74,9 +74,28 @@ def roles_of_framework(master: Master, framework: str) -> tuple[str, ...]:
     Raises:
         Unavailable, BadConfiguration: As of `Master`; the master does not know it.
     """
+    known = _framework(master, framework)
+    return tuple(known.get("roles") or [known.get("role", ANY_ROLE)])
+
+
+def role_of_framework(master: Master, framework: str) -> dict[str, str]:
+    """By top queue, the role that a framework says that it has for it.
+
+    Raises:
+        Unavailable, BadConfiguration: As of `Master`; the master does not know it.
+    """
+    labels = _framework(master, framework).get("labels", ())
+    return {
+        each["key"].removeprefix(ROLE_OF): each.get("value", "")
+        for each in labels
+        if each["key"].startswith(ROLE_OF)
+    }
+
+
+def _framework(master: Master, framework: str) -> Mapping[str, Any]:
     for each in master.get("/master/frameworks", "frameworks"):
         if each["id"] == framework:
-            return tuple(each.get("roles") or [each.get("role", ANY_ROLE)])
+            return dict(each)
     raise Unavailable(
         f"the master does not know the scheduler's framework {framework}",
         remedy="name the master that the scheduler is registered with, and a principal that may see frameworks",

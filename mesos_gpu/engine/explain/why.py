@@ -10,7 +10,7 @@ from mesos_gpu.engine.explain.hours import estimate_then, hours_words
 from mesos_gpu.engine.explain.idling import with_idle
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
-from mesos_gpu.engine.gpus.role import waits_for_role
+from mesos_gpu.engine.gpus.role import is_of, waits_for_role
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
@@ -52,7 +52,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         queue, kept = _queue_view(state, settings, now, job)
     neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
     pools = None if state.tree is None else Pools(state, state.tree, now)
-    offers = _offers(state, past_offers=past_offers)
+    offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
     nodes: list[NodeCapacity] = []
     for node in state.nodes.values():
         ruled_out = (
@@ -70,7 +70,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
     if waits and job.not_before <= now:
         answer = replace(answer, summary=f"waits for its secrets: {waits}")
-    if job.state is JobState.PENDING and (of_role := waits_for_role(state, job)):
+    if job.state is JobState.PENDING and (of_role := waits_for_role(state, settings, job)):
         answer = replace(answer, summary=f"{answer.summary}; {of_role}")
     if pools is not None and job.state is JobState.PENDING and (later := pools.next(job)) is not None:
         here, (pool, at) = " and ".join(pools.now(job)), later
@@ -114,12 +114,15 @@ def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
     return replace(kept, gpus=kept.gpus | closed)
 
 
-def _offers(state: State, *, past_offers: bool) -> dict[AgentId, list[Offer]]:
+def _offers(state: State, settings: Settings, role: str, *, past_offers: bool) -> dict[AgentId, list[Offer]]:
+    """What agents offer to a role."""
     offers: dict[AgentId, list[Offer]] = {}
     for offer in state.offers.values():
-        offers.setdefault(offer.agent_id, []).append(offer)
+        if not settings.role_of or is_of(settings, offer, role):
+            offers.setdefault(offer.agent_id, []).append(offer)
     for offer in state.unused.values() if past_offers else ():
-        offers.setdefault(offer.agent_id, [offer])
+        if not settings.role_of or is_of(settings, offer, role):
+            offers.setdefault(offer.agent_id, [offer])
     return offers
 
 

@@ -3,6 +3,7 @@
 They run in the keeper of their agent, an executor that does nothing. A task that has a share takes no GPU in Mesos.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash behind its name
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
+ROLE_LABEL: Final = "mesos_gpu.role"  # of keepers of queues' own roles
 _REMEMBERED: Final = 1000  # cover tasks that have ended
 STEADY_S: Final = 10.0  # what lived so long did not fail at its start: a keeper, or a monitor
 
@@ -106,14 +108,33 @@ def compute_milli(settings: Settings) -> int:
 # --- what opening takes
 
 
-def keeper_of(state: State, agent_id: AgentId) -> Task | None:
-    """A cover task whose keeper another one can join; None: a keeper is to be started."""
+def keeper_of(state: State, agent_id: AgentId, label: str | None = None) -> Task | None:
+    """A cover task whose keeper another one can join; None: a keeper is to be started. `label`: what the keeper says of
+    its role, for Mesos lets no executor have resources of two; None: of whichever."""
     if not state.covers:
         return None
     node = state.nodes.get(agent_id)
     covers = [state.covers[gpu.id] for gpu in (node.gpus if node else ()) if gpu.id in state.covers]
     tasks = map(state.tasks.__getitem__, covers)
-    return next((task for task in tasks if task.agent_id == agent_id and task.keeper and is_open(task)), None)
+    return next(
+        (
+            task
+            for task in tasks
+            if task.agent_id == agent_id
+            and task.keeper
+            and is_open(task)
+            and label in (None, role_label(task.keeper))
+        ),
+        None,
+    )
+
+
+def role_label(keeper: str) -> str:
+    """The role that a keeper, ExecutorInfo as JSON, names as its own; "": none, it has the framework's default one."""
+    if ROLE_LABEL not in keeper:
+        return ""
+    labels = json.loads(keeper).get("labels", {}).get("labels", ())
+    return next((str(each["value"]) for each in labels if each["key"] == ROLE_LABEL), "")
 
 
 def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
@@ -126,9 +147,11 @@ def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: floa
     return settings.cover if may_cover(state, agent_id, now) else settings.cover.with_gpus(UNLIMITED)
 
 
-def cost_of_keeper(state: State, settings: Settings, agent_id: AgentId) -> Resources:
-    """What the keeper takes beside that; NOTHING: one is there that a task can join."""
-    return settings.keeper if keeper_of(state, agent_id) is None else NOTHING
+def cost_of_keeper(
+    state: State, settings: Settings, agent_id: AgentId, label: str | None = None
+) -> Resources:
+    """What the keeper takes beside that; NOTHING: one is there that a task can join. `label` as of `keeper_of`."""
+    return settings.keeper if keeper_of(state, agent_id, label) is None else NOTHING
 
 
 def held_for_covers(
@@ -184,7 +207,7 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         if task.started_at is not None:
             state.keeper_failures.pop(task.agent_id, None)
         return
-    if status.state == "TASK_ERROR" and turn.settings.role != "*":
+    if status.state == "TASK_ERROR" and turn.settings.reserves:
         # The master drops an operation that it does not allow, and then what needs its resources.
         state.reserve_from = turn.now + turn.settings.reserve_again_s
     failures = 1

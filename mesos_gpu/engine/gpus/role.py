@@ -1,4 +1,4 @@
-"""What Mesos lets the scheduler's role have, and the size of agents whose offers that shrinks.
+"""What Mesos lets the scheduler's roles have, and the size of agents whose offers that shrinks.
 
 A role with a limit of GPUs is offered no more than it may have still (docs/quota.md of Mesos 1.11): an agent with four
 may offer three for as long as others of the role's GPUs are used.
@@ -12,10 +12,13 @@ from mesos_gpu.engine.indexes.memory import Capacity
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.nodes.role import GPUS
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.wire.mesos.reservations import ANY_ROLE, role_of
 
 ASK_AGAIN_S = 30.0
 
@@ -30,19 +33,42 @@ def on_tick(turn: Turn) -> None:
 
 def on_read(turn: Turn, event: ev.RoleRead) -> None:
     """Keep what the master says."""
-    turn.state.role = event.role
+    turn.state.roles.known[event.role.name] = event.role
 
 
-def waits_for_role(state: State, job: Job) -> str:
-    """What Mesos does not let the role have for a job, in words; "": it has enough."""
-    role = state.role
+def waits_for_role(state: State, settings: Settings, job: Job) -> str:
+    """What Mesos does not let a job's role have for it, in words; "": it has enough."""
+    name = settings.role_for(job.spec.queue)
+    role = state.roles.known.get(name)
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
-        return ""
+        offered = not settings.role_of or any(is_of(settings, each, name) for each in state.offers.values())
+        return "" if offered or not _asks(state, name) else f"Mesos offers nothing to its queue's role {name}"
     return (
         f"by Mesos' quota the role {role.name} may have {role.limits[GPUS]:g} GPUs, "
         f"and {role.used.get(GPUS, 0.0):g} are used"
     )
+
+
+def is_of(settings: Settings, offer: Offer, role: str) -> bool:
+    """Whether an offer was made to a role; of one that says nothing, to the default role."""
+    return (offer.role or settings.role) == role
+
+
+def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId) -> bool:
+    """Whether an agent's GPUs (of a job without any: all that it offers) are reserved for other roles than a job's,
+    as far as offers that are held show it."""
+    held = state.agents.offers.get(agent_id, {}).values()
+    scalars = [scalar for each in held for scalar in each.offer.resources]
+    if job.spec.gpus:
+        scalars = [scalar for scalar in scalars if scalar.name == GPUS]
+    may_have = ANY_ROLE, settings.role_for(job.spec.queue)
+    return bool(scalars) and all(role_of(scalar) not in may_have for scalar in scalars)
+
+
+def _asks(state: State, role: str) -> bool:
+    """Whether the master is asked for offers to a role."""
+    return state.connected and not state.suppressed and role in (state.roles.asked or (role,))
 
 
 def most_seen(
@@ -58,7 +84,7 @@ def most_seen(
         seen: What it offers and what is held of it, now.
         reading: The state is to remember nothing.
     """
-    if state.role is not None and state.role.gpus_left < len(node.gpus):
+    if any(role.gpus_left < len(node.gpus) for role in state.roles.known.values()):
         seen = seen.most(Resources(gpus=len(node.gpus)))
     old, span_s = state.capacities.get(node.id), settings.offer_return_s / 2
     if old is None or now - old.since > 2 * span_s:

@@ -1,8 +1,9 @@
 """Records of what the state remembers of agents, secrets and users beside nouns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mesos_gpu.model.nodes.offer import Scalar
+from mesos_gpu.model.nodes.role import Role
 from mesos_gpu.model.resources import Resources
 
 
@@ -60,3 +61,18 @@ class Use:
 
     pending: int = 0
     size: int = 0  # bytes, of ended jobs too
+
+
+@dataclass(slots=True)
+class Roles:
+    """What is known of the scheduler's roles of Mesos.
+
+    Attributes:
+        known: By name, as the master said last.
+        asked: Of several roles those whose offers are asked for; None: all are, or there is one.
+        until: Until when each of several is asked for, seconds since the epoch.
+    """
+
+    known: dict[str, Role] = field(default_factory=dict)
+    asked: tuple[str, ...] | None = None
+    until: dict[str, float] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import Carved, Launches, Remains, Scalars
+from mesos_gpu.engine.match.remains import Carved, Launches, Remains
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -41,7 +41,7 @@ def _cover(
 ) -> None:
     state, settings = turn.state, turn.settings
     need = covers.cost_of_cover(state, settings, agent_id, turn.now)
-    need += covers.cost_of_keeper(state, settings, agent_id)
+    need += covers.cost_of_keeper(state, settings, agent_id, remains.keeper_role(agent_id))
     if not remains.for_covers(agent_id).covers(need):
         return
     take = Take(agent_id, covers=gpu_id)
@@ -52,7 +52,7 @@ def _cover(
 def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carved) -> tuple[LaunchTask, ...]:
     if not gpu_ids:
         return ()
-    executor_id, keeper = _keeper(turn, agent_id, carved.keeper)
+    executor_id, keeper = _keeper(turn, agent_id, carved)
     items = []
     for i, (gpu_id, scalars) in enumerate(zip(gpu_ids, carved.covers, strict=True)):
         task = _task(turn, agent_id, gpu_id, executor_id, keeper)
@@ -61,15 +61,17 @@ def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carv
     return tuple(items)
 
 
-def _keeper(turn: Turn, agent_id: AgentId, scalars: Scalars) -> tuple[str, str]:
+def _keeper(turn: Turn, agent_id: AgentId, carved: Carved) -> tuple[str, str]:
     """The executor's id, and its ExecutorInfo as JSON: those of the keeper that is there, or of a new one."""
+    scalars, role = carved.keeper, carved.keeper_role
     if not scalars:
-        there = covers.keeper_of(turn.state, agent_id)
+        there = covers.keeper_of(turn.state, agent_id, role)
         assert there is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
         return there.executor_id, there.keeper
     settings, executor_id = turn.settings, covers.new_keeper_id(turn.state, agent_id)
     name = "mesos-gpu keeper of shared GPUs"
-    info = executor_info(executor_id, name, settings.keeper_command, scalars, settings.executor_env)
+    labels = {covers.ROLE_LABEL: role} if role else {}
+    info = executor_info(executor_id, name, settings.keeper_command, scalars, settings.executor_env, labels)
     return executor_id, json.dumps(info, separators=(",", ":"))
 
 

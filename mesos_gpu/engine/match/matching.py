@@ -51,7 +51,7 @@ def match(turn: Turn) -> None:
         for offer_id in effect.offer_ids:
             turn.state.unused.pop(turn.state.offers[offer_id].agent_id, None)
             turn.state.drop_offer(offer_id)
-    balance(turn, placed=any(take.job is not None for take in ledger.takes))
+    balance(turn, {turn.settings.role_for(t.job.spec.queue) for t in ledger.takes if t.job is not None})
 
 
 def _is_due(turn: Turn) -> bool:

@@ -1,6 +1,6 @@
 """Offers: held, asked for, given back."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from mesos_gpu.engine.changed import changed
@@ -47,19 +47,23 @@ def _lacks_monitor(node: Node) -> bool:
     return known and node.monitor is None and node.lost_at is None
 
 
-def balance(turn: Turn, *, placed: bool) -> None:
+def balance(turn: Turn, placed: Collection[str]) -> None:
     """Hold, give back, ask for or suppress offers as it is needed.
 
-    `placed`: whether this match has placed a job. Then more may come: of a steady stream that is placed at once none
-    waits at the end of a match, and each would have all agents offer anew.
+    `placed`: roles of jobs that this match has placed. Then more may come: of a steady stream that is placed at once
+    none waits at the end of a match, and each would have all agents offer anew.
     """
     state, settings = turn.state, turn.settings
     if placed or wants_offers(turn):
         state.idle_since = None
+        asked = _asked_for(turn, placed) if settings.role_of else ()
         if state.suppressed or turn.now - state.swept_at >= settings.sweep_interval_s:
             # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
             state.suppressed, state.swept_at = False, turn.now
-            turn.effects.append(Revive())
+            turn.effects.append(Revive(asked))
+            state.roles.asked = None
+        if asked:
+            _ask_for(turn, asked)
         _give_back(turn, tuple(_old(turn)), settings.offer_refuse_s)
         return
     if state.idle_since is None:
@@ -68,12 +72,41 @@ def balance(turn: Turn, *, placed: bool) -> None:
         return
     _give_back(turn, tuple(state.offers), settings.idle_refuse_s)
     if not state.suppressed:
-        state.suppressed, state.swept_at = True, turn.now
+        state.suppressed, state.swept_at, state.roles.asked = True, turn.now, None
         turn.effects.append(Suppress())
     elif turn.now - state.swept_at >= settings.sweep_interval_s:
         # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
         state.suppressed, state.idle_since = False, turn.now
         turn.effects.append(Revive())
+
+
+def _asked_for(turn: Turn, placed: Collection[str]) -> tuple[str, ...]:
+    """Find, of several roles, those that jobs wait for, or waited for a moment ago; all, if only monitors wait."""
+    state, settings = turn.state, turn.settings
+    waiting = set(placed)
+    for _, job_id in state.queue:
+        if len(waiting) == len(settings.roles):
+            break
+        waiting.add(settings.role_for(state.jobs[job_id].spec.queue))
+    if not state.queue and not placed:
+        waiting = set(settings.roles)
+    for role in waiting:
+        state.roles.until[role] = turn.now + settings.idle_linger_s
+    soon = turn.now + settings.idle_linger_s  # later ones are of a clock that was set back
+    return tuple([role for role in settings.roles if turn.now < state.roles.until.get(role, 0.0) <= soon])
+
+
+def _ask_for(turn: Turn, asked: tuple[str, ...]) -> None:
+    """Ask for offers of these roles, and give back those of others: what they hold, these may need."""
+    state, roles = turn.state, turn.settings.roles
+    before = roles if state.roles.asked is None else state.roles.asked
+    if more := tuple([role for role in asked if role not in before]):
+        turn.effects.append(Revive(more))
+    if less := tuple([role for role in before if role not in asked]):
+        turn.effects.append(Suppress(less))
+    state.roles.asked = asked
+    others = [o.id for o in state.offers.values() if (o.role or turn.settings.role) not in asked]
+    _give_back(turn, tuple(others), turn.settings.idle_refuse_s)
 
 
 def _old(turn: Turn) -> Iterator[OfferId]:

@@ -7,6 +7,7 @@ from typing import Final
 from mesos_gpu.engine.effects import Launch, LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import usable
+from mesos_gpu.engine.gpus.role import is_of
 from mesos_gpu.engine.gpus.unreserving import may_unreserve
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -35,6 +36,8 @@ class _Agent:
     offers: list[Offer]
     scalars: Scalars
     ports: tuple[PortRange, ...]
+    role: str  # of all those offers
+    aside: Scalars = ()  # what is offered to other roles, and is not used in this match
     reserved: Scalars = ()  # for cards that were shared: others than cover tasks do not get it before it is given back
     reserve: Scalars = ()  # by what is launched
     keeper: bool | None = None  # whether cover tasks find their keeper there; None: not looked up yet
@@ -54,6 +57,7 @@ class Carved:
     executor: Scalars
     covers: tuple[Scalars, ...]  # of each task that covers a card
     keeper: Scalars  # of their executor; none: it is there, or another take starts it
+    keeper_role: str = ""  # that it names; "": it has the framework's default one
 
 
 class Remains:
@@ -82,16 +86,36 @@ class Remains:
         return agent
 
     def _offered(self, node: Node, offers: list[Offer]) -> _Agent:
-        first, *more = offers
-        agent = _Agent(node, offers, first.resources, first.ports)
+        settings = self._settings
+        role, used = settings.role, offers
+        if settings.role_of:
+            role = self._role(node, offers)
+            used = [offer for offer in offers if is_of(settings, offer, role)]
+        first, *more = used
+        agent = _Agent(node, used, first.resources, first.ports, role)
         for offer in more:
             agent.scalars += offer.resources
             agent.ports += offer.ports
-        if self._settings.role == "*" or node.id not in self._known.reserved:  # nothing is reserved
+        if len(used) < len(offers):
+            aside = [offer for offer in offers if not is_of(settings, offer, role)]
+            agent.aside = tuple([scalar for offer in aside for scalar in offer.resources])
+        if not settings.reserves or node.id not in self._known.reserved:  # nothing is reserved
             return agent
         agent.reserved = tuple([each for each in agent.scalars if is_ours(each, self._state.framework_id)])
         agent.scalars = tuple([each for each in agent.scalars if each not in agent.reserved])
         return agent
+
+    def _role(self, node: Node, offers: list[Offer]) -> str:
+        """The role whose offers of an agent are used: one ACCEPT may not mix them. The oldest offer decides, so each
+        has its turn as those before it are used or given back; where a monitor is missing, the default role does."""
+        default = self._settings.role
+        if node.monitor is None and any(is_of(self._settings, offer, default) for offer in offers):
+            return default
+        return offers[0].role or default
+
+    def role(self, agent_id: AgentId) -> str:
+        """The role of the offers of an agent that are used."""
+        return self._agent(agent_id).role
 
     def __iter__(self) -> Iterator[AgentId]:
         """The agents that offer something, in the order of their oldest offers."""
@@ -112,7 +136,7 @@ class Remains:
     @property
     def reserving(self) -> Collection[AgentId]:
         """The agents that offer something that is reserved for shared cards."""
-        return () if self._settings.role == "*" else self._known.reserved.keys()
+        return self._known.reserved.keys() if self._settings.reserves else ()
 
     def offer_ids(self, agent_id: AgentId) -> tuple[OfferId, ...]:
         """The ids of an agent's offers."""
@@ -128,7 +152,9 @@ class Remains:
 
     def coming(self, agent_id: AgentId) -> Resources:
         """What is free of an agent, and what was reserved for cards that are not shared now: that is given back."""
-        return self.for_covers(agent_id) if agent_id in self else NOTHING
+        if agent_id not in self:
+            return NOTHING
+        return self.for_covers(agent_id) + resources_of(self._agent(agent_id).aside)
 
     def for_covers(self, agent_id: AgentId) -> Resources:
         """What cover tasks may take of an agent."""
@@ -177,8 +203,15 @@ class Remains:
 
     def _has_keeper(self, agent: _Agent) -> bool:
         if agent.keeper is None:
-            agent.keeper = covers.keeper_of(self._state, agent.node.id) is not None
+            agent.keeper = covers.keeper_of(self._state, agent.node.id, self._label(agent)) is not None
         return agent.keeper
+
+    def keeper_role(self, agent_id: AgentId) -> str:
+        """The role that a keeper names which cover tasks of an agent's offers can join; "": the default one."""
+        return self._label(self._agent(agent_id))
+
+    def _label(self, agent: _Agent) -> str:
+        return "" if agent.role == self._settings.role else agent.role
 
     def carved(self, take: Take) -> Carved:
         """The scalars that a take got."""
@@ -217,17 +250,17 @@ class Remains:
         keeper = () if self._has_keeper(agent) else self._for_covers(agent, self._settings.keeper)
         each = tuple([self._for_covers(agent, self._settings.cover) for _ in cards])
         agent.keeper = True
-        return Carved(tuple(task), tuple(executor), each, keeper)
+        return Carved(tuple(task), tuple(executor), each, keeper, self._label(agent))
 
     def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
         """Carve it out of what is reserved for this, and the rest out of what can be: that is to be reserved first."""
         settings = self._settings
-        reserves = settings.role != "*" and self._now >= self._state.reserve_from
+        reserves = agent.role != "*" and self._now >= self._state.reserve_from
         kept, left_reserved = carve(agent.reserved, need.least(resources_of(agent.reserved)))
         rest = need - resources_of(kept)
         fresh, left = carve(agent.scalars, rest)
         if reserves:
-            by = settings.role, settings.principal, self._state.framework_id or ""
+            by = agent.role, settings.principal, self._state.framework_id or ""
             held = [reserved(scalar, *by) for scalar in fresh]
             agent.reserve += tuple([new for new, old in zip(held, fresh, strict=True) if new != old])
             fresh = held

@@ -68,7 +68,8 @@ class Search:
             return None  # what is booked is had without a seat
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
         how = self._placing.key(job), self._placing.order(job), self._may_open(job), bool(wait)
-        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked
+        role = self._settings.role_for(job.spec.queue)
+        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked, role
         if wanted in self._refused:
             return None
         full = replace(request, ports=job.spec.ports)
@@ -82,19 +83,29 @@ class Search:
 
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""
-        pooled = self._backlog.in_pools(job, self._backlog.open_to(outlasted, self._nodes))
+        offered = self._backlog.open_to(outlasted, self._offered_to(job))
+        pooled = self._backlog.in_pools(job, offered)
         open_to = (self._backlog.neighbours.open_to(job, nodes) for nodes in pooled)
         return next(filter(None, (self._take_on(job, request, nodes, outlasted) for nodes in open_to)), None)
 
     def _take_booked(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task on what is booked for the job, or none for any."""
         backlog = self._backlog
-        nodes = backlog.booked.only(job, backlog.open_to(outlasted, self._nodes))
+        nodes = backlog.booked.only(job, backlog.open_to(outlasted, self._offered_to(job)))
         self._is_booked = True
         try:
             return self._take_on(job, request, backlog.neighbours.open_to(job, nodes), outlasted)
         finally:
             self._is_booked = False
+
+    def _offered_to(self, job: Job) -> Nodes:
+        """The nodes that are offered to the role of its queue."""
+        if not self._settings.role_of:
+            return self._nodes
+        role = self._settings.role_for(job.spec.queue)
+        return {
+            agent_id: node for agent_id, node in self._nodes.items() if self._remains.role(agent_id) == role
+        }
 
     def _take_on(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]

@@ -9,6 +9,7 @@ from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.engine.charges import charges_of, up
 from mesos_gpu.engine.gpus.capacities import capacity_of
 from mesos_gpu.engine.gpus.gpu_status import is_closed, well
+from mesos_gpu.engine.gpus.role import is_for_others
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
 from mesos_gpu.engine.queue.held import Held
@@ -494,6 +495,8 @@ class Backlog:
             pools = self.held.pools.every(job) if ever else self.held.pools_of(job)
             if self.held.pool_of(node.id) not in pools:
                 return False
+        if self._settings.role_of and is_for_others(self._state, self._settings, job, node.id):
+            return False
         return not self.neighbours.barred(job, node)
 
     def new_enough(self, job: Job, node: Node) -> bool:

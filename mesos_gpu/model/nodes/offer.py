@@ -40,6 +40,7 @@ class Offer:
     region: str | None = None  # of the agent's fault domain
     zone: str | None = None
     ports: tuple[PortRange, ...] = ()
+    role: str = ""  # of Mesos, to which it was made; "": nobody said
 
 
 def resources_of(scalars: Iterable[Scalar]) -> Resources:

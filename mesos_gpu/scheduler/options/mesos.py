@@ -12,6 +12,15 @@ OPTIONS: Decorators = (
     ),
     click.option("--role", default="*", show_default=True, help="Mesos role to receive offers for."),
     click.option(
+        "--mesos-role-of",
+        "role_of",
+        multiple=True,
+        metavar="QUEUE=ROLE",
+        callback=parse.role_of,
+        help="A Mesos role for the jobs of a top queue and all below it; others have --role. For where other "
+        "frameworks share that role: what is offered to one role no other may use. May be repeated.",
+    ),
+    click.option(
         "--user", default=parse.own_user, show_default="the current user", help="User that executors run as."
     ),
     click.option("--name", default="mesos_gpu", show_default=True, help="Name of the framework."),

@@ -70,6 +70,7 @@ class Options:
     keeper_command: str
     report_interval_s: float
     unreachable_timeout_s: float
+    role_of: Mapping[str, str] = field(default_factory=dict)  # by top queue, of Mesos
     container_engine: str = Engine.MESOS.value
     placement: str = Placement.BUNDLE.value
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
@@ -121,6 +122,7 @@ def engine_settings(options: Options) -> Settings:
         monitor_command=options.monitor_command,
         keeper_command=options.keeper_command,
         role=options.role,
+        role_of=options.role_of,
         cover_linger_s=options.cover_linger_s,
         default_user=options.default_user,
         report_interval_s=options.report_interval_s,

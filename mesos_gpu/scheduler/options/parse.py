@@ -18,6 +18,7 @@ from mesos_gpu.scheduler.delivery.archive import is_place
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
+ROLE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")  # of Mesos, a flat one
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 
@@ -43,6 +44,30 @@ def queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str,
             raise click.BadParameter(f"queue {name} has two limits")
         limits[name] = int(most)
     return limits
+
+
+def role_of(ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """QUEUE=ROLE, each queue once and each role once; top queues, for what Mesos knows of them is one level."""
+    roles: dict[str, str] = {}
+    for text in given:
+        queue, _, role = text.partition("=")
+        if "/" in queue:
+            raise click.BadParameter(f"{text!r}: {queue} is no top queue; name {queue.partition('/')[0]}")
+        if "/" in role:
+            raise click.BadParameter(
+                f"{text!r}: the role {role} is nested, and Mesos has no quota for such ones; "
+                f"name a flat one, as {role.replace('/', '-').strip('-') or 'research'}"
+            )
+        if not NAME.fullmatch(queue) or not ROLE.fullmatch(role):
+            raise click.BadParameter(f"{text!r} is not QUEUE=ROLE, as research=gpu-research")
+        if queue in roles:
+            raise click.BadParameter(f"queue {queue} has two roles; give it one")
+        if role in roles.values() or role == ctx.params.get("role"):
+            raise click.BadParameter(
+                f"{text!r}: the role {role} is another's already; give the queue its own"
+            )
+        roles[queue] = role
+    return roles
 
 
 def overcommit(_ctx: click.Context, _param: click.Parameter, text: str) -> float:

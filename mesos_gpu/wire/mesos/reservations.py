@@ -12,6 +12,9 @@ from typing import Any, Final
 from mesos_gpu.model.nodes.offer import Scalar
 
 ANY_ROLE: Final = "*"
+ROLE_OF: Final = (
+    "mesos_gpu.role_of."  # with a queue behind it, a label of a framework: the role of that queue
+)
 LABEL: Final = "mesos_gpu.cover"  # its value names the framework that made the reservation, and undoes it
 _ANYBODY: Final = "shared GPU"  # the value that said nothing of the framework
 
@@ -27,6 +30,11 @@ def reserved(scalar: Scalar, role: str, principal: str | None, framework_id: str
     if principal is not None:
         reservation["principal"] = principal
     return replace(scalar, kind=_canonical({**kind, "role": role, "reservation": reservation}))
+
+
+def role_of(scalar: Scalar) -> str:
+    """The role that it is reserved for, `ANY_ROLE` if for none."""
+    return ANY_ROLE if '"role"' not in scalar.kind else str(json.loads(scalar.kind).get("role", ANY_ROLE))
 
 
 def owner_of(scalar: Scalar) -> str | None:

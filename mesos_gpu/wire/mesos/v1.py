@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
@@ -17,6 +18,7 @@ from mesos_gpu.wire.mesos.sound import UNFIT, sound
 
 MOST_MESSAGE: Final = 10_000  # characters of a status' message that are kept
 MOST_DATA: Final = 8 << 20  # bytes of its data, in base64; more is taken for none
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
 
@@ -94,6 +96,7 @@ def _offer(offer: Mapping[str, Any], now: float) -> Offer:
         region=_domain(offer, "region"),
         zone=_domain(offer, "zone"),
         ports=tuple(ports for resource in resources for ports in _ports(resource)),
+        role=str(offer.get("allocation_info", {}).get("role", "")),
     )
 
 
@@ -190,7 +193,12 @@ def reset_message(gpu_id: str, request: str) -> bytes:
 
 
 def executor_info(
-    executor_id: str, name: str, command: str, resources: Iterable[Scalar], env: Mapping[str, str]
+    executor_id: str,
+    name: str,
+    command: str,
+    resources: Iterable[Scalar],
+    env: Mapping[str, str],
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> dict[str, Any]:
     """An ExecutorInfo of ours."""
     variables = [{"name": key, "type": "VALUE", "value": value} for key, value in sorted(env.items())]
@@ -201,6 +209,7 @@ def executor_info(
         "source": "mesos_gpu",
         "command": {"value": command, "environment": {"variables": variables}},
         "resources": resources_to_json(resources),
+        **({"labels": _labels(labels)} if labels else {}),
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.mesos.master import Master
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of
 from tests.conftest import wait_until
@@ -202,3 +203,36 @@ def test_what_cannot_be_is_refused(stack: Stack, client: Client) -> None:
     assert (other.returncode, "has not the role spark" in other.stderr) == (78, True), other.stderr
     queue = tried(stack, "quota", "plan", "--role-of", "research=r")
     assert (queue.returncode, "no top queue" in queue.stderr) == (78, True), queue.stderr
+
+
+def used(stack: Stack) -> dict[str, float]:
+    roles = mesos_of_master(stack, "quota", "show")["roles"]
+    return {each["name"]: each["used"].get("gpus", 0.0) for each in roles if each["frameworks"]}
+
+
+def test_a_queue_has_a_role_of_its_own_from_the_next_start_on(stack: Stack, client: Client) -> None:
+    first = job(client, 1)
+    wait_until("it runs", lambda: client.job(first)["state"] == "running")
+    stack.scheduler.kill()
+    stack.scheduler.start("--mesos-role-of", "prod=gpu-prod")
+    wait_until("it is back", lambda: _state(client, first) == "running", 60)
+    planned = by_role(mesos(stack, "quota", "plan"))
+    assert {role: limit for role, (limit, _) in planned.items()} == {"gpu": 1, "gpu-prod": 3}
+    second = job(client, 2)
+    wait_until("it runs", lambda: client.job(second)["state"] == "running", 60)
+    other = client.submit(
+        {"name": "job", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "gpus": 1, "preemptible": True}
+    )["id"]
+    wait_until("it runs beside it", lambda: client.job(other)["state"] == "running", 60)
+    assert used(stack) == {"gpu": 2.0, "gpu-prod": 2.0}
+    master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
+    limited = {"role": "gpu-prod", "limits": {"gpus": {"value": 2}}}
+    master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
+    assert "role gpu-prod is limited to 2 GPUs, less than queues may have" in doctor(stack)
+
+
+def _state(client: Client, job_id: str) -> str:
+    try:
+        return str(client.job(job_id)["state"])
+    except Unavailable:  # it is starting
+        return ""

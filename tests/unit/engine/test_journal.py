@@ -241,7 +241,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     # What is not in each of these worlds.
     rare = {"released", "notified", "idle_since", "reconciliation", "contested", "resets"}
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
-    rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "role"}
+    rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers", "roles"}
     rare |= {"access_versions", "queue_versions", "tokens", "tokens_swept_at"}
     rare |= {"past_uses", "past_uses_swept_at", "budget_uses", "folded_day", "arrays", "members", "bookings"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}

@@ -41,7 +41,7 @@ def why(made: World, name: str) -> str:
 
 
 def test_why_says_what_the_limit_is() -> None:
-    made = world()
+    made = world(role="gpu")
     run(made, "x", gpus=4)
     made.submit("big", gpus=4)
     made.feed(ev.RoleRead(LIMITED))
