@@ -131,7 +131,7 @@ def test_tabs_lead_through_the_page_in_its_order_and_what_has_the_focus_is_seen(
     job = rig.submit(name="first", gpus=1)["name"]
     page = browser.page(f"{rig.url}/#/jobs")
     page.when(job)
-    order = []
+    order: list[str] = []
     while job not in order and len(order) < 60:
         page.press("Tab")
         text, seen = page.run(FOCUSED)
