@@ -1,0 +1,1 @@
+"""The tree of queues over REST and at the command line, against a real scheduler."""
