@@ -1,1 +1,1 @@
-"""The tree of queues over REST and at the command line, against a real scheduler."""
+"""Roles of a framework, as masters hear of them."""
