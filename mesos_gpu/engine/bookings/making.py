@@ -75,6 +75,7 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
     if ends <= turn.now:
         raise NotAccepted([("/for_s", f"it has lasted longer than {asked.lasts_s} s")], remedy="cancel it")
     now = replace(old, spec=asked, ends=ends)
+    _refuse_taken(turn.state, now)
     mine = [Item(old.id, asked, old.begins, ends, (), owner_of(turn.state, asked))]
     mine += items_of(old.id, asked, turn.now, horizon(turn.now), owner=mine[0].owner, after=old.day)
     misfit = clash(ground_of(turn.state), [*booked_items(turn.state, turn.now, old.id), *mine], old.id)
@@ -82,6 +83,26 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
         what, _ = refusal(misfit, asked.zone, ())
         raise Conflict(what, remedy=f"make it no longer than until then; {_LIST}")
     put(turn, replace(now, message=f"it lasts until {shown(ends, asked.zone)}"))
+
+
+def _refuse_taken(state: State, booking: Booking) -> None:
+    """Refuse that a booking lasts into another one for which GPUs of it are chosen already.
+
+    Raises:
+        Conflict: It does.
+    """
+    for other in state.bookings.values():
+        if other.id == booking.id or other.state.ended or not other.state.has_nodes:
+            continue
+        if (
+            other.begins < booking.ends
+            and booking.begins < other.ends
+            and set(other.gpus) & set(booking.gpus)
+        ):
+            raise Conflict(
+                f"booking {other.id} has its GPUs from {shown(other.begins, booking.spec.zone)} on",
+                remedy=f"make it no longer than until then; {_LIST}",
+            )
 
 
 def on_cancelled(turn: Turn, event: ev.BookingCancelled) -> None:

@@ -280,6 +280,25 @@ def test_a_longer_or_shorter_one_while_it_lasts_keeps_its_nodes(one: Booked) -> 
         one.feed(ev.BookingChanged("exam", replace(spec, gpus=2)))
 
 
+def test_one_that_lasts_is_not_made_longer_on_cards_that_the_next_one_has(one: Booked) -> None:
+    one.up("n2", 4)
+    one.run("endless", gpus=4, preemptible=False)
+    (there,) = {gpu.split("-")[0] for gpu in one.on("endless")}
+    one.go(HOUR + 1)
+    one.run("mine", queue="exam", gpus=4, preemptible=True, notice_s=600)
+    one.book("next", begins="14:00", queue="other")
+    one.go(HOUR - 300)
+    first, second = one.booking(), one.booking("next")
+    assert second.state.has_nodes
+    assert set(first.gpus) == set(second.gpus)
+    assert there not in {place.hostname.split(".")[0] for place in first.places}
+    with pytest.raises(Conflict, match="next has its GPUs from"):
+        one.feed(ev.BookingChanged("exam", replace(first.spec, lasts_s=2 * HOUR)))
+    assert one.booking() == first
+    one.feed(ev.BookingChanged("exam", replace(first.spec, lasts_s=HOUR - 60)))
+    assert one.booking().ends == first.ends - 60
+
+
 @pytest.mark.parametrize(
     ("fields", "place"),
     [
