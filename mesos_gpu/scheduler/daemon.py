@@ -272,8 +272,10 @@ class Daemon:
 
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
-        view, now = self._snapshots.view, self._clock.now
-        return self._ask(None, lambda: fn(view(self._settings, now(), str(self.unsaved or ""))))
+        # Which snapshots are looked at then: a request that broke the engine may have led to new ones by that time.
+        return self._ask(
+            None, lambda: fn(self._snapshots.view(self._settings, self._clock.now(), str(self.unsaved or "")))
+        )
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call `callback(job id, version)` at each change, on the engine's thread; returns the way out."""
