@@ -48,7 +48,7 @@ class ForgetLease(Save):
 
 """),
     saved=("    doubtful: bool = ", "    leases: tuple[Lease, ...] = ()\\n"),
-    noun=(")\\nNOUN_OF: Final", """
+    noun=(")  # fmt: skip\\nNOUN_OF: Final", """
     Noun(Lease, "lease", "leases", SaveLease, ForgetLease, {"name": "name"}, ("name",), ("name",)),
 """),
 )
