@@ -145,7 +145,8 @@ def test_its_examples_keep_to_it(rig: Rig) -> None:
             for example in operation.examples.values() or [operation.example]:
                 Draft202012Validator(schema).validate(example)
                 answer = rig.call(verb, path.format(id="none", name="none", queue="none"), json=example)
-                assert answer.status_code != 422 or "there is no app" in answer.text
+                excuses = "there is no app", "sound GPU"  # an example before may have drained the only one
+                assert answer.status_code != 422 or any(each in answer.text for each in excuses)
 
 
 def test_a_query_of_too_many_fields_is_refused_as_it_says(rig: Rig) -> None:
