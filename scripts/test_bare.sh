@@ -25,7 +25,7 @@ if [ -n "$mirror" ]; then
 fi
 apt-config dump | grep -E '^Acquire::(https?|ftp)::|^Acquire::Retries' >"$at/root/etc/apt/apt.conf.d/90carried" || true
 
-# What pip is told here, whoever tells it; directories that it names are carried, too.
+# What pip is told here, whoever tells it; directories and files that it names are carried, too.
 python3 -m pip config list 2>/dev/null | sed -n "s/^[^.]*\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p; s/^:env:\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p" |
     sort -u -t= -k1,1 >"$at/pip"
 { echo "[global]"; cat "$at/pip"; } >"$at/root/etc/pip.conf"
@@ -57,6 +57,7 @@ mount -t proc proc "$at/root/proc"
 mount -t tmpfs tmpfs "$at/root/run"
 while read -r path; do
     if [ -d "$path" ]; then mkdir -p "$at/root$path"; mount --bind -o ro "$path" "$at/root$path"; fi
+    if [ -f "$path" ]; then install -D -m 644 "$path" "$at/root$path"; fi
 done <"$at/paths"
 mkdir "$at/root/old"
 cd "$at/root"
