@@ -299,6 +299,21 @@ class BookingMade:
 
 
 @dataclass(frozen=True, slots=True)
+class BookingChanged:
+    """A booking shall be another one: at another time, or of something else."""
+
+    id: str
+    spec: BookingSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BookingCancelled:
+    """A booking is not wanted any more."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeepAsked:
     """Somebody wants a job not to be ended for GPUs that do nothing, for a time or until one.
 
@@ -313,21 +328,6 @@ class KeepAsked:
     for_s: float | None
     until: float | None
     by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BookingChanged:
-    """A booking shall be another one: at another time, or of something else."""
-
-    id: str
-    spec: BookingSpec
-
-
-@dataclass(frozen=True, slots=True)
-class BookingCancelled:
-    """A booking is not wanted any more."""
-
-    id: str
 
 
 @dataclass(frozen=True, slots=True)

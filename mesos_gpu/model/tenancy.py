@@ -40,11 +40,12 @@ LONGEST_S: Final = 1e9
 NAME_FORM: Final = "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"
 _LABEL: Final = re.compile(r"[^=\x00]+(=[^\x00]*)?")
 _LABEL_FORM: Final = "the key of a label, or KEY=VALUE, as purpose=demo"
-_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_DAY_FORM: Final = "a day, as 2026-11-22"
+DAY: Final = Text(re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), "a day, as 2026-11-22")
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?")
 _CLOCK_OR_END: Final = re.compile(rf"{_CLOCK.pattern}|24:00")
-_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+ZONE: Final = Text(
+    re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*"), "a zone of IANA's database, as Europe/Vienna"
+)
 _PATTERN: Final = re.compile(r"[a-z0-9./*-]{1,256}")
 _PATTERN_FORM: Final = "a queue or a pattern of queues, as research or research/*"
 
@@ -196,9 +197,9 @@ class Budget:
 
     milli_s: int = field(metadata=asks_first(GpuHours(), key="gpu_hours"))
     period: Period = asks(Period.MONTH, OneOf(Period))
-    begins: str = asks("", Text(_DAY, _DAY_FORM), key="from", about="of `once`: its first day, local time")
-    ends: str = asks("", Text(_DAY, _DAY_FORM), key="to", about="of `once`: the day after its last")
-    zone: str = asks("UTC", Text(_ZONE, "a zone of IANA's database, as Europe/Vienna"))
+    begins: str = asks("", DAY, key="from", about="of `once`: its first day, local time")
+    ends: str = asks("", DAY, key="to", about="of `once`: the day after its last")
+    zone: str = asks("UTC", ZONE)
     carry_over_percent: int = asks(0, Whole(0, 100), about="of what is left, that the next period has too")
     warn_at: tuple[int, ...] = asks((50, 80, 100), Percents(), about="of it, at which somebody is told")
     on_empty: OnEmpty = asks(OnEmpty.WARN, OneOf(OnEmpty))
@@ -308,7 +309,7 @@ class Hours:
     begins: str = field(metadata=asks_first(Text(_CLOCK, "a time of day, as 22:00"), key="from"))
     ends: str = field(metadata=asks_first(Text(_CLOCK_OR_END, "a time of day, as 06:00, or 24:00"), key="to"))
     days: tuple[Weekday, ...] = asks(tuple(Weekday), SomeOf(Weekday), about="on which they begin")
-    zone: str = asks("UTC", Text(_ZONE, "a zone of IANA's database, as Europe/Vienna"))
+    zone: str = asks("UTC", ZONE)
     guarantee_gpus: Mapping[str, Guarantee] = asks({}, Guarantees())
     borrow_limit_gpus: Mapping[str, int] = asks({}, PerPool())
     lend_limit_gpus: Mapping[str, int] = asks({}, PerPool())

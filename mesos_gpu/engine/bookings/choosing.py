@@ -11,16 +11,15 @@ from typing import Final
 
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
 from mesos_gpu.engine.bookings.using import count_used
-from mesos_gpu.engine.calendar.booked import Provisional, holders_of, may_use, owner_of, unfinished, users_of
+from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
 from mesos_gpu.engine.calendar.leads import lead_of
-from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.notice import NoticeReason
@@ -74,10 +73,9 @@ def tell_at(turn: Turn, booking: Booking, job: Job) -> float:
 
 def on_places(turn: Turn, booking: Booking, places: Collection[Place]) -> dict[JobId, Job]:
     """The jobs that hold GPUs at some places, may not use the booking, and are not sure to end before it begins."""
-    gpus = [gpu for place in places for gpu in place.gpus]
-    held = {job.id: job for job in holders_of(turn.state, gpus).values() if not may_use(booking, job)}
-    ends = ends_of(turn, list(held.values()))
-    return {job_id: job for job_id, job in held.items() if ends.get(job_id, inf) > booking.begins}
+    held = others_on(turn.state, booking, [gpu for place in places for gpu in place.gpus])
+    ends = ends_of(turn, held)
+    return {job.id: job for job in held if ends.get(job.id, inf) > booking.begins}
 
 
 def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
@@ -89,7 +87,7 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
         moments = [float(booking.ends)]
         if booking.spec.purge_after_s and not booking.used_gpus:
             moments.append(booking.counted_at + booking.spec.purge_after_s)
-        users = users_of(turn.state, booking).values()
+        users = jobs_of(turn.state, booking)
         leave += [(booking.ends - lead_of(turn.state, turn.settings, job), job) for job in users]
     else:
         moments = [float(booking.begins)]
@@ -159,8 +157,7 @@ class _Choice:
         heard_at = max(node.reported_at or 0.0, state.registered_at, state.started_at)
         if self.turn.now - heard_at > self.turn.settings.report_stale_s:
             return False  # unknown is not healthy
-        sound = {gpu.id for gpu in node.gpus if gpu.health is Health.OK and gpu.id not in state.resets}
-        return all(gpu in sound and state.drain_of(node.hostname, gpu) is None for gpu in place.gpus)
+        return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
         taken = self._taken(booking)
@@ -170,7 +167,7 @@ class _Choice:
         """GPUs of other bookings that are there while this one is; of two that are provisional those of the first."""
         taken = set[GpuId]()
         for other in unfinished(self.turn.state):
-            if other.id == booking.id or other.begins >= booking.ends or other.ends <= booking.begins:
+            if other.id == booking.id or not other.overlaps(booking):
                 continue
             if other.state.has_nodes:
                 taken.update(other.gpus)

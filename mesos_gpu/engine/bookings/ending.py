@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mesos_gpu.engine.arrays.making import kill_left
 from mesos_gpu.engine.bookings.using import charge, idle_gpu_ms
-from mesos_gpu.engine.calendar.booked import holders_of, may_use, named_jobs, users_of
+from mesos_gpu.engine.calendar.booked import jobs_of, named_jobs, others_on
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
@@ -68,15 +68,12 @@ def goes_on(booking: Booking, job: Job) -> bool:
 
 def tell_users(turn: Turn, booking: Booking, why: str) -> None:
     """Give what runs on a booking its notice, unless it goes on."""
-    for job in {job.id: job for job in users_of(turn.state, booking).values()}.values():
+    for job in jobs_of(turn.state, booking):
         if not goes_on(booking, job):
             notices.give(turn, job, NoticeReason.CALENDAR, why)
 
 
 def call_off(turn: Turn, booking: Booking, why: str) -> None:
     """Let those go on that were to make room for a booking which does not begin."""
-    others = {
-        job.id: job for job in holders_of(turn.state, booking.gpus).values() if not may_use(booking, job)
-    }
-    for job in others.values():
+    for job in others_on(turn.state, booking, booking.gpus):
         notices.recall(turn, job, why, of=_OF_CALENDAR)

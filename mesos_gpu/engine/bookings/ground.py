@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from mesos_gpu.engine.calendar.booked import owner_of
 from mesos_gpu.engine.charges import pool_of_node
-from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.bookings.booking import Booking
-from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
@@ -19,8 +18,8 @@ from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import span_at
 
 
-def pool_in(state: State, node: Node) -> str:
-    """The pool of a node."""
+def pool_in(state: State, node: Node | None) -> str:
+    """The pool of a node; of one that is not known the default one."""
     return DEFAULT_POOL if state.tree is None else pool_of_node(state.tree, node)
 
 
@@ -30,13 +29,7 @@ def ground_of(state: State) -> Ground:
     for node in state.nodes.values():
         if node.lost_at is not None or is_closed(state, node):
             continue
-        models = Counter(
-            gpu.model
-            for gpu in node.gpus
-            if gpu.health is Health.OK
-            and gpu.id not in state.resets
-            and state.drain_of(node.hostname, gpu.id) is None
-        )
+        models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
         pool = pool_in(state, node)
         bins += [
             Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))

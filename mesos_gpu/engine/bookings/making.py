@@ -15,13 +15,12 @@ from mesos_gpu.errors import Conflict, NotAccepted, NotFound, TooMuch
 from mesos_gpu.model.bookings.booking import (
     AHEAD_DAYS,
     MOST_BOOKINGS,
-    NO_ZONE_FORM,
     Booking,
     BookingSpec,
     BookingState,
     Repeat,
 )
-from mesos_gpu.model.tenancy import DEFAULT_POOL
+from mesos_gpu.model.tenancy import DEFAULT_POOL, ZONE
 from mesos_gpu.policy.calendar.book import Item, clash, horizon, items_of, nearest, never, refusal
 from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, written
 
@@ -92,13 +91,8 @@ def _refuse_taken(state: State, booking: Booking) -> None:
         Conflict: It does.
     """
     for other in state.bookings.values():
-        if other.id == booking.id or other.state.ended or not other.state.has_nodes:
-            continue
-        if (
-            other.begins < booking.ends
-            and booking.begins < other.ends
-            and set(other.gpus) & set(booking.gpus)
-        ):
+        chosen = other.id != booking.id and other.state.has_nodes and other.overlaps(booking)
+        if chosen and set(other.gpus) & set(booking.gpus):
             raise Conflict(
                 f"booking {other.id} has its GPUs from {shown(other.begins, booking.spec.zone)} on",
                 remedy=f"make it no longer than until then; {_LIST}",
@@ -182,7 +176,7 @@ def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tup
     try:
         spec = replace(asked, begins=written(asked.begins, asked.zone, turn.now))
     except (ZoneInfoNotFoundError, IsADirectoryError):
-        faults.append(("/zone", f"must be {NO_ZONE_FORM}, got {asked.zone}"))
+        faults.append(("/zone", f"must be {ZONE.form}, got {asked.zone}"))
         return asked, None
     except (ValueError, OverflowError) as error:
         faults.append(("/from", f"must be {error}, got {asked.begins}"))

@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.engine.bookings.choosing import SLACK_S, is_told, on_places, tell_at
 from mesos_gpu.engine.bookings.ending import end_booking, goes_on
 from mesos_gpu.engine.bookings.using import count_used
-from mesos_gpu.engine.calendar.booked import Provisional, unfinished, users_of
+from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, unfinished
 from mesos_gpu.engine.calendar.leads import lead_of, notice_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
@@ -80,7 +80,7 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
             why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
             end_booking(turn, booking, BookingState.RETURNED, why)
             return
-    for job in {job.id: job for job in users_of(turn.state, booking).values()}.values():
+    for job in jobs_of(turn.state, booking):
         if not goes_on(booking, job) and turn.now >= booking.ends - lead_of(turn.state, turn.settings, job):
             _tell(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))
 

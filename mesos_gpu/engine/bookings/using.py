@@ -3,15 +3,13 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.bookings.ground import chosen_of
+from mesos_gpu.engine.bookings.ground import chosen_of, pool_in
 from mesos_gpu.engine.calendar.booked import users_of
-from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, Charge
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.model.usage import MS, Closed, Did, Part, Span, SpanEnd
 
 _ALL: Final = 100  # percent
@@ -58,9 +56,9 @@ def charge(turn: Turn, booking: Booking) -> None:
         milli = idle_ms * WHOLE * count // (every * lasted_ms)
         parts.append(Part(model, milli, milli * costs.get(model, 1)))
     node = turn.state.nodes.get(booking.places[0].agent_id)
-    pool = DEFAULT_POOL if turn.state.tree is None else pool_of_node(turn.state.tree, node)
     span = Span(
-        TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "", pool, tuple(parts),
+        TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "",
+        pool_in(turn.state, node), tuple(parts),
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S

@@ -128,6 +128,20 @@ def users_of(state: State, booking: Booking) -> dict[GpuId, Job]:
     return {gpu: job for gpu, job in holders_of(state, booking.gpus).items() if may_use(booking, job)}
 
 
+def others_on(state: State, booking: Booking, gpus: Iterable[GpuId]) -> list[Job]:
+    """The jobs that hold some GPUs and may not use a booking, each once."""
+    return _once(job for job in holders_of(state, gpus).values() if not may_use(booking, job))
+
+
+def jobs_of(state: State, booking: Booking) -> list[Job]:
+    """The jobs that hold GPUs of a booking and may, each once."""
+    return _once(users_of(state, booking).values())
+
+
+def _once(jobs: Iterable[Job]) -> list[Job]:
+    return list({job.id: job for job in jobs}.values())
+
+
 def booked_for(state: State, job: Job) -> Booking | None:
     """The active booking on whose GPUs a job runs, and may; None: on none."""
     if not state.bookings or job.state is JobState.PENDING:

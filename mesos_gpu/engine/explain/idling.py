@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.tenancy.idle import idle_of
+from mesos_gpu.engine.tenancy.idle import idle_of, idle_words, kept_words
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.tasks.idle import Idleness, IdleState
@@ -36,9 +36,8 @@ def with_idle(answer: Why, state: State, settings: Settings, job: Job, now: floa
 def _standing(state: State, job: Job, known: Idleness, rules: Idle, now: float) -> str:
     """Where a job with idle GPUs stands."""
     if known.keep_until is not None:
-        by = f" by {known.kept_by}" if known.kept_by else ""
-        return f"kept{by} from being ended for idle GPUs until {clock(known.keep_until, now)}"
-    words = f"its GPUs have done nothing for {known.idle_ms // 1000} s"
+        return kept_words(known.keep_until, known.kept_by, now)
+    words = idle_words(known)
     since = clock(known.since, now)
     if known.state is IdleState.RETURNED:
         return f"{words}, and it is being ended for that since {since}"

@@ -51,7 +51,7 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
     if not _is_fresh(node, now, settings):
         return ()
     free = [gpu for gpu in node.gpus if is_free(state, gpu.id) and state.contested.get(gpu.id, 0) <= now]
-    return tuple(_sound(state, node, free))
+    return tuple(sound_of(state, node, free))
 
 
 def well(
@@ -60,10 +60,10 @@ def well(
     """GPUs of the chosen ones that could be given out if nobody held them."""
     if not chosen or not _is_fresh(node, now, settings):
         return ()
-    return tuple(_sound(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
+    return tuple(sound_of(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
 
 
-def _sound(state: State, node: Node, gpus: list[Gpu]) -> list[Gpu]:
+def sound_of(state: State, node: Node, gpus: Iterable[Gpu]) -> list[Gpu]:
     """GPUs whose `gpu_status` is OK; a thousand nodes are asked for at each match."""
     sound = [gpu for gpu in gpus if gpu.health is Health.OK]
     if state.drains and state.drain_of(node.hostname):

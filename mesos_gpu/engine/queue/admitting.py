@@ -54,9 +54,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     spec = as_given(tree, spec)
     cost = _cheapest(state, tree, spec)
     wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]
-    if wrong and not any(
-        not [*faults(other, spec, user, cost)] for other in _in_other_hours(state, tree, spec)
-    ):
+    if wrong and not _may_in_other_hours(state, tree, spec, user, cost):
         remedy = "mend every problem that is listed; the queues and their limits: mesos-gpu queue show"
         raise NotAccepted(wrong, remedy=remedy)
     others = 0 if spec.array is None else parsed(spec.array).count - 1
@@ -70,10 +68,12 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
     return spec
 
 
-def _in_other_hours(state: State, tree: Tree, spec: JobSpec) -> Iterator[Tree]:
-    """The queues as they are at other times of the year, where that changes anything for a job."""
-    if tree.has_hours(spec.queue):
-        yield from (Tree(document) for _, document in spans_of_year(state.queues, state.hours.at))
+def _may_in_other_hours(state: State, tree: Tree, spec: JobSpec, user: str, cost: int) -> bool:
+    """Whether queues are so at other times of the year that nothing is wrong with a job then."""
+    if not tree.has_hours(spec.queue):
+        return False
+    others = (Tree(document) for _, document in spans_of_year(state.queues, state.hours.at))
+    return any(next(faults(other, spec, user, cost), None) is None for other in others)
 
 
 def of_app(tree: Tree | None, spec: JobSpec, app_id: str) -> JobSpec:
@@ -109,7 +109,7 @@ def check_app(
     spec, user = of_app(tree, spec, app.id), app.owner or app.user or ""
     cost, changed = _cheapest(state, tree, spec), old is None or not same_but_scale(old, app)
     wrong = list(faults(tree, spec, user, cost)) if changed else []
-    if wrong and any(not [*faults(other, spec, user, cost)] for other in _in_other_hours(state, tree, spec)):
+    if wrong and _may_in_other_hours(state, tree, spec, user, cost):
         return
     if not wrong and (old is None or app.instances > old.instances) and app.instances > 1:
         wrong = list(faults_together(tree, spec, user, cost, app.instances))

@@ -1,14 +1,14 @@
 """What the pools have: GPUs that are sound and that nobody has taken out, by cost."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.engine.charges import pool_of_node
-from mesos_gpu.engine.gpus.gpu_status import is_closed
+from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Fairness
@@ -80,11 +80,6 @@ def _add(pool: PoolCapacity, tree: Tree, models: Mapping[str, int]) -> None:
 
 def _of_node(state: State, tree: Tree, node: Node) -> tuple[str, Mapping[str, int]]:
     """Find its pool, and count by model the GPUs that it has to give."""
-    models: dict[str, int] = {}
     if node.lost_at is not None or is_closed(state, node):
-        return DEFAULT_POOL, models
-    for gpu in node.gpus:
-        sound = gpu.health is Health.OK and gpu.id not in state.resets
-        if sound and state.drain_of(node.hostname, gpu.id) is None:
-            models[gpu.model] = models.get(gpu.model, 0) + 1
-    return pool_of_node(tree, node), models
+        return DEFAULT_POOL, {}
+    return pool_of_node(tree, node), Counter(gpu.model for gpu in sound_of(state, node, node.gpus))

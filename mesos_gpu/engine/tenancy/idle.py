@@ -245,6 +245,11 @@ def idle_words(known: Idleness) -> str:
     return f"its GPUs have done nothing for {known.idle_ms // 1000} s"
 
 
+def kept_words(until: float, by: str, now: float) -> str:
+    """Until when a job is kept, and by whom ("": it is not known), in words."""
+    return f"kept{f' by {by}' if by else ''} from being ended for idle GPUs until {clock(until, now)}"
+
+
 def remember(turn: Turn, new: Idleness, rules: Idle | None = None) -> None:
     """Keep it; it is saved when it has taken a step, and with `rules` if it has waited long enough for that."""
     old = turn.state.idlenesses.get(new.job_id)
@@ -336,8 +341,7 @@ def on_keep_asked(turn: Turn, event: ev.KeepAsked) -> None:
         _call_off(turn, job, "it is kept")
     turn.put(replace(policy.forgotten(known, turn.now), keep_until=until, kept_by=event.by))
     words.happened(turn, EventKind.KEPT, job)
-    by = f" by {event.by}" if event.by else ""
-    why = f"kept{by} from being ended for idle GPUs until {clock(until, turn.now)}"
+    why = kept_words(until, event.by, turn.now)
     turn.show_job(replace(turn.state.jobs[job.id], message=why, version=turn.state.jobs[job.id].version + 1))
 
 

@@ -18,7 +18,7 @@ from mesos_gpu.model.jobs.fields import (
     asks,
     declared,
 )
-from mesos_gpu.model.tenancy import DEFAULT_POOL, NAME_FORM, Names
+from mesos_gpu.model.tenancy import DAY, DEFAULT_POOL, NAME_FORM, ZONE, Names
 
 DAY_S: Final = 86_400
 AHEAD_DAYS: Final = (
@@ -26,10 +26,7 @@ AHEAD_DAYS: Final = (
 )
 LONGEST_S: Final = 28 * DAY_S
 MOST_BOOKINGS: Final = 500  # that have not ended
-NO_ZONE_FORM: Final = "a zone of IANA's database, as Europe/Vienna"
 USER: Final = re.compile(r"[^\s,/*?]{1,256}")
-_ZONE: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Repeat(Enum):
@@ -100,15 +97,13 @@ class BookingSpec:
     begins: str = asks("", Text(re.compile(r"[\x20-\x7e]{1,64}"), "a time"), key="from",
         about="local time of the zone: 2026-12-01T09:00, Tue 09:00, tomorrow 9:00, 14:30; or an offset")  # fmt: skip
     lasts_s: int = asks(0, Whole(60, LONGEST_S), key="for_s")
-    zone: str = asks("UTC", Text(_ZONE, NO_ZONE_FORM))
+    zone: str = asks("UTC", ZONE)
     nodes: int = asks(1, Whole(1, 10_000))
     models: tuple[str, ...] = asks((), Models(), key="gpu_model")
     pool: str = asks(DEFAULT_POOL, Text(NAME, NAME_FORM))
     users: tuple[str, ...] = asks((), Names(USER, "a user's name"), about="whose jobs may use it; none: all")
     repeat: Repeat = asks(Repeat.NONE, OneOf(Repeat))
-    until: str = asks(
-        "", Text(_DAY, "a day, as 2026-11-22"), about="the last local day on which it may begin"
-    )
+    until: str = asks("", DAY, about="the last local day on which it may begin")
     overrun: bool = asks(False, Flag(), about="preemptible jobs go on after its end, as those that borrow")
     from_guarantee: bool = asks(False, Flag(), about="it is taken out of what its queue is guaranteed")
     purge_after_s: int = asks(900, Whole(0, LONGEST_S), about="unused for so long it is given back; 0: never")
@@ -189,6 +184,10 @@ class Booking:
     def is_active(self) -> bool:
         """Whether its time has begun, and is not over."""
         return self.state is BookingState.ACTIVE
+
+    def overlaps(self, other: "Booking") -> bool:
+        """Whether both are there at some moment of their current or next times."""
+        return self.begins < other.ends and other.begins < self.ends
 
     def is_called(self, name: str) -> bool:
         """Whether a job means it."""

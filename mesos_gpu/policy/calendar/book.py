@@ -13,6 +13,7 @@ from typing import Final
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
 from mesos_gpu.model.shares.units import WHOLE, number_of
+from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
@@ -139,9 +140,7 @@ def horizon(now: float) -> float:
 def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Clash | None:
     """Why not all times can be kept; None: they can. `only`: a booking; what overlaps none of its times is not looked
     at."""
-    for group in _overlapping(items):
-        if only is not None and all(item.booking != only for item in group):
-            continue
+    for group in _overlapping(items, only):
         misfit = _over_itself(group) or _over_sums(ground, group) or _over_nodes(ground, group)
         if misfit is not None:
             return misfit
@@ -153,9 +152,7 @@ def laid_out(
 ) -> dict[tuple[str, int], tuple[Chosen, ...]] | None:
     """A place for each time of each booking, by its id and begin; None: no way was found. `only`: as of `clash`."""
     every: dict[tuple[str, int], tuple[Chosen, ...]] = {}
-    for group in _overlapping(items):
-        if only is not None and all(item.booking != only for item in group):
-            continue
+    for group in _overlapping(items, only):
         layout = _Layout(ground.bins, group)
         if not layout.found():
             return None
@@ -237,8 +234,15 @@ def _may(each: Bin, spec: BookingSpec) -> bool:
     return each.pool == spec.pool and (not spec.models or each.model in spec.models)
 
 
-def _overlapping(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Times that overlap, or that others overlap with both: what is in different groups is never there at once."""
+def _overlapping(items: Iterable[Item], only: str | None) -> Iterator[list[Item]]:
+    """Times that overlap, or that others overlap with both: what is in different groups is never there at once. `only`:
+    a booking, of which a time is in each group; None: all groups."""
+    for group in _groups(items):
+        if only is None or any(item.booking == only for item in group):
+            yield group
+
+
+def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
     group: list[Item] = []
     until = 0
     for item in sorted(items, key=lambda each: (each.begins, each.ends, each.booking)):
@@ -286,7 +290,7 @@ def _moments(ground: Ground, group: Sequence[Item]) -> list[int]:
 
 
 def _of_sum(owner: str, pool: str, milli: int, most: int) -> str:
-    of = f" of pool {pool}" if pool != "default" else ""
+    of = f" of pool {pool}" if pool != DEFAULT_POOL else ""
     if owner:
         has = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
         return f"{has}, and {number_of(milli)} would be booked of that"

@@ -12,10 +12,11 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec, Repeat
+from mesos_gpu.model.tenancy import Weekday
 from mesos_gpu.policy.times.local_time import first_moment
 
 FORM: Final = "a time as 2026-12-01T09:00, Tue 09:00, today 14:30, tomorrow 9:00, 14:30 or now"
-_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAYS: Final = tuple(each.value for each in Weekday)
 _NAMES: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _WORDS: Final = re.compile(r"(?:([a-z]+),?\s+)?(\d{1,2}:\d{2}(?::\d{2})?)")
@@ -68,7 +69,7 @@ def _of_iso(text: str, place: ZoneInfo) -> str:
 
 def _clock(text: str) -> time:
     match = _CLOCK.fullmatch(text)
-    assert match is not None, f"{text} was match to be a time of day"
+    assert match is not None, f"{text} is of the form of a time of day"
     try:
         return time(int(match[1]), int(match[2]), int(match[3] or 0))
     except ValueError:
