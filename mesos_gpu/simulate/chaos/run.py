@@ -8,7 +8,7 @@ import contextlib
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Final, TypeVar
 
@@ -31,6 +31,13 @@ _SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
 _FEW: Final = 30  # acts of which pairs are tried
 _NAMES: Final = tuple(ACTS)
 WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
+
+
+def _mix(changes: Mapping[str, float], of: Sequence[float]) -> tuple[float, ...]:
+    """Another mix, in which some acts have other weights."""
+    return tuple(changes.get(name, weight) for name, weight in zip(_NAMES, of, strict=True))
+
+
 _MUCH: Final = {"go on": 20, "deliver many": 2, "restart app": 4, "undo deployment": 2, "settle": 0.5}
 #: Many shares on few cards, which last until they are resized.
 _MANY_SHARES: Final = {
@@ -60,9 +67,7 @@ _QUEUES: Final = {
     "while": 8.0,
     "go on": 4.0,
 }
-QUEUES: Final = tuple(
-    0.0 if name in APPS else _QUEUES.get(name, weight) for name, (weight, _) in ACTS.items()
-)
+QUEUES: Final = _mix({**_QUEUES, **dict.fromkeys(APPS, 0.0)}, WEIGHTS)
 #: The same with few faults: nodes are full more often, and more is planned, given and taken.
 _RECLAIMS: Final = {
     **dict.fromkeys(
@@ -94,7 +99,7 @@ _RECLAIMS: Final = {
     "go on": 12.0,
     "settle": 0.05,
 }
-RECLAIMS: Final = tuple(_RECLAIMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+RECLAIMS: Final = _mix(_RECLAIMS, QUEUES)
 #: The same as of `QUEUES`, with pools, classes and budgets, of which periods pass, and clocks that are set back.
 _TERMS: Final = {
     "change queues": 0.1,
@@ -105,7 +110,7 @@ _TERMS: Final = {
     "set clock": 0.5,
     "restart": 0.8,
 }
-TERMS: Final = tuple(_TERMS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+TERMS: Final = _mix(_TERMS, QUEUES)
 #: Two schedulers.
 _SWITCHES: Final = {
     "switch": 1.5,
@@ -115,7 +120,7 @@ _SWITCHES: Final = {
     "restart": 0.2,
     "older state": 0.2,
 }
-SWITCHES: Final = tuple(_SWITCHES.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True))
+SWITCHES: Final = _mix(_SWITCHES, WEIGHTS)
 #: Job arrays, of which ranges are killed, with and without a tree of queues.
 _ARRAYS: Final = {
     "submit array": 4.0,
@@ -126,9 +131,7 @@ _ARRAYS: Final = {
     "restart": 1.0,
     "go on": 3.0,
 }
-ARRAYS: Final = tuple(
-    0.0 if name in APPS else _ARRAYS.get(name, weight) for name, weight in zip(_NAMES, WEIGHTS, strict=True)
-)
+ARRAYS: Final = _mix({**_ARRAYS, **dict.fromkeys(APPS, 0.0)}, WEIGHTS)
 #: Jobs that idle and wake, in trees of queues that end them for it, with monitors that come and go.
 _IDLES: Final = {
     **_RECLAIMS,
@@ -142,7 +145,7 @@ _IDLES: Final = {
     "while": 10.0,
     "long": 0.5,
 }
-IDLES: Final = tuple(_IDLES.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+IDLES: Final = _mix(_IDLES, QUEUES)
 #: Queues whose figures change by the hour, dedicated pools, and clocks that pass changes and are set back a little.
 _HOURS: Final = {
     **_RECLAIMS,
@@ -154,7 +157,7 @@ _HOURS: Final = {
     "restart": 0.3,
     "long": 0.2,
 }
-HOURS: Final = tuple(_HOURS.get(name, weight) for name, weight in zip(_NAMES, QUEUES, strict=True))
+HOURS: Final = _mix(_HOURS, QUEUES)
 #: How often what happens, by chance one of them for each episode.
 MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS, IDLES, HOURS)
 

@@ -9,22 +9,10 @@ from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
-from mesos_gpu.testing.builders import gpu
 from tests.unit.engine.tenancy.lending import Tenants
 
 FAST, SLOW = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))
 BOTH = ("fast", "slow")
-
-
-@pytest.fixture
-def world() -> Tenants:
-    """Four fast GPUs on one node and four slow ones on another."""
-    world = Tenants()
-    world.register()
-    for agent, model in (("fast", "H100"), ("slow", "T4")):
-        world.cards[agent] = 4
-        world.node(agent, *(gpu(f"{agent}{i}", model) for i in range(4)), cpus=64)
-    return world
 
 
 def apply(world: Tenants, *pools: Pool, classes: tuple[JobClass, ...] = (), **queues: QueueSpec) -> None:

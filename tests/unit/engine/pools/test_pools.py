@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
-from mesos_gpu.testing.builders import gpu
 from tests.unit.engine.tenancy.lending import Tenants
 
 POOLS = (Pool("fast", models=("H100",)), Pool("slow", models=("T4",)))
@@ -18,17 +15,6 @@ POOLS = (Pool("fast", models=("H100",)), Pool("slow", models=("T4",)))
 def owed(**gpus: int) -> QueueSpec:
     """A queue that is guaranteed so many GPUs, by pool."""
     return QueueSpec(guarantee_gpus={pool: Guarantee(count * 1000) for pool, count in gpus.items()})
-
-
-@pytest.fixture
-def world() -> Tenants:
-    """Four fast GPUs on one node and four slow ones on another."""
-    world = Tenants()
-    world.register()
-    for agent, model in (("fast", "H100"), ("slow", "T4")):
-        world.cards[agent] = 4
-        world.node(agent, *(gpu(f"{agent}{i}", model) for i in range(4)), cpus=64)
-    return world
 
 
 def pools(world: Tenants, *classes: JobClass, **queues: QueueSpec) -> None:

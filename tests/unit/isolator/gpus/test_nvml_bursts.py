@@ -1,8 +1,7 @@
 """What the counts make of what happens between looks, on cards whose driver keeps samples as drivers do."""
 
 import os
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,16 +23,6 @@ HALF = ShareClaim(Share(400, 4096, 4096, Method.TURNS), {GPU.id: Room(GPU.memory
 S: Final = 1_000_000  # microseconds
 NOON_S: Final = 1_700_000_000
 LOOK_S: Final = 10
-
-
-@pytest.fixture
-def pids() -> Iterator[list[int]]:
-    """Two processes that hold something, and live."""
-    processes = [subprocess.Popen(["sleep", "300"]) for _ in range(2)]
-    yield [process.pid for process in processes]
-    for process in processes:
-        process.kill()
-        process.wait()
 
 
 class Bench:

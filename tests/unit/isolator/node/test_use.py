@@ -1,8 +1,6 @@
 """The use of cards, counted by task: of living holders and their real processes."""
 
 import os
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,16 +23,6 @@ READING = Reading(GPU, meters=Meters(power_mw=70000), span=Span(1000, 500))
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
-
-
-@pytest.fixture
-def pids() -> Iterator[list[int]]:
-    """Two processes that hold something, and live."""
-    processes = [subprocess.Popen(["sleep", "300"]) for _ in range(2)]
-    yield [process.pid for process in processes]
-    for process in processes:
-        process.kill()
-        process.wait()
 
 
 class Clock:
