@@ -62,6 +62,27 @@ def read(
         os.close(opened)
 
 
+def write(path: Path, data: bytes) -> None:
+    """Put this in a file's place, in one step; only its owner may read it.
+
+    Raises:
+        OSError: It cannot be written; what was there is there still.
+    """
+    from secrets import token_hex  # what is brought with it would cost each start of an executor
+
+    part = path.with_name(f".{path.name}.{token_hex(8)}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
 def read_secret(path: Path, what: str, *, links: bool = True) -> str:
     """The one line of a file, without white space around it.
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import Final
 
 from mesos_gpu.adapters.files import private as files
@@ -44,19 +43,9 @@ def write(path: Path, data: bytes) -> None:
     Raises:
         BadConfiguration: It cannot be written.
     """
-    part = path.with_name(f".{path.name}.{token_hex(8)}")
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.rename(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        files.write(path, data)
     except OSError as error:
         raise _unusable(path, error.strerror or repr(error)) from error
 

@@ -7,11 +7,12 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.install.cluster import removal, scripts
-from mesos_gpu.install.cluster.description import Cluster, Host, Role
+from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role
 from mesos_gpu.install.cluster.difference import AT_ONCE, Difference
 from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.cluster.removal import Removal
@@ -82,7 +83,7 @@ class Carrying:
             wanted: In the order in which hosts are done.
             surplus: In the order in which it is taken away.
         """
-        applied = Applied()
+        applied, sent = Applied(), _Sent(self.cluster.package)
         # What services read that run on is removed when they no longer do.
         late = [each for each in surplus if not each.units and not each.is_whole]
         self._remove([each for each in surplus if each not in late], applied)
@@ -93,7 +94,7 @@ class Carrying:
             for each in wave:
                 self.record.add(removal.remembered(each.plan, self.cluster))
             with ThreadPoolExecutor(len(wave)) as pool:
-                ends = [(each, pool.submit(self._do, each)) for each in wave]
+                ends = [(each, pool.submit(self._do, each, sent)) for each in wave]
             for each, end in ends:
                 error = end.exception()
                 if isinstance(error, MesosGpuError):
@@ -177,7 +178,7 @@ class Carrying:
         else:
             self.record.settle(each.remains)
 
-    def _do(self, wanted: Difference) -> None:
+    def _do(self, wanted: Difference, sent: "_Sent") -> None:
         """Bring one host to its plan.
 
         Raises:
@@ -191,8 +192,7 @@ class Carrying:
         if wanted.program:
             script = scripts.WHEEL if package.wheel else scripts.DEB
             words = [wanted.program, "yes" if self.downgrade else "no"]
-            sent = _tar({name: path.read_bytes() for name, path in package.contents(host).items()})
-            self._run(host, f"install {wanted.release}", script, words, sent, _INSTALL_S)
+            self._run(host, f"install {wanted.release}", script, words, sent.to(host), _INSTALL_S)
         if wanted.files or wanted.users:
             what = f"write {counted(len(wanted.files), 'file')}"
             self._run(host, what, scripts.FILES, [], _packed(wanted), _FILES_S)
@@ -219,6 +219,23 @@ class Carrying:
                 remedy="mend what it says there, then apply again: what is done stays done",
             )
         return done.output
+
+
+class _Sent:
+    """What hosts are sent of a package; made once for hosts of a kind, when the first of them is sent it."""
+
+    def __init__(self, package: Package) -> None:
+        self._package, self._lock = package, Lock()
+        self._made: dict[tuple[str, ...], bytes] = {}
+
+    def to(self, host: Host) -> bytes:
+        """A tar."""
+        files = self._package.contents(host)
+        with self._lock:
+            key = tuple(files)
+            if key not in self._made:
+                self._made[key] = _tar({name: path.read_bytes() for name, path in files.items()})
+            return self._made[key]
 
 
 def _starts_scheduler(wanted: Difference) -> bool:

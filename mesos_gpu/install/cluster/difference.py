@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration, Unavailable
@@ -99,12 +100,14 @@ def differences(cluster: Cluster, plans: Sequence[HostPlan], asked: Asked) -> li
     """
     questions = {plan.host.name: (plan.host, survey.questions(plan, cluster.package), "") for plan in plans}
     seen = _asked(questions)
-    made = []
+    made, digests = [], dict[tuple[Path, ...], str]()
     for plan in plans:
-        one = seen[plan.host.name]
+        one, sent = seen[plan.host.name], tuple(cluster.package.contents(plan.host).values())
+        if sent not in digests:  # hosts of a kind are sent the same
+            digests[sent] = digest_of(cluster.package, plan.host)
         starts = Part.SERVICES in asked.only
         survey.check(plan, one, cluster.package, starts=starts, downgrade=asked.downgrade)
-        made.append(_difference(plan, one, cluster.package, asked.only))
+        made.append(_difference(plan, one, cluster.package, digests[sent], asked.only))
     return sorted(made, key=lambda each: 2 if each.leads is None else int(each.leads))
 
 
@@ -136,11 +139,7 @@ def surplus(cluster: Cluster, plans: Sequence[HostPlan], record: Record, asked: 
     for each in there:
         if "systemd" not in seen[each.host.name].facts:
             raise BadConfiguration(f"{each.host.name}: systemd does not run there", remedy="--keep")
-    gone = [
-        Removal(each.host, each.is_whole, (), (), "", each.remains)
-        for each in wanted
-        if each.host.name in asked.gone
-    ]
+    gone = [replace(each, units=(), files=(), program="") for each in wanted if each.host.name in asked.gone]
     return [*(removal.still_there(each, seen[each.host.name]) for each in there), *gone]
 
 
@@ -192,8 +191,9 @@ def _asked(questions: Mapping[str, tuple[Host, bytes, str]]) -> dict[str, Survey
     return {name: each.result() for name, each in futures.items()}
 
 
-def _difference(plan: HostPlan, seen: Survey, package: Package, only: Collection[Part]) -> Difference:
-    digest = digest_of(package, plan.host)
+def _difference(
+    plan: HostPlan, seen: Survey, package: Package, digest: str, only: Collection[Part]
+) -> Difference:
     another = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
     brought = OF_DEB if another else frozenset()  # it may bring others, or take those away
     files = [file for file in plan.files if not seen.has(file) or file.path in brought]

@@ -1,7 +1,6 @@
 """What the last apply left on hosts: kept beside the secrets, so that what leaves the file can be taken away."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -124,14 +123,7 @@ class Record:
     def _write(self) -> None:
         entries = {name: _entry(each) for name, each in self.hosts.items()}
         text = json.dumps({"version": _VERSION, "hosts": entries}, indent=1) + "\n"
-        part = self._file.with_name(f".{self._file.name}")
-        part.unlink(missing_ok=True)
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-        part.rename(self._file)
+        private.write(self._file, text.encode())
 
 
 def read(directory: Path) -> Record:

@@ -1,7 +1,7 @@
 """What is taken from hosts that are no longer in the file, or have a role less. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
@@ -104,13 +104,11 @@ def still_there(removal: Removal, seen: Survey) -> Removal:
     """
     files = tuple(path for path in removal.files if path in seen.files)
     left = files or {*removal.units} & (seen.active | seen.enabled)
-    return Removal(
-        removal.host,
-        removal.is_whole,
-        removal.units if left else (),
-        files,
-        removal.program if seen.facts.get("version") else "",
-        removal.remains,
+    return replace(
+        removal,
+        units=removal.units if left else (),
+        files=files,
+        program=removal.program if seen.facts.get("version") else "",
     )
 
 
