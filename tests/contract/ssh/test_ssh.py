@@ -189,5 +189,8 @@ def test_a_service_that_does_not_start_is_told_with_its_log(
     file = described(hosts, tmp_path, s="roles: [scheduler], options: --no-such-option")
     done = applied(file, "--host", "s", "--only", "files", "--only", "services")
     assert done.exit_code == 1
-    assert "mesos-gpu-scheduler.service does not run; the end of systemd's journal, and of its log:" in done.output
+    assert (
+        "mesos-gpu-scheduler.service does not run; the end of systemd's journal, and of its log:"
+        in done.output
+    )
     assert "No such option" in done.output
