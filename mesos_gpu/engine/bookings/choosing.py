@@ -10,19 +10,19 @@ from math import inf
 from typing import Final
 
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
+from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
-from mesos_gpu.engine.calendar.leads import lead_of
+from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
+from mesos_gpu.engine.gpus.role import is_asked
 from mesos_gpu.engine.queue.backlog import Backlog
-from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.calendar.book import Chosen, Item, laid_out
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import NodeCapacity
@@ -34,7 +34,6 @@ from mesos_gpu.policy.room.preemption import plan
 _IN_TIME: Final = 0  # priorities of those that would be displaced: who leaves in time,
 _LATE: Final = 1  # who leaves, but only after the begin,
 _STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
-SLACK_S: Final = 2.0  # so late may a match be
 
 
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
@@ -54,28 +53,11 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
     now.places = {key: places for key, places in now.places.items() if key in known}
     now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
     turn.state.provisional = now
-
-
-def ends_of(turn: Turn, jobs: Collection[Job]) -> dict[JobId, float]:
-    """When jobs that run end for certain, by their time limits, seconds since the epoch."""
-    ends = {}
-    for job in jobs:
-        started = [task.started_at or task.launched_at for task in turn.state.round_of(job)]
-        if job.spec.timeout_s is not None and started:
-            ends[job.id] = max(started) + job.spec.timeout_s + job.spec.kill_grace_s
-    return ends
-
-
-def tell_at(turn: Turn, booking: Booking, job: Job) -> float:
-    """When a job is to be told, so that it has ended when a booking begins."""
-    return booking.begins - lead_of(turn.state, turn.settings, job)
-
-
-def on_places(turn: Turn, booking: Booking, places: Collection[Place]) -> dict[JobId, Job]:
-    """The jobs that hold GPUs at some places, may not use the booking, and are not sure to end before it begins."""
-    held = others_on(turn.state, booking, [gpu for place in places for gpu in place.gpus])
-    ends = ends_of(turn, held)
-    return {job.id: job for job in held if ends.get(job.id, inf) > booking.begins}
+    if now.is_soon(turn.now):
+        for node in turn.state.nodes.values():
+            backlog.capacity(
+                node
+            )  # what is offered is remembered, if it is not offered when nodes are chosen
 
 
 def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
@@ -88,17 +70,11 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
         if booking.spec.purge_after_s and not booking.used_gpus:
             moments.append(booking.counted_at + booking.spec.purge_after_s)
         users = jobs_of(turn.state, booking)
-        leave += [(booking.ends - lead_of(turn.state, turn.settings, job), job) for job in users]
+        leave += [(tell_end_at(turn, booking, job), job) for job in users]
     else:
         moments = [float(booking.begins)]
     moments += [at if at > turn.now else turn.now for at, job in leave if not is_told(turn, job)]
     return min((at for at in moments if at >= turn.now), default=inf)
-
-
-def is_told(turn: Turn, job: Job) -> bool:
-    """Whether a job knows that it ends for a booking, or at the end of one."""
-    standing = notices.stands(turn, job)
-    return standing is not None and standing.reason is NoticeReason.CALENDAR
 
 
 @dataclass
@@ -139,7 +115,7 @@ class _Choice:
             return
         gone = ", ".join(p.hostname for p in booking.places if p not in sound) or "what was lacking"
         message = f"{gone} is replaced by {', '.join(place.hostname for place in more)}"
-        self.turn.put(replace(booking, places=(*sound, *more), told=False, message=message))
+        self._put_places(booking, replace(booking, places=(*sound, *more), told=False, message=message))
 
     def _tell(self, booking: Booking, sound: tuple[Place, ...]) -> None:
         """Tell the owner that nodes are lacking; it is looked for others until its end."""
@@ -147,7 +123,13 @@ class _Choice:
         message = (
             f"{lacks} of its {booking.spec.nodes} nodes are lacking: none is sound, or can be free in time"
         )
-        self.turn.put(replace(booking, places=sound, told=True, message=message))
+        self._put_places(booking, replace(booking, places=sound, told=True, message=message))
+
+    def _put_places(self, old: Booking, new: Booking) -> None:
+        """Let a booking have other places; who was told to leave those that it had goes on."""
+        self.turn.put(new)
+        left = others_on(self.turn.state, old, old.gpus)
+        call_off(self.turn, left, f"booking {new.spec.name} has other nodes")
 
     def _is_sound(self, place: Place) -> bool:
         state = self.turn.state
@@ -250,7 +232,7 @@ class _Choice:
         self, booking: Booking, node: Node, taken: Collection[GpuId], ended: Collection[JobId], *, firm: bool
     ) -> tuple[Place, tuple[Victim, ...]] | None:
         """The GPUs of one node that cost the least, and who is displaced there; None: it has not enough."""
-        capacity = self.backlog.capacity(node)
+        capacity = self._capacity(booking, node)
         victims: dict[JobId, Victim] = {}
         free = []
         for held in capacity.allocations:
@@ -275,6 +257,15 @@ class _Choice:
         idle = {gpu.id for gpu in capacity.gpus}
         gpus = sorted(groups[0], key=lambda gpu: (gpu.id not in idle, gpu.minor, gpu.id))[: booking.spec.gpus]
         return Place(node.id, node.hostname, tuple(gpu.id for gpu in gpus)), chosen
+
+    def _capacity(self, booking: Booking, node: Node) -> NodeCapacity:
+        """What a node has. GPUs that nobody holds are free there, too, while the master is asked for no offers."""
+        turn, capacity = self.turn, self.backlog.capacity(node)
+        if is_asked(turn.state, turn.settings.role_for(booking.spec.queue)):
+            return capacity
+        known = {gpu.id for gpu in capacity.gpus}
+        idle = idle_gpus(turn.state, turn.settings, turn.now, node)
+        return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in known)))
 
     def _victim(self, booking: Booking, job: Job) -> Victim:
         """What it costs that a job ends for a booking: work that is done again, in GPU seconds."""

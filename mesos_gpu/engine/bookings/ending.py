@@ -3,17 +3,16 @@
 from dataclasses import replace
 
 from mesos_gpu.engine.arrays.making import kill_left
+from mesos_gpu.engine.bookings.telling import call_off, goes_on
 from mesos_gpu.engine.bookings.using import charge, idle_gpu_ms
 from mesos_gpu.engine.calendar.booked import jobs_of, named_jobs, others_on
 from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import Booking, BookingState
-from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.policy.calendar.local_times import shown, time_after
-
-_OF_CALENDAR = (NoticeReason.CALENDAR,)
 
 
 def end_booking(
@@ -28,11 +27,10 @@ def end_booking(
         why: The same, in words.
         for_good: Whether it is not repeated any more.
     """
+    words = f"booking {booking.spec.name} has ended: {why}"
     if booking.is_active:
-        tell_users(turn, booking, f"booking {booking.spec.name} has ended: {why}")
+        tell_users(turn, booking, words)
         charge(turn, booking)
-    else:
-        call_off(turn, booking, f"booking {booking.spec.name} has ended: {why}")
     after = None if for_good else time_after(booking.spec, booking.day, turn.now)
     if after is not None:
         again = shown(after.begins, booking.spec.zone)
@@ -46,7 +44,8 @@ def end_booking(
                 counted_at=0.0, used_gpus=0,
             )
         )  # fmt: skip
-        _end_named(turn, booking, f"its booking {booking.spec.name} has ended: {why}")
+        _end_named(turn, booking, f"its {words}")
+    call_off(turn, others_on(turn.state, booking, booking.gpus), words)
     turn.state.provisional = None
     turn.state.unmatched = True
 
@@ -61,19 +60,8 @@ def _end_named(turn: Turn, booking: Booking, why: str) -> None:
             end_for_good(turn, job, why, unlaunched=why)
 
 
-def goes_on(booking: Booking, job: Job) -> bool:
-    """Whether a job goes on after the end of a booking, as one that borrows."""
-    return booking.spec.overrun and job.spec.preemptible and job.spec.booking is None
-
-
 def tell_users(turn: Turn, booking: Booking, why: str) -> None:
     """Give what runs on a booking its notice, unless it goes on."""
     for job in jobs_of(turn.state, booking):
         if not goes_on(booking, job):
             notices.give(turn, job, NoticeReason.CALENDAR, why)
-
-
-def call_off(turn: Turn, booking: Booking, why: str) -> None:
-    """Let those go on that were to make room for a booking which does not begin."""
-    for job in others_on(turn.state, booking, booking.gpus):
-        notices.recall(turn, job, why, of=_OF_CALENDAR)

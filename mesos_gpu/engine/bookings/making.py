@@ -6,9 +6,10 @@ from typing import Final
 from zoneinfo import ZoneInfoNotFoundError
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.bookings.ending import call_off, end_booking
+from mesos_gpu.engine.bookings.ending import end_booking
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of
-from mesos_gpu.engine.calendar.booked import booking_called, owner_of
+from mesos_gpu.engine.bookings.telling import call_off
+from mesos_gpu.engine.calendar.booked import booking_called, jobs_of, others_on, owner_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotAccepted, NotFound, TooMuch
@@ -58,9 +59,9 @@ def on_changed(turn: Turn, event: ev.BookingChanged) -> None:
         _change_active(turn, old, event.spec)
         return
     spec, first = _checked(turn, event.id, event.spec)
-    call_off(turn, old, f"booking {spec.name} was moved")
     now = replace(old, spec=spec).renewed(first.day, first.begins, first.ends)
     put(turn, replace(now, message=begins_words(now)))
+    call_off(turn, others_on(turn.state, old, old.gpus), f"booking {spec.name} was moved")
 
 
 def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
@@ -81,7 +82,10 @@ def _change_active(turn: Turn, old: Booking, asked: BookingSpec) -> None:
     if misfit is not None:
         what, _ = refusal(misfit, asked.zone, ())
         raise Conflict(what, remedy=f"make it no longer than until then; {_LIST}")
-    put(turn, replace(now, message=f"it lasts until {shown(ends, asked.zone)}"))
+    message = f"it lasts until {shown(ends, asked.zone)}"
+    put(turn, replace(now, message=message))
+    there = (*jobs_of(turn.state, old), *others_on(turn.state, old, old.gpus))
+    call_off(turn, there, f"booking {asked.name} was changed: {message}")
 
 
 def _refuse_taken(state: State, booking: Booking) -> None:

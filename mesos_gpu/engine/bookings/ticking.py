@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.bookings.choosing import SLACK_S, is_told, on_places, tell_at
-from mesos_gpu.engine.bookings.ending import end_booking, goes_on
+from mesos_gpu.engine.bookings.ending import end_booking
+from mesos_gpu.engine.bookings.telling import SLACK_S, is_told, on_places, tell_at, tell_end_at
 from mesos_gpu.engine.bookings.using import count_used
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, unfinished
-from mesos_gpu.engine.calendar.leads import lead_of, notice_of
+from mesos_gpu.engine.calendar.leads import notice_of
 from mesos_gpu.engine.tenancy import notices
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingState
@@ -81,7 +81,7 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
             end_booking(turn, booking, BookingState.RETURNED, why)
             return
     for job in jobs_of(turn.state, booking):
-        if not goes_on(booking, job) and turn.now >= booking.ends - lead_of(turn.state, turn.settings, job):
+        if turn.now >= tell_end_at(turn, booking, job):
             _tell(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Final
 
 from mesos_gpu.engine.calendar.leads import lead_of
 from mesos_gpu.engine.settings import Settings
@@ -22,6 +23,7 @@ from mesos_gpu.policy.room.reservation import ends_by, outlasts
 from mesos_gpu.policy.tenancy.tree import lineage
 
 Nodes = Mapping[AgentId, NodeCapacity]
+_SEEN_AHEAD_S: Final = 10.0  # masters answer within two or three seconds
 
 
 @dataclass(slots=True)
@@ -36,6 +38,10 @@ class Provisional:
 
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
     next_at: float = inf
+
+    def is_soon(self, now: float) -> bool:
+        """Whether nodes may have to be chosen soon: then the master is asked what is free. `now`: epoch seconds."""
+        return self.next_at - now <= _SEEN_AHEAD_S
 
 
 def booking_called(state: State, name: str) -> Booking | None:

@@ -46,7 +46,7 @@ def capacity_of(
     parts = covers.open_parts(state, node, settings)
     if uncovered := covers.uncovered_parts(state, node, settings, free.gpus):
         parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
-    gpus = _free(state, settings, now, node)[: max(free.gpus, 0)]
+    gpus = idle_gpus(state, settings, now, node)[: max(free.gpus, 0)]
     shared = well(state, node, now, settings, {part.gpu_id for part in parts})
     ids = {gpu.id for gpu in shared}
     parts = tuple([part for part in parts if part.gpu_id in ids])
@@ -66,7 +66,7 @@ def capacity_of(
     )
 
 
-def _free(state: State, settings: Settings, now: float, node: Node) -> tuple[Gpu, ...]:
+def idle_gpus(state: State, settings: Settings, now: float, node: Node) -> tuple[Gpu, ...]:
     """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone only
     for a moment."""
     idle = {

@@ -43,7 +43,9 @@ def waits_for_role(state: State, settings: Settings, job: Job) -> str:
     need = 0 if job.spec.is_share else job.spec.gpus_in_all
     if role is None or need <= role.gpus_left:
         offered = not settings.role_of or any(is_of(settings, each, name) for each in state.offers.values())
-        return "" if offered or not _asks(state, name) else f"Mesos offers nothing to its queue's role {name}"
+        return (
+            "" if offered or not is_asked(state, name) else f"Mesos offers nothing to its queue's role {name}"
+        )
     return (
         f"by Mesos' quota the role {role.name} may have {role.limits[GPUS]:g} GPUs, "
         f"and {role.used.get(GPUS, 0.0):g} are used"
@@ -66,7 +68,7 @@ def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId)
     return bool(scalars) and all(role_of(scalar) not in may_have for scalar in scalars)
 
 
-def _asks(state: State, role: str) -> bool:
+def is_asked(state: State, role: str) -> bool:
     """Whether the master is asked for offers to a role."""
     return state.connected and not state.suppressed and role in (state.roles.asked or (role,))
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from mesos_gpu.engine.calendar.booked import Provisional
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
 from mesos_gpu.engine.gpus.covers import is_uncovered
@@ -37,9 +38,14 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
 
 def wants_offers(turn: Turn) -> bool:
     """Whether anything waits that an offer could serve."""
-    if turn.state.queue or is_uncovered(turn.state):
+    if turn.state.queue or is_uncovered(turn.state) or _is_booked_soon(turn):
         return True
     return any(_lacks_monitor(turn.state.nodes[agent_id]) for agent_id in turn.state.agents.unwatched)
+
+
+def _is_booked_soon(turn: Turn) -> bool:
+    known: Provisional | None = turn.state.provisional
+    return known is not None and known.is_soon(turn.now)
 
 
 def _lacks_monitor(node: Node) -> bool:
