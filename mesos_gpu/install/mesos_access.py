@@ -7,8 +7,10 @@ acls.proto of 1.11.0.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from mesos_gpu.wire.mesos.reservations import ANY_ROLE
 
 FRAMEWORK, AGENT, OPERATOR, EXECUTOR = "mesos-gpu", "mesos-gpu-agent", "operator", "mesos-gpu-executor"
 _SECRET_BYTES: Final = 32  # of randomness
@@ -76,30 +78,40 @@ def key_of_tokens() -> str:
     return secrets.token_hex(_SECRET_BYTES)
 
 
-def acls_of_master(user: str, role: str) -> dict[str, Any]:
+def roles_of(words: Sequence[str], role: str = ANY_ROLE) -> tuple[str, ...]:
+    """The roles of a scheduler, the default one first. `words`: its options; `role`: where they do not say --role."""
+    given = dict[str, list[str]]()
+    for name, word in zip(words, (*words[1:], ""), strict=False):
+        option, equals, value = name.partition("=")
+        given.setdefault(option, []).append(value if equals else word)
+    own = [pair.partition("=")[2] for pair in given.get("--mesos-role-of", ())]
+    return (given.get("--role", [role])[-1], *own)
+
+
+def acls_of_master(user: str, roles: tuple[str, ...]) -> dict[str, Any]:
     """Access control lists of the master.
 
     Args:
         user: That executors run as.
-        role: Of the framework.
+        roles: Of the framework.
     """
     return {
         "permissive": False,
-        "register_frameworks": _one(FRAMEWORK, roles=_names(role)),
+        "register_frameworks": _one(FRAMEWORK, roles=_names(*roles)),
         "register_agents": [{"principals": _names(AGENT), "agents": _ANY}],
         "run_tasks": _one(FRAMEWORK, users=_names(user)),
-        **_reservations(role),
+        **_reservations([role for role in roles if role != ANY_ROLE]),
         **_views(),
         **{action: _one(OPERATOR, **{on: _ANY}) for action, on in _OPERATORS.items()},
     }
 
 
-def _reservations(role: str) -> dict[str, Any]:
-    """A framework of the role * reserves nothing; people and it give back what each has reserved."""
-    if role == "*":
+def _reservations(roles: Sequence[str]) -> dict[str, Any]:
+    """A framework of the role * alone reserves nothing; people and it give back what each has reserved."""
+    if not roles:
         return {}
     return {
-        "reserve_resources": [{"principals": _names(FRAMEWORK, OPERATOR), "roles": _names(role)}],
+        "reserve_resources": [{"principals": _names(FRAMEWORK, OPERATOR), "roles": _names(*roles)}],
         "unreserve_resources": [
             rule for who in (FRAMEWORK, OPERATOR) for rule in _one(who, reserver_principals=_names(who))
         ],

@@ -17,18 +17,18 @@ PLACES: Final = {
 }
 
 
-def files(role: str, *, tokens: bool) -> list[HostFile]:
+def files(roles: tuple[str, ...], *, tokens: bool) -> list[HostFile]:
     """All files, by their path below a directory that only their owner may pass.
 
     Args:
-        role: That the scheduler registers with.
+        roles: That the scheduler registers with.
         tokens: Whether agents give executors tokens of their own, for which their Mesos must have OpenSSL.
     """
     own = mesos_access.credentials()
     asks = {f"MESOS_{name.upper()}": value for name, value in master.AUTHENTICATION.items()}
     return [
         _document("master/master-credentials.json", mesos_access.known_to_master(own)),
-        _document("master/master-acls.json", mesos_access.acls_of_master("root", role)),
+        _document("master/master-acls.json", mesos_access.acls_of_master("root", roles)),
         _file(
             "master/master.env",
             variables(asks),

@@ -27,7 +27,7 @@ class Secure:
     """The files, below a directory that only their owner may pass, and the flags that name them."""
 
     directory: Path
-    role: str = "*"  # that the framework may register with, and reserve for
+    roles: tuple[str, ...] = ("*",)  # that the framework may register with, and reserve for
 
     def write(self) -> None:
         """Choose secrets and write every file anew.
@@ -46,7 +46,7 @@ class Secure:
         self._write("executor", own[EXECUTOR])
         self._write("known-to-master", mesos_access.known_to_master(own))
         self._write("known-to-agents", mesos_access.known_to_agents(own))
-        self._write("acls-of-master", acls_of_master(user, self.role))
+        self._write("acls-of-master", acls_of_master(user, self.roles))
         self._write("acls-of-agents", acls_of_agents(user))
         self._write("executors-key", mesos_access.key_of_tokens())
 

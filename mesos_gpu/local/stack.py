@@ -30,6 +30,7 @@ from mesos_gpu.adapters.simulated_gpus import (
 )
 from mesos_gpu.adapters.tls.here import TlsHere
 from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.install.mesos_access import roles_of
 from mesos_gpu.libmesos import helpers
 from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
@@ -220,7 +221,7 @@ class Stack:
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None
         network = Network(self.directory / "mesos") if hosts else None
-        self.secure = Secure(self.directory / "secrets", _role(scheduler_arguments)) if secure else None
+        self.secure = Secure(self.directory / "secrets", roles_of(scheduler_arguments)) if secure else None
         given = {**_believed(tls), **(executor_environment or {})}
         agents = [self._agent(n, spec, given, allow_root, hosts=hosts) for n, spec in self._numbered()]
         zone = next((spec.zone for spec in self.nodes if spec.zone), "")
@@ -450,12 +451,6 @@ def _commands(launcher: Path) -> list[str]:
 def _default_user() -> list[str]:
     """Jobs that name no user: `nobody` if the cluster runs as root, else the user of the cluster."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
-
-
-def _role(scheduler_arguments: Sequence[str]) -> str:
-    """The framework's role, as the scheduler is told it."""
-    words = list(scheduler_arguments)
-    return words[words.index("--role") + 1] if "--role" in words else "*"
 
 
 def _domain(zone: str) -> dict[str, str]:

@@ -190,7 +190,7 @@ def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose
     from mesos_gpu.install.cluster.reading import read
 
     described = read(file)
-    kept = Kept(directory or file.parent / f"{file.stem}-secrets", described.role)
+    kept = Kept(directory or file.parent / f"{file.stem}-secrets", described.mesos_roles)
     before = record.read(kept.directory)
     known = {host.name for host in described.hosts} | before.hosts.keys()
     if strange := [name for name in names if name not in known]:

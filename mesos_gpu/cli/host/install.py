@@ -10,6 +10,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.table import Table
+from mesos_gpu.scheduler.options import parse
 
 if TYPE_CHECKING:
     from mesos_gpu.install.files import HostFile
@@ -231,9 +232,17 @@ def scheduler(
 @click.command()
 @click.argument("into", type=click.Path(path_type=Path, file_okay=False), metavar="DIRECTORY")
 @click.option("--role", default="*", show_default=True, help="Mesos role of the scheduler.")
+@click.option(
+    "--mesos-role-of",
+    "role_of",
+    multiple=True,
+    metavar="QUEUE=ROLE",
+    callback=parse.role_of,
+    help="Role of a top queue's own, as the scheduler's option of that name; may be repeated.",
+)
 @_TOKENS
 @json_option
-def secrets(into: Path, role: str, tokens: bool, as_json: bool) -> None:
+def secrets(into: Path, role: str, role_of: dict[str, str], tokens: bool, as_json: bool) -> None:
     """Write names, secrets and lists with which Mesos asks everybody who they are.
 
     The directory gets one for each kind of host. Mesos then refuses what no list names. Each call chooses new secrets.
@@ -243,7 +252,7 @@ def secrets(into: Path, role: str, tokens: bool, as_json: bool) -> None:
 
     into.mkdir(mode=0o700, parents=True, exist_ok=True)
     into.chmod(0o700)
-    paths = [str(path) for path in written(of_mesos.files(role, tokens=tokens), into)]
+    paths = [str(path) for path in written(of_mesos.files((role, *role_of.values()), tokens=tokens), into)]
     if as_json:
         output.document({"files": paths, "places": of_mesos.PLACES})
         return

@@ -1,5 +1,6 @@
 """Hosts of a cluster, as a file describes them: nouns."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Final
 
 from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.install.cluster.release import Release
+from mesos_gpu.install.mesos_access import roles_of
 
 ZOOKEEPER_PORT: Final = 2181
 #: Below it masters meet in ZooKeeper, and below the other one schedulers.
@@ -130,6 +132,13 @@ class Cluster:
     firewall: bool = False
     heap_mib: int = 512
     ca: Path | None = None
+
+    @property
+    def mesos_roles(self) -> tuple[str, ...]:
+        """Roles of the scheduler: its own, and those of queues that its options name."""
+        words = (shlex.split(host.options) for host in self.of(Role.SCHEDULER))
+        every = (role for each in words for role in roles_of(each, self.role))
+        return tuple(dict.fromkeys([self.role, *every]))
 
     def of(self, *roles: Role) -> Iterator[Host]:
         """Hosts that have one of these roles."""

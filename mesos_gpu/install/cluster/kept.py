@@ -25,11 +25,11 @@ class Kept:
 
     Attributes:
         directory: Its owner's alone, mode 0700.
-        role: Mesos role of the scheduler, which lists of access name.
+        roles: Mesos roles of the scheduler, which lists of access name.
     """
 
     directory: Path
-    role: str
+    roles: tuple[str, ...]
 
     @property
     def is_there(self) -> bool:
@@ -38,7 +38,7 @@ class Kept:
 
     def names(self, part: str) -> list[str]:
         """Paths of the files of one kind of host, as "master/master-acls.json", whether or not they are there."""
-        files = of_mesos.files(self.role, tokens=False)
+        files = of_mesos.files(self.roles, tokens=False)
         names = [each.path[1:] for each in files if not each.is_settings]
         return [name for name in names if name.startswith(f"{part}/")]
 
@@ -46,7 +46,7 @@ class Kept:
         """A file of it.
 
         Raises:
-            BadConfiguration: It is missing, others could have read it, or it is for another role.
+            BadConfiguration: It is missing, others could have read it, or it is for other roles.
         """
         if not self.is_there:
             raise BadConfiguration(
@@ -54,7 +54,7 @@ class Kept:
             )
         text = private.read_text(self.directory / name, name)
         if name == "master/master-acls.json":
-            self._see_role(text)
+            self._see_roles(text)
         return text
 
     def create(self) -> None:
@@ -68,7 +68,7 @@ class Kept:
         part = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}-", dir=above))  # of mode 0700
         try:
             written(
-                [*of_mesos.files(self.role, tokens=False), *map(_digest, (OF_MASTERS, OF_SCHEDULERS))], part
+                [*of_mesos.files(self.roles, tokens=False), *map(_digest, (OF_MASTERS, OF_SCHEDULERS))], part
             )
             for inner in part.rglob("*/"):
                 inner.chmod(0o700)
@@ -82,17 +82,17 @@ class Kept:
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
-    def _see_role(self, acls: str) -> None:
-        wanted = [self.role]
+    def _see_roles(self, acls: str) -> None:
         try:
             (rule,) = json.loads(acls)["register_frameworks"]
-            role = rule["roles"]["values"]
+            listed = rule["roles"]["values"]
         except (ValueError, KeyError, TypeError):
             return  # lists of the operator's own
-        if role != wanted:
+        if not set(self.roles) <= set(listed):
             raise BadConfiguration(
-                f"{self.directory} is for the role {', '.join(role)}, and the file says role: {self.role}",
-                remedy=f"write role: {role[0]}; or change the lists in {self.directory}/master",
+                f"{self.directory} is for the role {', '.join(listed)}, and the file is for {', '.join(self.roles)}",
+                remedy="have role: and --mesos-role-of of schedulers' options say the same; or change the lists in "
+                f"{self.directory}/master",
             )
 
 

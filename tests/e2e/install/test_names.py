@@ -48,7 +48,7 @@ class Installed(Secure):
         return self.directory / "operator/operator.json"
 
     def master_flags(self) -> dict[str, str]:
-        (settings,) = [each.text for each in secrets.files("*", tokens=False) if each.is_settings]
+        (settings,) = [each.text for each in secrets.files(("*",), tokens=False) if each.is_settings]
         given = dict(line.split("=", 1) for line in shlex.split(settings))
         return {
             name.removeprefix("MESOS_").lower(): value.replace(agent.SECRETS, f"{self.directory}/master")

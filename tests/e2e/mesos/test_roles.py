@@ -53,8 +53,8 @@ def by_role(document: dict[str, Any]) -> dict[str, tuple[float | None, float | N
     return {each["role"]: (each["limit_gpus"], each["weight"]) for each in document["roles"]}
 
 
-def job(client: Client, gpus: int) -> str:
-    spec = {"name": "job", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "gpus": gpus, "queue": "prod"}
+def job(client: Client, gpus: int, queue: str = "prod") -> str:
+    spec = {"name": "job", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "gpus": gpus, "queue": queue}
     return client.submit(spec)["id"]
 
 
@@ -146,15 +146,18 @@ def doctor(stack: Stack) -> str:
 
 
 def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
+    words = ["--role", "gpu", "--mesos-role-of", "research=gpu-research"]
     with (
-        Stack(
-            open_directory / "s", [NodeSpec(2)], secure=True, scheduler_arguments=["--role", "gpu"]
-        ) as stack,
+        Stack(open_directory / "s", [NodeSpec(2)], secure=True, scheduler_arguments=words) as stack,
         client_of(stack, 2) as client,
     ):
         assert stack.secure is not None
-        queues = {"prod": {"limit_gpus": 1}, "default": {"limit_gpus": 0}}
+        queues = {"prod": {"limit_gpus": 1}, "default": {"limit_gpus": 0}, "research": {}}
         client.call("PUT", "/v1/queues", dict, body={"version": 0, "queues": queues})
+        of_research = job(client, 1, "research")
+        wait_until("its role may be registered with", lambda: client.job(of_research)["state"] == "running")
+        client.kill(of_research)
+        wait_until("it has ended", lambda: client.job(of_research)["state"] == "killed")
         proof = ("--mesos-credentials", str(stack.secure.operator))
         nameless = tried(stack, "quota", "apply", "--yes")
         assert (nameless.returncode, "refuses: 401" in nameless.stderr) == (78, True), nameless.stderr
@@ -162,9 +165,16 @@ def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
             stack, "quota", "apply", "--yes", "--mesos-credentials", str(stack.secure.framework)
         )
         assert (framework.returncode, "refuses: 403" in framework.stderr) == (78, True), framework.stderr
-        assert by_role(mesos(stack, "quota", "apply", "--yes", *proof)) == {"gpu": (1, 2.0)}
-        (agent,) = mesos(stack, "reserve", "apply", "default", "--yes", *proof)["agents"]
-        assert agent["reserved_gpus"] == 2
+        roles = by_role(mesos(stack, "quota", "apply", "--yes", *proof))
+        assert roles == {"gpu": (1, 2.0), "gpu-research": (None, 1.0)}
+
+        def reserved(do: str, *of_role: str) -> int:
+            (agent,) = mesos(stack, "reserve", do, "default", *of_role, "--yes", *proof)["agents"]
+            return int(agent["reserved_gpus"])
+
+        assert reserved("apply", "--role", "gpu-research") == 2
+        assert reserved("release") == 0
+        wait_until("all is reserved anew", lambda: reserved("apply", "--role", "gpu") == 2)
         one = job(client, 1)
         wait_until("it runs", lambda: client.job(one)["state"] == "running")
         other = job(client, 1)
@@ -172,12 +182,8 @@ def test_people_who_may_do_so_prove_it(open_directory: Path) -> None:
         client.kill(one)
         wait_until("it has ended", lambda: client.job(one)["state"] == "killed")
 
-        def released() -> bool:
-            (agent,) = mesos(stack, "reserve", "release", "default", "--yes", *proof)["agents"]
-            return bool(agent["reserved_gpus"] == 0)
-
         client.kill(other)
-        wait_until("all is given back", released)
+        wait_until("all is given back", lambda: reserved("release") == 0)
 
 
 def test_a_limit_shrinks_offers_and_is_not_taken_for_the_size_of_a_node(stack: Stack, client: Client) -> None:

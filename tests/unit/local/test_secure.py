@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.adapters.credentials import read
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.install.mesos_access import acls_of_agents, acls_of_master
+from mesos_gpu.install.mesos_access import acls_of_agents, acls_of_master, roles_of
 from mesos_gpu.libmesos.fetch import check_mechanism
 from mesos_gpu.local.secure import Secure
 
@@ -41,7 +41,7 @@ def test_a_file_that_somebody_put_there_is_not_written_through(tmp_path: Path) -
 
 
 def test_the_lists_allow_nothing_that_they_do_not_name() -> None:
-    for lists in (acls_of_master("root", "gpu"), acls_of_agents("root")):
+    for lists in (acls_of_master("root", ("gpu",)), acls_of_agents("root")):
         assert lists["permissive"] is False
         rules = [(action, rule) for action, listed in lists.items() for rule in listed or ()]
         everybody = {action for action, rule in rules if "ANY" in str(rule["principals"])}
@@ -51,9 +51,37 @@ def test_the_lists_allow_nothing_that_they_do_not_name() -> None:
     assert "standalone" not in text
 
 
-def test_only_a_role_of_its_own_is_reserved_for() -> None:
-    assert "reserve_resources" not in acls_of_master("root", "*")
-    assert acls_of_master("root", "gpu")["reserve_resources"][0]["roles"] == {"values": ["gpu"]}
+@pytest.mark.parametrize(
+    ("roles", "reserved"),
+    [
+        (("*",), None),
+        (("gpu",), ["gpu"]),
+        (("*", "gpu-research"), ["gpu-research"]),
+        (("gpu", "gpu-research", "spark"), ["gpu", "gpu-research", "spark"]),
+    ],
+)
+def test_only_roles_of_its_own_are_reserved_for(roles: tuple[str, ...], reserved: list[str] | None) -> None:
+    lists = acls_of_master("root", roles)
+    assert lists["register_frameworks"][0]["roles"] == {"values": list(roles)}
+    if reserved is None:
+        assert "reserve_resources" not in lists
+    else:
+        assert lists["reserve_resources"][0]["roles"] == {"values": reserved}
+
+
+@pytest.mark.parametrize(
+    ("words", "roles"),
+    [
+        ((), ("*",)),
+        (("--role", "gpu", "--journal", "j"), ("gpu",)),
+        (("--role=gpu", "--mesos-role-of=a=spark", "--mesos-role-of", "b=flink"), ("gpu", "spark", "flink")),
+        (("--mesos-role-of", "a=spark"), ("*", "spark")),
+    ],
+)
+def test_roles_are_read_from_the_options_of_a_scheduler(
+    words: tuple[str, ...], roles: tuple[str, ...]
+) -> None:
+    assert roles_of(words) == roles
 
 
 def test_without_cram_md5_the_package_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from mesos_gpu.install.cluster.removal import remembered
 from tests.unit.install.cluster.test_release import deb
 
 NOTHING = Record(Path("/nowhere"), {})
-NOBODY = Kept(Path("/nowhere"), "*")
+NOBODY = Kept(Path("/nowhere"), ("*",))
 ONLY = (Part.PROGRAM, Part.SERVICES)
 BASE = {
     "uid": "0",

@@ -30,7 +30,7 @@ GOLDEN = FILE.with_name("plan.txt")
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    made = Kept(tmp_path_factory.mktemp("cluster") / "secrets", "*")
+    made = Kept(tmp_path_factory.mktemp("cluster") / "secrets", ("*",))
     made.create()
     return made
 
@@ -124,10 +124,10 @@ def test_secrets_are_chosen_once_for_their_owner_alone(kept: Kept, tmp_path: Pat
 
 
 def test_secrets_of_another_role_or_that_others_could_read_are_refused(tmp_path: Path) -> None:
-    other = Kept(tmp_path / "s", "gpu")
+    other = Kept(tmp_path / "s", ("gpu", "gpu-research"))
     other.create()
-    with pytest.raises(BadConfiguration, match=r"for the role gpu, and the file says role: \*"):
-        Kept(other.directory, "*").text("master/master-acls.json")
+    with pytest.raises(BadConfiguration, match=r"for the role gpu, gpu-research, and the file is for \*"):
+        Kept(other.directory, ("*",)).text("master/master-acls.json")
     (other.directory / "zookeeper/masters").chmod(0o644)
     with pytest.raises(BadConfiguration, match="others may have read it"):
         other.text("zookeeper/masters")

@@ -31,7 +31,7 @@ def cluster(**roles: Collection[Role]) -> Cluster:
 
 
 def plans(described: Cluster, before: Record) -> list[HostPlan]:
-    return planned(described, Kept(Path("/nowhere"), "*"), before, executor=b"pyz")
+    return planned(described, Kept(Path("/nowhere"), ("*",)), before, executor=b"pyz")
 
 
 def applied(described: Cluster, directory: Path = Path("/nowhere")) -> Record:
