@@ -126,7 +126,7 @@ class Scene(AccessRig):
         return response
 
     def _node(self) -> None:
-        cards = (gpu("g0"), gpu("g1"))
+        cards = (gpu("g0"), gpu("g1"), gpu("g2"))  # resets of the first two, if asked for, never end
         self.daemon.put(ev.OffersArrived((offer(f"{AGENT}-1", AGENT, gpus=2),)))
         monitor = self.daemon.read(lambda view: view.nodes[AgentId(AGENT)].monitor).result(60)
         assert monitor is not None
