@@ -36,6 +36,18 @@ def run(client: Client, **request: object) -> tuple[str, str]:
 
 def kill_all(client: Client) -> None:
     """Ask for the end of whatever a test that failed may have left: it must not take the next one's GPUs."""
+    for job in _active(client):
+        client.kill(job)
+
+
+def end_all(client: Client) -> None:
+    """Kill whatever is left, and wait until it has ended: a document of queues must have those of all jobs."""
+    kill_all(client)
+    wait_until("all jobs have ended", lambda: not _active(client))
+
+
+def _active(client: Client) -> list[str]:
     folded = {"fold_arrays": ["true"]}
-    for job in client.listed(states=["active"], limit=None, order=None, filters=folded)["jobs"]:
-        client.kill(job["id"])
+    return [
+        job["id"] for job in client.listed(states=["active"], limit=None, order=None, filters=folded)["jobs"]
+    ]

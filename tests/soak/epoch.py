@@ -104,7 +104,7 @@ class Epoch:
                     self._play_waiting()
                 else:
                     self._play(act)
-            self._waiting.clear()
+            self._play_rest()
             while self._undo:
                 self._wait_until(self._undo[0][0])
             self._settle()
@@ -149,6 +149,13 @@ class Epoch:
             late = self._now() - max(act.at_s, self._shot_at) > _FIND_S
             if self._inject(act) or late:
                 self._waiting.remove(act)
+
+    def _play_rest(self) -> None:
+        """The faults that still wait for each other, as long as one is waited for."""
+        deadline = self._now() + _ALONE_S
+        while self._waiting and self._now() < deadline:
+            self._wait_until(self._now() + _LOOK_S)
+        self._waiting.clear()
 
     def _has_recovered(self) -> bool:
         probe = self._shots[-1].probe

@@ -45,6 +45,8 @@ class Scene(Rig):
         """Wait until the app's deployment waits for room. `ago_s`: when it begins, seconds before now."""
         super().__init__(**settings)
         self.clock.time = time.time() - ago_s
+        self._again: set[str] = set()
+        self.driver.on_call = self._offer_again
         for agent in NODES:
             self.node(agent, cards_of(agent))
             self.tell(Inventory(cards_of(agent), "simulated", "550.90", "12.4", volume="550.90"), agent)
@@ -61,6 +63,14 @@ class Scene(Rig):
         ]
         assert self.call("POST", "/v2/apps", json=WEB).status_code == 201
         wait_until("its deployment waits for room", self.deployment_waits)
+
+    def _offer_again(self, call: str) -> None:
+        """When offers are asked for, those come again that were declined while there was nothing to launch."""
+        if call == "revive":
+            declined = (id for name, told in list(self.driver.calls) if name == "decline" for id in told[0])
+            for id in set(declined) - self._again:
+                self._again.add(id)
+                self.daemon.put(ev.OffersArrived((offer(f"{id}-again", id.split("-")[0], gpus=CARDS),)))
 
     def run_job(self, name: str, **fields: Any) -> dict[str, Any]:
         """A job that runs."""

@@ -112,10 +112,14 @@ def _bring(client: "Client", request: dict[str, Any], directory: Path | None) ->
 
         request["upload"] = upload(client, directory)
         return
-    program = (request.get("argv") or ("",))[0]
-    is_here = "/" in program and not program.startswith("/") and Path(program).is_file()
-    if is_here and not {"fetch", "volumes", "image"} & request.keys():
+    here = next(filter(_is_here, request.get("argv", ())), None)
+    if here is not None and not {"fetch", "volumes", "image"} & request.keys():
         output.note(
-            f"{program} is a file of this machine, and the job's directory has none of them: send them along with "
+            f"{here} is a file of this machine, and the job's directory has none of them: send them along with "
             "--upload, or name their directory with --volume if the job's host has it, too"
         )
+
+
+def _is_here(word: str) -> bool:
+    """Whether a word of a command names a file below the current directory."""
+    return not word.startswith(("/", "-")) and Path(word).is_file()

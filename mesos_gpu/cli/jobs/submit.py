@@ -8,6 +8,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.jobs.groups import GROUPS
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.job_fields import KNOWN
 
@@ -25,7 +26,21 @@ directory.
 """
 
 
-@click.command(help=_HELP)
+class _OfFiles(click.Command):
+    """A command that says which one takes options of jobs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option of jobs with the name of the command that has it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not any(error.option_name in flags for flags in GROUPS.values()):
+                raise
+            words = f"No such option '{error.option_name}': jobs of a file have all in it. With options: mesos-gpu run"
+            raise click.UsageError(words, ctx) from None
+
+
+@click.command(cls=_OfFiles, help=_HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @click.option(
     "--array",

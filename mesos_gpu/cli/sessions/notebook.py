@@ -1,5 +1,6 @@
 """`mesos-gpu notebook`: a server that runs as a job, and is reached from here."""
 
+import math
 import threading
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerAp
 #: Its token is JUPYTER_TOKEN of its environment, so that it is in no list of processes.
 JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
 _ASK_S: Final = 0.3
+_PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
 _END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
 
 
@@ -98,9 +100,7 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
 
     def serve(job: "Job") -> int:
         port = client.tasks(job["id"])[0]["ports"][0]
-        teller = _Teller(
-            listener.getsockname()[:2], token, f"port {port} of job {job['id']}", url, is_jupyter
-        )
+        teller = _Teller(listener.getsockname()[:2], token, job["id"], port, url, is_jupyter)
         threading.Thread(target=teller.run, name="url", daemon=True).start()
         return told_end(_reached(app, client, job, listener, port))
 
@@ -132,17 +132,28 @@ class _Teller(NamedTuple):
 
     place: tuple[str, int]
     token: str
-    where: str  # the job's port, in words
+    job_id: str
+    port: int  # on the job's host
     url: str
     is_jupyter: bool
+
+    @property
+    def where(self) -> str:
+        """The job's port, in words."""
+        return f"port {self.port} of job {self.job_id}"
 
     def run(self) -> None:
         """Print the URL when it leads to the server, and say what is there that is not Jupyter."""
         from mesos_gpu.cli.sessions.answering import asked
 
-        told = ""
+        told, quiet_until = "", time.monotonic() + _PATIENCE_S
         while True:
             answer = asked(self.place, self.token)
+            if answer is None and time.monotonic() > quiet_until:
+                output.note(
+                    f"nothing answers yet at {self.where}; what it writes: mesos-gpu logs -f {self.job_id}"
+                )
+                quiet_until = math.inf
             if answer is not None and answer.said not in ("", told):
                 told = answer.said
                 output.note(self._warning(told))

@@ -61,7 +61,7 @@ def serving(
 
 
 def teller(place: tuple[str, int], *, is_jupyter: bool = True) -> _Teller:
-    return _Teller(place, TOKEN, "port 9 of job book-1", URL, is_jupyter)
+    return _Teller(place, TOKEN, "book-1", 9, URL, is_jupyter)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,20 @@ def test_the_url_is_told_when_the_notebook_takes_its_token(told: list[str]) -> N
         telling.join(60)
     warning, url = told
     assert "what answers at port 9 of job book-1 is not its Jupyter" in warning
+    assert url == URL
+
+
+def test_it_is_told_when_nothing_answers_for_long(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mesos_gpu.cli.sessions.notebook._PATIENCE_S", 0.0)
+    with serving(_Jupyter) as place:
+        pass
+    telling = threading.Thread(target=teller(place).run, daemon=True)
+    telling.start()
+    wait_until("it is told", lambda: told)
+    with serving(_Jupyter, place):
+        telling.join(60)
+    waits, url = told
+    assert waits == "nothing answers yet at port 9 of job book-1; what it writes: mesos-gpu logs -f book-1"
     assert url == URL
 
 

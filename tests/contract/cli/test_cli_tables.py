@@ -127,21 +127,18 @@ def fill(rest: FakeRest) -> None:
         state="running", hostnames=HOSTS, submitted_at=now - 90061, started_at=now - 90000, priority=-20
     )
     failed = rest.add("sh", argv=["sh", "-c", "echo out; exit 3"])
-    rest.jobs[failed].update(
-        state="failed",
-        exit_code=3,
-        hostnames=HOSTS[:1],
-        submitted_at=now - 9,
-        started_at=now - 9,
-        ended_at=now - 8,
-    )
+    ended = {"submitted_at": now - 9, "started_at": now - 9, "ended_at": now - 8}
+    rest.jobs[failed].update(state="failed", exit_code=3, hostnames=HOSTS[:1], **ended)
     waits = rest.add("train", argv=["./train.sh"], gpus=9)
     rest.jobs[waits].update(submitted_at=now - 59)
     warned = rest.add("notebook", gpus=1, queue="night")
     rest.jobs[warned].update(
         state="running", hostnames=HOSTS[:1], submitted_at=now - 9000, started_at=now - 9000,
         use={"busy_pct": 0.0, "memory_mib": 100, "processes": 1, "idle_s": 2700.0},
-        idle={"state": "warned", "keep_until": None},
+        idle={
+            "state": "warned", "since": now - 600, "idle_s": 2700.0, "warn_after_s": 2100.0, "return_after_s": 3600.0,
+            "policy": "always", "keep_until": None, "kept_by": None,
+        },
     )  # fmt: skip
     kept = {"hostname": HOSTS[0], "gpu_ids": ["GPU-1", "GPU-2"], "at": None}
     queued = {

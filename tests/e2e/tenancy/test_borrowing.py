@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import Stack
-from tests.clients import kill_all
+from tests.clients import end_all
 from tests.conftest import wait_until
 from tests.e2e.tenancy.story import GPUS, NOTICE_S, borrow_all, notices, pool, runs, submit
 
@@ -23,7 +23,7 @@ def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
 @pytest.fixture
 def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
     yield cluster[1]
-    kill_all(cluster[1])
+    end_all(cluster[1])
 
 
 def test_who_is_owed_half_the_pool_has_it_after_notice_and_borrowers_come_back(client: Client) -> None:

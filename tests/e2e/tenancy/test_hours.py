@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
-from tests.clients import kill_all
+from tests.clients import end_all
 from tests.conftest import wait_until
 from tests.e2e.tenancy.story import GPUS, NODES, apply, notices, pool, runs, submit
 
@@ -28,7 +28,7 @@ def cluster(open_directory: Path) -> Iterator[Client]:
 @pytest.fixture
 def client(cluster: Client) -> Iterator[Client]:
     yield cluster
-    kill_all(cluster)
+    end_all(cluster)
 
 
 def host_of(client: Client, job: str) -> str:

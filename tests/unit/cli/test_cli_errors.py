@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -54,6 +55,11 @@ def test_every_problem_of_a_refused_request(rest: FakeRest) -> None:
         (["run", "--timeout", "soon", "x"], "Invalid value for '--timeout': 'soon' is not a time span"),
         (["run", "--cpus", "-1", "x"], "Invalid value for '--cpus'"),
         (["run", "--gpu", "1", "x"], "No such option '--gpu'"),
+        (
+            ["submit", "--gpus", "1", "--", "x"],
+            "No such option '--gpus': jobs of a file have all in it. With options:",
+        ),
+        (["submit", "--gqus", "1", "x"], "No such option '--gqus'."),
         (["kil", "x"], "No such command 'kil'. Did you mean 'kill'?"),
         (["ps", "--state", "dead"], "Invalid value for '--state': 'dead' is not one of 'pending'"),
         (["show", "../status"], "is not a job's ID"),
@@ -64,6 +70,20 @@ def test_wrong_usage_names_the_option_and_the_form(rest: FakeRest, words: list[s
     got = call(*words)
     assert (got.exit_code, message in got.stderr) == (2, True), got.stderr
     assert not rest.asked
+
+
+@pytest.mark.parametrize("words", [["./train.sh"], ["train.py"], ["python3", "-u", "train.py"]])
+def test_a_file_of_this_machine_in_a_command_is_told_and_how_it_comes_along(
+    rest: FakeRest, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train.sh", "train.py"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    got = call("run", "-d", *words)
+    note = f"{words[-1]} is a file of this machine, and the job's directory has none of them: send them along with "
+    assert (got.exit_code, f"{note}--upload, or name" in got.stderr) == (0, True), got.stderr
+    assert "this machine" not in call("run", "-d", "--image", "x", *words).stderr
+    assert "this machine" not in call("run", "-d", "python3", "other.py").stderr
 
 
 @pytest.mark.parametrize(
