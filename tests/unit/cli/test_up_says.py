@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mesos_gpu.cli import main
 from mesos_gpu.cli.dev import up
 from mesos_gpu.local.stack import NodeSpec, Stack
 
@@ -33,6 +34,6 @@ def test_without_root_a_secure_one_says_that_tasks_can_read_its_secrets(
 def test_a_script_that_cannot_be_is_a_usage_error(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "use.json"
     path.write_text(text)
-    done = CliRunner().invoke(up.up, ["--use", str(path)])
+    done = CliRunner().invoke(main, ["up", "--use", str(path)])
     assert done.exit_code == 2
     assert words in done.output
