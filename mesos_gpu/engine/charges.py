@@ -259,6 +259,8 @@ def parts_of(
         milli: Thousandths of GPUs that all of them count as, as much each.
     """
     models = {gpu.id: gpu.model for gpu in node.gpus} if node is not None else {}
+    if len(gpus) == 1 and not document.gpu_cost:  # most tasks
+        return (Part(models.get(gpus[0], ""), milli, milli),)
     counts = Counter(models.get(gpu_id, "") for gpu_id in gpus)
     parts = [Part(model, milli * count // len(gpus), 0) for model, count in sorted(counts.items())]
     return at_cost(document, parts, asked)

@@ -204,7 +204,7 @@ class State:
     @property
     def queues(self) -> QueueDocument:
         """The tree of queues: the latest version, of version 0 while nobody has written one."""
-        return next(reversed(self.queue_versions.values()), NO_QUEUES)
+        return next(reversed(self.queue_versions.values())) if self.queue_versions else NO_QUEUES
 
     @property
     def tree(self) -> Tree | None:

@@ -93,11 +93,11 @@ class Resources:
 
     def mesos(self) -> dict[str, float]:
         """By Mesos' names, those that are above 0."""
-        return {
-            amount.mesos: units(value)
-            for amount, value in zip(AMOUNTS, self._milli, strict=True)
-            if value > 0
-        }
+        return {name: units(value) for name, value in self.mesos_milli().items()}
+
+    def mesos_milli(self) -> dict[str, int]:
+        """Thousandths by Mesos' names, those that are above 0."""
+        return {name: value for name, value in zip(_OF_MESOS, self._milli, strict=True) if value > 0}
 
     def __iter__(self) -> Iterator[float]:
         """In the order of AMOUNTS."""

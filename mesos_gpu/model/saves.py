@@ -523,8 +523,22 @@ def _names(effect: Any) -> tuple[str, ...]:
 _VALUE: Final = {noun.save: attrgetter(_names(noun.save)[0]) for noun in NOUNS}
 _KEY: Final = {noun.kind: _getter(noun.columns[name] for name in noun.key) for noun in NOUNS}
 _COLUMNS: Final = {noun.kind: _getter(noun.columns.values()) for noun in NOUNS}
-_FORGOTTEN: Final = {
-    noun.forget: _getter(_names(noun.forget)[: len(noun.key)]) for noun in NOUNS if noun.forget is not None
+_ABOUT: Final[Mapping[type, Callable[[Any], Key]]] = {
+    **{
+        noun.save: _getter([f"{_names(noun.save)[0]}.{noun.columns[name]}" for name in noun.key])
+        for noun in NOUNS
+    },
+    **{
+        noun.forget: _getter(_names(noun.forget)[: len(noun.key)])
+        for noun in NOUNS
+        if noun.forget is not None
+    },
+    KeepRecord: _getter(("record.span.task_id", "record.span.begins_ms")),
+    KeepJob: _getter(("job.id",)),
+    KeepEvent: _getter(("event.number",)),
+}
+_SUBJECT: Final = {kind: kind.__name__ for kind in SAVES} | {
+    kind: noun.name for noun in NOUNS for kind in (noun.save, noun.forget) if kind is not None
 }
 
 
@@ -550,30 +564,21 @@ def dict_key(key: Key) -> Any:
 
 def about(save: Save) -> Key:
     """The key of what is saved or forgotten; (): there is one."""
-    if isinstance(save, KeepRecord):
-        return save.record.span.task_id, save.record.span.begins_ms
-    if isinstance(save, KeepJob):
-        return (save.job.id,)
-    if isinstance(save, KeepEvent):
-        return (save.event.number,)
-    kind = type(save)
-    if kind in _FORGOTTEN:
-        return _FORGOTTEN[kind](save)
-    return _KEY[SAVED_BY[kind].kind](value_of(save)) if kind in SAVED_BY else ()
+    getter = _ABOUT.get(type(save))
+    return () if getter is None else getter(save)
 
 
 def subject(save: Save) -> tuple[str, str]:
     """What a save is about, in words: of several saves of one subject only the latest matters."""
-    noun = SAVED_BY.get(type(save)) or FORGOTTEN_BY.get(type(save))
     words = [str(part.value) if isinstance(part, Enum) else str(part) for part in about(save)]
-    return noun.name if noun else type(save).__name__, " ".join(words)
+    return _SUBJECT[type(save)], " ".join(words)
 
 
 def latest_of(effects: Iterable[object]) -> Collection[Save]:
     """The saves among effects, of several of one subject the latest, which is as late as that."""
-    latest: dict[tuple[str, str], Save] = {}
+    latest: dict[tuple[str, Key], Save] = {}
     for effect in effects:
         if isinstance(effect, Save):
-            latest.pop(key := subject(effect), None)
+            latest.pop(key := (_SUBJECT[type(effect)], about(effect)), None)
             latest[key] = effect
     return latest.values()

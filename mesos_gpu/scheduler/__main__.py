@@ -38,7 +38,7 @@ from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.ports import Store
-from mesos_gpu.scheduler import logs
+from mesos_gpu.scheduler import logs, look_briefly
 from mesos_gpu.scheduler.access.first import begin_with, read_first
 from mesos_gpu.scheduler.access.restored import without_removed, without_revoked
 from mesos_gpu.scheduler.control import of_api
@@ -221,6 +221,7 @@ def _run(
         signal.signal(signal.SIGHUP, lambda *_: tls.wake())
     _announce(exposure, port, tls, local)
     deliveries.start()
+    look_briefly()
     daemon.start()
     try:
         if first is not None:

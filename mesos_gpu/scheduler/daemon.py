@@ -58,7 +58,7 @@ from mesos_gpu.wire.mesos.v1 import resources_to_json
 T = TypeVar("T")
 TICK_S: Final = 0.25
 NO_ROOM_S: Final = 1.0  # until the disk is tried again
-MOST_IN_BATCH: Final = 500
+MOST_IN_BATCH: Final = 500  # of what comes while it is taken in
 logger = logging.getLogger(__name__)
 
 
@@ -342,7 +342,7 @@ class Daemon:
         origins: list[tuple[int, str]] = []  # where the effects end that follow from an item
         broken = False
         for number, item in enumerate(batch):
-            origins.append((len(pending), ""))
+            begin = len(pending)
             try:
                 pending += self._step_item(item, now)
             except Exception:  # noqa: BLE001 - it is said there
@@ -351,7 +351,8 @@ class Daemon:
                 self._late = [*batch[number + 1 :], *self._late]
                 self._waiting = [each for each in self._waiting if each not in batch[number:]]
                 break
-            origins.append((len(pending), item.id if isinstance(item, Request) else ""))
+            if isinstance(item, Request):
+                origins += [(begin, ""), (len(pending), item.id)]
         for event in () if broken else (ev.Tick(), ev.Match()):
             pending += self._step(event, now)
         if self._journal:
@@ -389,10 +390,8 @@ class Daemon:
         """Give up what is in memory, which may be half of a step, for what is on disk, as a restart does. Mesos tells
         the rest after the next subscription."""
         self._state = State.restored(self._clock.now(), self._store.load())
-        self._narrator, self._snapshots = (
-            Narrator(self._state, self.meter),
-            Snapshots(self._state, self._store.load),
-        )
+        self._narrator = Narrator(self._state, self.meter)
+        self._snapshots = Snapshots(self._state, self._store.load)
         self._ports, self._happenings = ClusterPorts(self._state), Happenings(self._state, self.happened)
         self._follower = None
         if self._journal:
@@ -492,7 +491,8 @@ class Daemon:
         if self._late:
             batch, self._late = list(self._late), []
             return batch, True
-        batch = []
+        # All that waits: while matches are slow, offers would fall further behind reports each time.
+        batch, most = [], max(MOST_IN_BATCH, self._inbox.qsize())
         with contextlib.suppress(queue.Empty):
             item = self._inbox.get(timeout=TICK_S)
             while item is not None:
@@ -502,7 +502,7 @@ class Daemon:
                     self._inbox.put(item)  # what came before it is saved first
                     return batch, True
                 batch.append(item)
-                if len(batch) >= MOST_IN_BATCH:
+                if len(batch) >= most:
                     return batch, True
                 item = self._inbox.get_nowait()
             return batch, False

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from mesos_gpu.adapters.secrets.deliveries import NO_SECRETS, Sealed
@@ -54,12 +54,7 @@ def to_task_info(
         return _cover(launch, task.covers, secret)
     if spec is None:
         return _monitor(launch, settings, secret)
-    assigned = replace(
-        _assignment(launch, spec, settings, secret, control_ports),
-        secrets=tuple((each.name, each.file) for each in spec.secrets),
-        sealed_secrets=sealed.message,
-        secrets_problem=sealed.problem,
-    )
+    assigned = _assignment(launch, spec, settings, secret, control_ports, sealed)
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,
@@ -117,6 +112,7 @@ def _assignment(
     settings: Settings,
     secret: str,
     control_ports: Sequence[ControlPort],
+    sealed: Sealed,
 ) -> assignment.Assignment:
     """What a job's executor gets."""
     task = launch.task
@@ -139,6 +135,9 @@ def _assignment(
         log_limit_mib=settings.log_limit_mib,
         control_access=_controls(spec, settings),
         secret=secret,
+        secrets=tuple([(each.name, each.file) for each in spec.secrets]),
+        sealed_secrets=sealed.message,
+        secrets_problem=sealed.problem,
         control_ports=(*settings.control_ports, *control_ports),
         user_is_default=spec.user in (None, settings.default_user),
         scheduler_url=settings.scheduler_url if spec.upload else "",

@@ -1,8 +1,8 @@
 """What happens, as lines of the scheduler's log: each change of a state once, after it was saved."""
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -11,7 +11,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import Deployment
-from mesos_gpu.model.ids import GpuId, JobId, TaskId
+from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain
 from mesos_gpu.model.nodes.gpu import Health
@@ -64,37 +64,16 @@ class Narrator:
         """What is on disk by now."""
         self._counted.saved(effects)
         for effect in effects:
-            match effect:
-                case saves.SaveJob(job):
-                    self._job(job)
-                case saves.SaveTask(task):
-                    self._task(task)
-                case saves.SaveNode(node):
-                    self._node(node)
-                case saves.ForgetJob(job_id):
-                    self._jobs.pop(JobId(job_id), None)
-                case saves.SaveDrain(drain):
-                    _say(
-                        "%s %s is %s%s",
-                        drain.target.value,
-                        drain.name,
-                        drain.words,
-                        _until(drain),
-                        drain=drain.name,
-                    )
-                case saves.ForgetDrain(target, name):
-                    _say("%s %s is not drained any more", target.value, name, drain=name)
-                case saves.SaveDeployment(deployment):
-                    self._deployment(deployment)
-                case saves.ForgetDeployment(id, done):
-                    self._steps.pop(id, None)
-                    _say("deployment %s: %s", id, "done" if done else "ended where it was", deployment=id)
-                case saves.SaveBudgetUse(use):
-                    self._budget(use)
-                case saves.SaveTrust():
-                    _say("the master's tasks were looked through: launches begin")
-                case _:
-                    _say_of_access(effect)
+            if (tell := _OF_EFFECT.get(type(effect))) is not None:
+                tell(self, effect)
+
+    def _forget_job(self, effect: saves.ForgetJob) -> None:
+        self._jobs.pop(effect.job_id, None)
+
+    def _forget_deployment(self, effect: saves.ForgetDeployment) -> None:
+        self._steps.pop(effect.id, None)
+        how = "done" if effect.done else "ended where it was"
+        _say("deployment %s: %s", effect.id, how, deployment=effect.id)
 
     def _budget(self, use: BudgetUse) -> None:
         key = use.queue, use.user, use.index
@@ -213,20 +192,43 @@ class Narrator:
         )
 
 
-def _say_of_access(effect: fx.Effect) -> None:
-    match effect:
-        case saves.SaveAccess(document):
-            by = document.by or "anybody"
-            _say("who may do what: version %d, by %s", document.version, by, version=document.version)
-        case saves.SaveToken(token) if token.used_at is None:
-            _say("token %s proves %s, made by %s", token.id, token.name, token.created_by, token=token.id)
-        case saves.ForgetToken(id):
-            _say("token %s proves nothing any more", id, token=id)
+def _say_access(effect: saves.SaveAccess) -> None:
+    document = effect.document
+    by = document.by or "anybody"
+    _say("who may do what: version %d, by %s", document.version, by, version=document.version)
 
 
-def _until(drain: Drain) -> str:
-    return "" if drain.deadline_at is None else ", what runs there is ended at its deadline"
+def _say_token(effect: saves.SaveToken) -> None:
+    token = effect.token
+    if token.used_at is None:
+        _say("token %s proves %s, made by %s", token.id, token.name, token.created_by, token=token.id)
+
+
+def _say_drain(drain: Drain) -> None:
+    until = "" if drain.deadline_at is None else ", what runs there is ended at its deadline"
+    _say("%s %s is %s%s", drain.target.value, drain.name, drain.words, until, drain=drain.name)
+
+
+def _say_undrain(effect: saves.ForgetDrain) -> None:
+    _say("%s %s is not drained any more", effect.target.value, effect.name, drain=effect.name)
 
 
 def _say(text: str, *words: object, **fields: object) -> None:
     logger.info(text, *words, extra={"fields": fields})
+
+
+_OF_EFFECT: Final[dict[type, Callable[[Narrator, Any], None]]] = {
+    saves.SaveJob: lambda narrator, effect: narrator._job(effect.job),
+    saves.SaveTask: lambda narrator, effect: narrator._task(effect.task),
+    saves.SaveNode: lambda narrator, effect: narrator._node(effect.node),
+    saves.ForgetJob: Narrator._forget_job,
+    saves.SaveDrain: lambda _, effect: _say_drain(effect.drain),
+    saves.ForgetDrain: lambda _, effect: _say_undrain(effect),
+    saves.SaveDeployment: lambda narrator, effect: narrator._deployment(effect.deployment),
+    saves.ForgetDeployment: Narrator._forget_deployment,
+    saves.SaveBudgetUse: lambda narrator, effect: narrator._budget(effect.use),
+    saves.SaveTrust: lambda *_: _say("the master's tasks were looked through: launches begin"),
+    saves.SaveAccess: lambda _, effect: _say_access(effect),
+    saves.SaveToken: lambda _, effect: _say_token(effect),
+    saves.ForgetToken: lambda _, effect: _say("token %s proves nothing any more", effect.id, token=effect.id),
+}

@@ -78,7 +78,9 @@ class MemoryStore:
     def save(self, batch: Iterable[Save]) -> None:
         """Commit all of it; nothing, if the batch cannot be read to its end."""
         for item in tuple(batch):
-            if isinstance(item, SaveFramework):
+            if (noun := SAVED_BY.get(type(item))) is not None:
+                self._put(noun, value_of(item))
+            elif isinstance(item, SaveFramework):
                 self.framework_id = item.framework_id or None
             elif isinstance(item, SaveTrust):
                 self.doubtful = False
@@ -96,8 +98,6 @@ class MemoryStore:
                 self.sent = item.sent
             elif isinstance(item, FoldRecords):
                 continue
-            elif (noun := SAVED_BY.get(type(item))) is not None:
-                self._put(noun, value_of(item))
             else:
                 self._drop(FORGOTTEN_BY[type(item)], about(item))
 

@@ -113,7 +113,10 @@ def measured(
     """
     import psutil
 
+    from mesos_gpu.scheduler import look_briefly
+
     daemon, cluster = _made(agents, gpus, policy, directory)
+    look_briefly()
     daemon.start()
     with _Reports(cluster, agents) as reports:
         try:

@@ -96,10 +96,9 @@ def launch(
         carved = remains.carved(take)
         item = LaunchTask(
             task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
+            ports=take.ports, env=_env(job, array, task, take, tasks), hosts=hosts,
             wire=turn.state.nodes[take.agent_id].wire,
         )  # fmt: skip
-        env = _env(job, array, task, take, tasks)
-        item = replace(item, ports=take.ports, env=env, hosts=hosts)
         launches.fill(take, *opened.get(take, ()), item)
 
 

@@ -1,7 +1,6 @@
 """Offers: held, asked for, given back."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 
 from mesos_gpu.engine.calendar.booked import Provisional
 from mesos_gpu.engine.changed import changed
@@ -19,7 +18,7 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
     """Hold them, and note their agents. What other frameworks of the role have reserved for cards is left alone."""
     for offer in offers:
         resources = tuple([s for s in offer.resources if not is_others(s, turn.state.framework_id)])
-        offer = replace(offer, resources=resources, received_at=turn.now)
+        offer = changed(offer, resources=resources, received_at=turn.now)
         forget_unreserve(turn, offer)
         turn.state.hold_offer(offer)
         known = turn.state.nodes.get(offer.agent_id)

@@ -1,9 +1,10 @@
 """What is left of agents' offers during one match, and what is launched from them: two books of its ledger."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Launch, LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import usable
@@ -46,7 +47,7 @@ class _Agent:
 
     def copy(self) -> "_Agent":
         """Copy it; nothing that it has is changed in place."""
-        return replace(self)
+        return changed(self)
 
 
 @dataclass(frozen=True, slots=True)

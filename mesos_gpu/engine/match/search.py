@@ -72,7 +72,7 @@ class Search:
         wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how, booked, role
         if wanted in self._refused:
             return None
-        full = replace(request, ports=job.spec.ports)
+        full = replace(request, ports=job.spec.ports) if job.spec.ports else request
         takes = self._take_booked(job, full, outlasted) if booked else None
         if takes is None and wait is None and job.spec.booking is None:
             takes = self._take_together(job, full, outlasted)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.charges import tree_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -50,7 +51,7 @@ def admitted(state: State, settings: Settings, spec: JobSpec, user: str) -> JobS
             raise NotAccepted(
                 [("/class", why)], remedy="leave it out, or apply one: mesos-gpu queue apply FILE"
             )
-        return replace(spec, priority=spec.priority or 0)
+        return spec if spec.priority is not None else changed(spec, priority=0)
     spec = as_given(tree, spec)
     cost = _cheapest(state, tree, spec)
     wrong = [(each.path, each.reason) for each in faults(tree, spec, user, cost)]

@@ -101,7 +101,8 @@ def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
     """
     members = turn.state.round_of(job)
     state = shown(members, kill_requested=job.kill_requested)
-    if state is JobState.RUNNING and not any(map(_gives_way, members)):
+    has_room = job.room_made_at is not None or bool(job.room_on)
+    if has_room and state is JobState.RUNNING and not any(map(_gives_way, members)):
         job = changed(
             job, room_made_at=None, room_on=()
         )  # until then what was freed for it is kept, though its launch be lost; who ends has room elsewhere

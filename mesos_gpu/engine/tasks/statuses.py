@@ -1,6 +1,7 @@
 """A status update: what it makes of its task, its job and its node."""
 
 from dataclasses import replace
+from typing import Any
 
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
@@ -126,15 +127,16 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
         return
     job = turn.state.current(task)
     message = task.evicted or status.message or task.message
-    task = changed(task, state=new, message=message)
+    more: dict[str, Any] = {}
     if new is TaskState.STARTING and status.data:
-        task = changed(task, program=_program(status))
+        more["program"] = _program(status)
     if new is TaskState.RUNNING and task.started_at is None:
-        task = changed(task, started_at=_when(turn, task, status))
+        more["started_at"] = _when(turn, task, status)
     if new is TaskState.UNREACHABLE:
-        task = changed(task, unreachable_since=turn.now)
+        more["unreachable_since"] = turn.now
     if new in ENDED:
-        task = changed(task, ended_at=_when(turn, task, status))
+        more["ended_at"] = _when(turn, task, status)
+    task = changed(task, state=new, message=message, **more)
     turn.put_task(task)
     if outcome is not None:
         for gpu in outcome.refused_gpus:

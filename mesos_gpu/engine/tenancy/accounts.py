@@ -7,6 +7,7 @@ place that could forget to open or to close one, and the sum of all records is t
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.charges import at_cost, granted_milli, parts_of, pool_of_node
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import worked
@@ -20,6 +21,8 @@ from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed, Part, Span, SpanE
 from mesos_gpu.policy.accounts.sums import Figures, Row
 from mesos_gpu.policy.admission.limits import charge_percent
 
+_SEEN: Final = frozenset({SaveJob, SaveTask, SaveQueues})  # saves by which spans may change
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -32,6 +35,8 @@ class Change:
 
 def keep(turn: Turn) -> list[Change]:
     """Bring the open spans up to what the tasks hold after this step; what has changed."""
+    if turn.state.spans_seen and _SEEN.isdisjoint(map(type, turn.effects)):
+        return []  # most steps are reports of monitors
     changes = [_look(turn, task_id) for task_id in _touched(turn)]
     for job in _given_up(turn):
         turn.effects.append(KeepRecord(_in_vain(turn, job)))
@@ -54,23 +59,26 @@ def now_ms(turn: Turn) -> int:
 def _touched(turn: Turn) -> dict[TaskId, None]:
     """Tasks of which something may have changed."""
     state = turn.state
-    if not state.spans_seen or any(isinstance(effect, SaveQueues) for effect in turn.effects):
-        state.spans_seen = True
-        return dict.fromkeys((*state.spans, *state.live))
     touched: dict[TaskId, None] = {}
-    for effect in turn.effects:
+    for effect in turn.effects if state.spans_seen else ():
         if isinstance(effect, SaveTask):
-            touched.setdefault(effect.task.id)
+            touched[effect.task.id] = None
         elif isinstance(effect, SaveJob):
             job = effect.job
             if job.spec.gpus and job.task_id is not None:
-                touched.update(dict.fromkeys(task.id for task in state.round_of(job)))
+                for task in state.round_of(job):
+                    touched[task.id] = None
+        elif isinstance(effect, SaveQueues):
+            state.spans_seen = False
+    if not state.spans_seen:
+        state.spans_seen = True
+        return dict.fromkeys((*state.spans, *state.live))
     return touched
 
 
 def _given_up(turn: Turn) -> list[Job]:
     """Jobs that asked for GPUs, and that the step has ended while they waited: no task of theirs has."""
-    saved = (effect.job for effect in turn.effects if isinstance(effect, SaveJob))
+    saved = [effect.job for effect in turn.effects if isinstance(effect, SaveJob)]
     ended = {job.id: job for job in saved if job.spec.gpus and job.state.ended and job.ended_at == turn.now}
     if not ended:
         return []
@@ -109,7 +117,7 @@ def _look(turn: Turn, task_id: TaskId) -> Change | None:
         return None if old is None else Change(old, None, _end(turn, old, task))
     new = _span(state, task, job, old)
     if old is None:
-        new = _waited(turn, replace(new, begins_ms=now_ms(turn)), task, job)
+        new = _waited(turn, changed(new, begins_ms=now_ms(turn)), task, job)
         turn.put(new)
         return Change(None, new)
     if new == old:
@@ -157,7 +165,7 @@ def _waited(turn: Turn, new: Span, task: Task, job: Job) -> Span:
     if task.rank:
         return new
     wait_ms = _wait_ms(turn.state, job, task.launched_at, task.id)
-    return replace(new, wait_ms=wait_ms, wanted_milli=job.spec.gpu_milli_in_all)
+    return changed(new, wait_ms=wait_ms, wanted_milli=job.spec.gpu_milli_in_all)
 
 
 def _wait_ms(state: State, job: Job, until: float, but: TaskId | None = None) -> int:

@@ -72,7 +72,7 @@ def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tup
     Raises:
         ValueError: There is less than is needed.
     """
-    return _carve(scalars, {name: thousandths(amount) for name, amount in need.mesos().items()})
+    return _carve(scalars, need.mesos_milli())
 
 
 def _carve(scalars: Iterable[Scalar], missing: dict[str, int]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
@@ -85,7 +85,7 @@ def _carve(scalars: Iterable[Scalar], missing: dict[str, int]) -> tuple[list[Sca
             taken.append(Scalar(scalar.name, units(part), scalar.kind))
             missing[scalar.name] -= part
         if has > part:
-            left.append(Scalar(scalar.name, units(has - part), scalar.kind))
+            left.append(Scalar(scalar.name, units(has - part), scalar.kind) if part else scalar)
     short = {name: units(amount) for name, amount in missing.items() if amount > 0}
     if short:
         raise ValueError(f"the offer lacks {short}")

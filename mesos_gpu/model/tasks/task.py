@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -90,6 +91,7 @@ def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
 TABLE: Final = _table()
 
 
+@cache
 def actions_of(old: TaskState, new: TaskState) -> tuple[Action, ...] | None:
     """Actions of `old → new` in the order they are done; () if it is stale; None if it is illegal."""
     if old is new:

@@ -20,8 +20,9 @@ _NV: Final = re.compile(r"NV(\d+)")
 def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
     """`count` of the free GPUs, all of one model; by minor number where nothing else decides."""
     gpus = sorted(free, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))
-    if count >= len(gpus):
-        return tuple(gpu.id for gpu in gpus)
+    alike = len({gpu.numa_node for gpu in gpus}) == 1 and not any(gpu.links for gpu in gpus)
+    if count >= len(gpus) or alike:
+        return tuple([gpu.id for gpu in gpus[:count]])
     far = {(a.id, b.id): _distance(a, b) for a, b in combinations(gpus, 2)}
     if len(set(far.values())) <= 1:
         return tuple(gpu.id for gpu in gpus[:count])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.arrays.array import JobArray, as_job
@@ -78,7 +79,7 @@ class Happenings:
     def _numbered(self, event: LogEvent, now: float) -> LogEvent:
         at = event.at or now
         self._last = max(int(at * _MS), self._last + 1)
-        return replace(event, number=self._last, at=at)
+        return changed(event, number=self._last, at=at)
 
     def _of_engine(self, state: State) -> list[LogEvent]:
         """What the engine itself tells."""

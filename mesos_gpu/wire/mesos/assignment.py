@@ -4,7 +4,6 @@ Only the standard library's json: the executor imports it.
 """
 
 import json
-from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,9 @@ def encode(value: Assignment | Outcome) -> bytes:
 
 def _plain(value: Any) -> Any:
     """What JSON has no word for: nouns and their kinds, of which few tasks have any."""
-    return value.value if isinstance(value, Enum) else asdict(value)
+    if isinstance(value, Enum):
+        return value.value
+    return {name: getattr(value, name) for name in value.__match_args__}
 
 
 def _fields(data: bytes, kind: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -146,18 +147,25 @@ def _unsealed(update: Status, key: bytes) -> Status:
 def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:
     """Resource messages, with the role and reservation that they were offered with."""
     scalars = [
-        {**json.loads(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
+        {**_read_kind(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
         for r in resources
     ]
     return scalars + [
         {
-            **json.loads(p.kind),
+            **_read_kind(p.kind),
             "name": "ports",
             "type": "RANGES",
             "ranges": {"range": [{"begin": p.begin, "end": p.end}]},
         }
         for p in ports
     ]
+
+
+@lru_cache(maxsize=1024)
+def _read_kind(text: str) -> Mapping[str, Any]:
+    """The role and reservation of resources: of many there are few, and nobody changes a message."""
+    kind: Mapping[str, Any] = json.loads(text)
+    return kind
 
 
 def discovery_to_json(name: str, wishes: Sequence[PortWish], numbers: Sequence[int]) -> dict[str, Any]:

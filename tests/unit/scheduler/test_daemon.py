@@ -10,7 +10,10 @@ import pytest
 
 from mesos_gpu.adapters.pymesos_driver import FatalError
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.effects import Effect
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
@@ -19,7 +22,8 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.__main__ import Sink
-from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.daemon import MOST_IN_BATCH, Daemon
+from mesos_gpu.scheduler.figures import meter
 from mesos_gpu.testing.builders import gpu, offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
@@ -72,6 +76,27 @@ def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
     assert seen == [True]
     assert infos[0]["executor"]["command"]["value"] == "run-executor"
     assert b'"user":"nobody"' in base64.b64decode(infos[0]["data"])
+
+
+def test_what_has_come_is_taken_in_before_the_next_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, matches = Rig(), list[ev.Event]()
+
+    def counted(state: State, event: ev.Event, now: float, settings: Settings) -> list[Effect]:
+        matches.extend([event] if isinstance(event, ev.Match) else [])
+        return step(state, event, now, settings)
+
+    monkeypatch.setattr(meter, "step", counted)
+    rig.daemon.put(ev.Registered("fw", "http://m"))
+    rig.daemon.submit(spec())
+    for number in range(4 * MOST_IN_BATCH):
+        rig.daemon.put(ev.StatusArrived(Status(TaskId(f"gone{number}"), "TASK_FINISHED", AgentId("a1"))))
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    rig.daemon.start()
+    try:
+        rig.driver.wait_for("accept")
+        assert len(matches) == 1
+    finally:
+        rig.daemon.stop()
 
 
 def test_listeners_hear_of_each_change(rig: Rig) -> None:
