@@ -52,9 +52,9 @@ def _tend(turn: Turn) -> None:
         unknown.on_tick(turn)
         gangs.on_tick(turn)
         resizing.on_tick(turn)
+        recalls.on_tick(turn)  # before notices: who need not end does not
         notices.on_tick(turn)
         idle.on_tick(turn)
-        recalls.on_tick(turn)
         _repeat_kills(turn)
         rolling.on_tick(turn)
         role.on_tick(turn)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -53,6 +54,7 @@ class MemoryStore:
     drains: dict[tuple[Target, str], Drain]
     cards: dict[GpuId, Card]
     deployments: dict[str, Deployment]
+    bookings: dict[str, Booking]
     queue_versions: dict[int, QueueDocument]
     spans: dict[TaskId, Span]
     span_works: dict[TaskId, SpanWork]

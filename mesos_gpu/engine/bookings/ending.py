@@ -61,7 +61,9 @@ def _end_named(turn: Turn, booking: Booking, why: str) -> None:
 
 
 def tell_users(turn: Turn, booking: Booking, why: str) -> None:
-    """Give what runs on a booking its notice, unless it goes on."""
-    for job in jobs_of(turn.state, booking):
+    """Give what runs on a booking its notice, unless it goes on; and also who asks for it, and runs on a node that was
+    replaced meanwhile."""
+    running = [job for job in named_jobs(turn.state, booking) if job.state is not JobState.PENDING]
+    for job in {job.id: job for job in (*jobs_of(turn.state, booking), *running)}.values():
         if not goes_on(booking, job):
             notices.give(turn, job, NoticeReason.CALENDAR, why)

@@ -174,6 +174,8 @@ def _faults(state: State, spec: BookingSpec) -> Iterator[tuple[str, str]]:
         yield "/from_guarantee", f"queue {spec.queue} is guaranteed nothing of pool {spec.pool}"
     if spec.pool != DEFAULT_POOL and all(pool.name != spec.pool for pool in tree.document.pools):
         yield "/pool", f"there is no pool {spec.pool}"
+    elif spec.queue in tree.queues and spec.pool not in (usable := tree.pools_of(spec.queue)):
+        yield "/pool", f"queue {spec.queue} may not use pool {spec.pool}: it uses {', '.join(usable)}"
 
 
 def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:

@@ -17,12 +17,15 @@ SLACK_S: Final = 2.0  # so late may a match be
 
 
 def ends_of(turn: Turn, jobs: Collection[Job]) -> dict[JobId, float]:
-    """When jobs that run end for certain, by their time limits, seconds since the epoch."""
+    """When jobs that run end for certain, by their time limits, seconds since the epoch. Of one that has not started
+    yet the limit begins when it does; of one that should have ended already nobody knows when it will."""
     ends = {}
     for job in jobs:
-        started = [task.started_at or task.launched_at for task in turn.state.round_of(job)]
+        started = [task.started_at or turn.now for task in turn.state.round_of(job)]
         if job.spec.timeout_s is not None and started:
-            ends[job.id] = max(started) + job.spec.timeout_s + job.spec.kill_grace_s
+            ends_at = max(started) + job.spec.timeout_s + job.spec.kill_grace_s
+            if ends_at > turn.now:
+                ends[job.id] = ends_at
     return ends
 
 

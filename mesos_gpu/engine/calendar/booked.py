@@ -216,10 +216,12 @@ class Booked:
         """Whether a job that starts now may be in the way of a booking: it is not over when that begins, does not end
         with a notice before, and may not use it."""
         booking = self._state.bookings.get(kept.booking)
-        if booking is None or not outlasts(ends_at, kept):
+        if booking is None or not (booking.is_active or outlasts(ends_at, kept)):
             return False
         if may_use(booking, job) and (not booking.is_active or self._has_time(booking, job)):
             return False
+        if booking.is_active:
+            return True  # even if its begin is to come again, as the clock was set back
         lead_s = lead_of(self._state, self._settings, job)
         return not (job.spec.preemptible and self._now + 2 * lead_s < booking.begins)
 

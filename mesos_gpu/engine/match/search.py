@@ -91,7 +91,7 @@ class Search:
     def _take_booked(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task on what is booked for the job, or none for any."""
         backlog = self._backlog
-        nodes = backlog.booked.only(job, backlog.open_to(outlasted, self._offered_to(job)))
+        nodes = backlog.booked_for(job, backlog.open_to(outlasted, self._offered_to(job)))
         self._is_booked = True
         try:
             return self._take_on(job, request, backlog.neighbours.open_to(job, nodes), outlasted)

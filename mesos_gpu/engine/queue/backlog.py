@@ -212,6 +212,14 @@ class Backlog:
             return self.held.pools_of(job)
         return self._barriers.open_pools(job, self.reservations)
 
+    def booked_for(self, job: Job, nodes: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
+        """What is booked for a job on some nodes, where its queue and class, and limits of their pools, let it be."""
+        booked, held = self.booked.only(job, nodes), self.held
+        if self._barriers is None or held is None:
+            return booked
+        pools = self._barriers.pools_of_booked(job, self.reservations)
+        return {key: node for key, node in booked.items() if held.pool_of(key) in pools}
+
     def _limits(self, job: Job, pool: str) -> list[Limit]:
         """The limits that hold for a job in a pool, and what counts against them."""
         bounds = () if self._barriers is None else self._barriers.bounds(job)

@@ -103,6 +103,12 @@ class Barriers:
         pools = self._held.pools_of(job)
         return frozenset(pool for pool in pools if self._wait_in(job, pool, reservations) is None)
 
+    def pools_of_booked(self, job: Job, reservations: Reservations) -> frozenset[str]:
+        """The pools in which it may have what is booked for it: without a seat, and without waiting for its turn in an
+        order of pools, but within limits."""
+        waits = {pool: self._wait_in(job, pool, reservations) for pool in self._held.pools.every(job)}
+        return frozenset(pool for pool, w in waits.items() if w is None or w.stage is Stage.GUARANTEE)
+
     def may_be_seated(self, job: Job, pool: str | None, reservations: Reservations) -> bool:
         """Whether it could start if it had a seat, in any pool or in that one."""
         wait = self.wait_of(job, reservations)

@@ -11,7 +11,7 @@ from mesos_gpu.model.tasks.notice import NoticeReason
 
 
 def on_tick(turn: Turn) -> None:
-    """Call off the notices that are not due yet of those whose end nobody gains by any more."""
+    """Call off the notices of those whose end nobody gains by any more, and who are not being ended yet."""
     state, told = turn.state, dict[JobId, JobId]()
     for task_id in state.restless.in_order(state.restless.tasks):
         task = state.tasks[task_id]

@@ -16,10 +16,12 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.sparing import spared
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tenancy.cells import Cells, cells_of, whole_cells, without
@@ -67,11 +69,18 @@ class Ground:
         left = dict(cells)
         for booking in self.state.bookings.values():
             key = owner_of(self.state, booking.spec), booking.spec.pool
-            if booking.is_active and key[0] and key in left:
-                gpus = booking.gpus or ("",) * booking.spec.gpus_in_all
-                each = self.tree.cost_milli(next(iter(booking.spec.models), ""), 1000 * len(gpus))
-                left[key] = tuple(size for size in without(left[key], [each]) if size)
+            if (
+                booking.is_active and key[0] and key in left
+            ):  # one of which nothing is left stays: seats are by number
+                left[key] = tuple(without(left[key], [self._cost_of(booking)]))
         return left
+
+    def _cost_of(self, booking: Booking) -> int:
+        """What a booking takes, thousandths of cost: of the GPUs that it has, or of as many as it asks for."""
+        places = (self.state.place_of(gpu) for gpu in booking.gpus)
+        models = [place[1].model for place in places if place is not None]
+        models = models or [next(iter(booking.spec.models), "")] * booking.spec.gpus_in_all
+        return sum(self.tree.cost_milli(model, WHOLE) for model in models)
 
     def wants(self, job: Job) -> tuple[tuple[str, int], ...]:
         """What each task of a job takes at most of a cell of each pool that it may use now: in the order of its queue,

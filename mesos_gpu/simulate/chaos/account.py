@@ -5,6 +5,7 @@ from typing import Final
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.bookings.booking import Booking
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
@@ -64,6 +65,31 @@ class Idling:
     noticed: dict[TaskId, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Calendar:
+    """What is known of bookings beside what is on disk.
+
+    Attributes:
+        asked: Bookings that were made or changed by the batch in hand.
+        before: Bookings as they were before the step in hand.
+        alone: Whether nothing else was asked or told by that batch.
+        cancelled: Those that somebody has cancelled.
+        began: By booking, when its current time began.
+        used: By booking, when a job that may was last seen on its cards, since its begin.
+        noticed: By launch, the number of its latest notice that was judged.
+        since: By rule and ids, since when something is not as it should be soon.
+    """
+
+    asked: set[str] = field(default_factory=set)
+    before: dict[str, Booking] = field(default_factory=dict)
+    alone: bool = False
+    cancelled: set[str] = field(default_factory=set)
+    began: dict[str, float] = field(default_factory=dict)
+    used: dict[str, float] = field(default_factory=dict)
+    noticed: dict[TaskId, int] = field(default_factory=dict)
+    since: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
 def job_of(task_id: str) -> JobId:
     """The job whose launch has this id; an instance of an app has dots in its name."""
     if task_id.startswith(OF_ARRAY):
@@ -109,7 +135,7 @@ class Account:
         self.ready: set[TaskId] = set()
         self.takers: set[JobId] = set()  # by the batch in hand others were told to end for them
         self.lent: dict[str, float] = {}  # by host, when another framework was seen to have GPUs of it
-        self.idling = Idling()
+        self.idling, self.calendar = Idling(), Calendar()
         self.seats_change = False  # by the batch in hand
         self.hours_change = False  # and seats were not given since
         self.stops: dict[

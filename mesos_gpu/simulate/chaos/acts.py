@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.simulate.chaos import apps, queues, switches, terms
 from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
-from mesos_gpu.simulate.chaos.documents import timetable
+from mesos_gpu.simulate.chaos.documents import bookings, timetable
 from mesos_gpu.simulate.chaos.settle import go_on, settle
 from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
 from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
@@ -184,6 +184,14 @@ def _submit_in_class(world: World, a: int, b: int) -> None:
     _hand_in(world, spec, None, user if a // 512 % 3 else "")
 
 
+def _submit_for_booking(world: World, a: int, b: int) -> None:
+    """A job of a booking's queue, which mostly asks for the booking."""
+    job_id = _new_job(world)
+    asked = None if job_id is None else bookings.job_for(world, job_id, a, b)
+    if asked is not None:
+        _hand_in(world, asked[0], None, asked[1])
+
+
 def _in_queue(job_id: JobId, a: int, b: int) -> JobSpec:
     return JobSpec(
         name=job_id,
@@ -214,6 +222,7 @@ def _asked(spec: JobSpec) -> str:
     words = f"{spec.tasks} tasks of {part}{spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
     words += f", priority {spec.priority}" + (", preemptible" if spec.preemptible else "")
     words += f", class {spec.job_class}" if spec.job_class else ""
+    words += f", booking {spec.booking}" if spec.booking else ""
     bonds = [str(constraint) for constraint in spec.constraints] + (
         [f"away from {spec.away}"] if spec.away else []
     )
@@ -531,6 +540,8 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     **apps.ACTS,
     **terms.ACTS,
     **timetable.ACTS,
+    **bookings.ACTS,
+    "submit for booking": (0.0, _submit_for_booking),
     **switches.ACTS,
     "submit in class": (0.0, _submit_in_class),
 }

@@ -158,8 +158,40 @@ _HOURS: Final = {
     "long": 0.2,
 }
 HOURS: Final = _mix(_HOURS, QUEUES)
+#: Bookings, jobs that use them and jobs in their way, nodes of them that are lost, clocks that pass begins and ends.
+_BOOKINGS: Final = {
+    **_RECLAIMS,
+    "change queues": 0.05,
+    "change hours": 0.3,
+    "pass hours": 0.1,
+    "set clock in hours": 0.15,
+    "submit to queue": 5.0,
+    "submit": 0.5,
+    "book": 2.0,
+    "move booking": 0.7,
+    "cancel booking": 0.3,
+    "strike booking": 0.4,
+    "submit for booking": 4.0,
+    "pass bookings": 2.0,
+    "restart": 0.3,
+    "long": 0.1,
+}
+BOOKINGS: Final = _mix(_BOOKINGS, QUEUES)
 #: How often what happens, by chance one of them for each episode.
-MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE, QUEUES, RECLAIMS, TERMS, SWITCHES, ARRAYS, IDLES, HOURS)
+MIXES = (
+    WEIGHTS,
+    WEIGHTS,
+    APPS_ALONE,
+    SHARES_ALONE,
+    QUEUES,
+    RECLAIMS,
+    TERMS,
+    SWITCHES,
+    ARRAYS,
+    IDLES,
+    HOURS,
+    BOOKINGS,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.simulate.chaos import queues
 from mesos_gpu.simulate.chaos.apps import check
+from mesos_gpu.simulate.chaos.documents import bookings
 from mesos_gpu.simulate.chaos.rules import limits, tree
 from mesos_gpu.simulate.chaos.rules.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -25,6 +27,7 @@ _ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
 _QUIET: Final = 60  # rounds until all has been said
 _MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
 _MOST_SMALL: Final = 16
+_OF_SMALL: Final = ("default", "small")  # their queues
 
 
 def settle(world: World) -> None:
@@ -111,6 +114,7 @@ def _mend(world: World) -> None:
     for target, name in list(world.state.drains):
         world.inbox.append(ev.UndrainRequested(target, name))
     queues.resume(world)
+    bookings.cancel_all(world)
     world.flush()
     for agent in list(world.mesos.agents.values()):
         world.mesos.come_back(agent)
@@ -231,14 +235,14 @@ def _fit(world: World) -> bool:
 
 def _run_out(world: World) -> None:
     """Commands end; small jobs that are worth less keep coming, and may not keep the others waiting."""
-    jobs = {job.id for job in world.waiting_or_running()}
+    jobs, queue = {job.id for job in world.waiting_or_running()}, _queue_without_guarantee(world)
     for _ in range(_QUIET + _MORE_A_JOB * len(jobs)):
         waiting = world.waiting_or_running()
         left = [job for job in waiting if job.id in jobs and could_run(world, job)]
         if not left:
             break
-        if len(waiting) < _MOST_SMALL:
-            _submit_small(world)
+        if queue is not None and len(waiting) < _MOST_SMALL:
+            _submit_small(world, queue)
         go_on(world, end=True)
     else:
         job = left[0]
@@ -256,8 +260,20 @@ def _kill_jobs(world: World) -> None:
     world.flush()
 
 
-def _submit_small(world: World) -> None:
+def _queue_without_guarantee(world: World) -> str | None:
+    """A queue whose jobs only borrow, at any hours: within a guarantee they would rightly come before those that wait
+    to borrow, without end. None: there is no such queue."""
+    document = world.witness.written
+    for queue in _OF_SMALL:
+        spec = document.queues.get(queue, QueueSpec())
+        given = (spec.guarantee_gpus, *(entry.guarantee_gpus for entry in spec.hours))
+        if not any(guarantee.milli for by_pool in given for guarantee in by_pool.values()):
+            return queue
+    return None
+
+
+def _submit_small(world: World, queue: str) -> None:
     job_id = world.new_id("s")
     world.mesos.facts[job_id] = Facts()
-    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9)
+    spec = JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9, queue=queue)
     world.inbox.append(ev.JobSubmitted(job_id, replace(spec, preemptible=bool(world.state.queues.version))))

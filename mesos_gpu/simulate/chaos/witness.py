@@ -24,7 +24,18 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
-from mesos_gpu.simulate.chaos.rules import arrays, books, gangs, idle, limits, past, rollouts, shares, stops
+from mesos_gpu.simulate.chaos.rules import (
+    arrays,
+    bookings,
+    books,
+    gangs,
+    idle,
+    limits,
+    past,
+    rollouts,
+    shares,
+    stops,
+)
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire.mesos import report
@@ -51,7 +62,9 @@ class Witness(Account):
         self.ended_now.clear()
         before = dict(self.held)
         self._give_up(now)
-        for event in events:
+        told = [event for event in events if not isinstance(event, ev.Tick | ev.Match)]
+        self.calendar.alone = len(told) == 1
+        for event in told:
             match event:
                 case ev.StatusArrived():
                     self._hear_status(event, now)
@@ -96,6 +109,8 @@ class Witness(Account):
                 self.submitted.add(job_id)
             case ev.KillRequested(job_id):
                 self.user_killed.add(job_id)
+            case ev.BookingMade() | ev.BookingChanged() | ev.BookingCancelled():
+                bookings.hear(self, event)
             case ev.ResizeRequested(job_id, _, True):
                 self.may_restart.update(self.latest(job_id))
             case ev.HealthFound(task_id, healthy, kill):
@@ -171,6 +186,7 @@ class Witness(Account):
         gangs.whole(self, self.launched)
         stops.room_is_made(self, self.takers, now)
         stops.freed_is_kept(self, self.launched, now)
+        bookings.kept(self, self.launched, now)
         books.affordable(self, self.launched, now)
         self.takers.clear()
         if self.seats_change or (self.hours_change and self.mesos.connected):
@@ -188,6 +204,7 @@ class Witness(Account):
         self.disk.save(
             effect for effect in effects if isinstance(effect, saves.SaveQueues)
         )  # by it all follows
+        bookings.follow(self, effects, now)
         for effect in effects:
             kind = type(effect)
             if kind is fx.Publish:
@@ -224,7 +241,8 @@ class Witness(Account):
         if job.state is JobState.FAILED and not (job.attempts >= job.spec.max_attempts or gave_up or strict):
             words = f"{job.id} failed after {job.attempts} attempts"
             raise Violation("no job is lost", words, job.id)
-        if job.state is JobState.KILLED and job.id not in self.user_killed and not idle.returned(self, job):
+        asked = job.id in self.user_killed or idle.returned(self, job) or bookings.over(self, job)
+        if job.state is JobState.KILLED and not asked:
             raise Violation("no job is lost", f"nobody asked for the end of {job.id}", job.id)
 
     def _instance(self, job: Job) -> None:
@@ -236,6 +254,7 @@ class Witness(Account):
 
     def _task(self, task: Task, now: float) -> None:
         idle.told(self, task)
+        bookings.told(self, task, now)
         if (taker := stops.stopped(self, task, now)) is not None:
             self.takers.add(taker)
         if not task.evicted or task.id in self.evicted:
@@ -280,6 +299,7 @@ class Witness(Account):
                 self._quota(task, task.job_id, now)
                 arrays.launched(self, task, task.job_id, now)
                 limits.limited(self, task, task.job_id, now)
+                bookings.launched(self, task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)
@@ -492,6 +512,7 @@ class Witness(Account):
             ("nodes", state.nodes, self.disk.nodes),
             ("drains", state.drains, self.disk.drains),
             ("cards", state.cards, self.disk.cards),
+            ("bookings", state.bookings, self.disk.bookings),
             ("deployments", state.deployments, self.disk.deployments),
             ("apps", _by_version(state.catalog), _by_version(self.disk.catalog)),
         )

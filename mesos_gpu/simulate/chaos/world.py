@@ -59,6 +59,9 @@ _REQUESTS: Final = (
     ev.DeploymentDeleted,
     ev.QueuesChanged,
     ev.JobSubmitted,
+    ev.BookingMade,
+    ev.BookingChanged,
+    ev.BookingCancelled,
 )
 
 

@@ -8,7 +8,7 @@ from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import OnEmpty
 from mesos_gpu.simulate.chaos.account import Account, launch_of
-from mesos_gpu.simulate.chaos.rules import tree
+from mesos_gpu.simulate.chaos.rules import bookings, tree
 from mesos_gpu.simulate.chaos.violation import Violation
 
 _PLENTY = 10**9  # thousandths of cost times seconds: more than is used in an episode
@@ -50,9 +50,18 @@ def _lets_in(account: Account, job: Job, pool: str) -> bool:
         if each.max_running == 0 or (each.max_gpus is not None and cost > each.max_gpus * WHOLE):
             return False
     shapes = any(guarantee.shapes for spec in specs for guarantee in spec.guarantee_gpus.values())
-    tops = sum(tree.owed(spec, pool) for path, spec in document.queues.items() if "/" not in path)
-    sure = not shapes and tops <= tree.capacity(account, pool)  # else guarantees are scaled, or in pieces
+    # Else what it is guaranteed may be less, or in pieces.
+    sure = not shapes and not _is_scaled(account, pool)
     return job.spec.preemptible or (sure and bool(specs) and cost <= tree.owed(specs[0], pool))
+
+
+def _is_scaled(account: Account, pool: str) -> bool:
+    """Whether queues below one are guaranteed more of a pool than that, or than there is: each has less of it then."""
+    document, below = account.queues, Counter[str]()
+    for path, spec in document.queues.items():
+        below[path.rpartition("/")[0]] += tree.owed(spec, pool)
+    has = {path: tree.owed(spec, pool) for path, spec in document.queues.items()}
+    return any(milli > has.get(path, tree.capacity(account, pool)) for path, milli in below.items())
 
 
 def limited(account: Account, task: Task, job_id: JobId, now: float) -> None:
@@ -78,7 +87,7 @@ def _in_its_pools(account: Account, job: Job, task: Task, pool: str, now: float)
     if pool not in usable:
         words = f"{task.id} is in pool {pool}, and {job.spec.queue} uses {usable}"
         raise Violation("nothing is in a pool that its queue and class may not use", words, task.id)
-    if not task.gpus or not tree.order_of(document, job.spec.queue):
+    if not task.gpus or not tree.order_of(document, job.spec.queue) or bookings.is_on(account, task, job):
         return
     beside = [each for each in every if launch_of(each.id) == launch_of(task.id)]
     if len({tree.pool_where(account, each) for each in beside}) > 1:

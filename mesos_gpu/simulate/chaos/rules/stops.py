@@ -15,7 +15,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import LineOrder, OnEmpty, Reclaim, Stop
 from mesos_gpu.policy.tenancy.las import rank_of
 from mesos_gpu.simulate.chaos.account import Account, launch_of
-from mesos_gpu.simulate.chaos.rules import idle, tree
+from mesos_gpu.simulate.chaos.rules import bookings, idle, tree
 from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import PORTS, Agent
@@ -81,7 +81,8 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
     least = tree.runtime(account.queues, other.spec.queue, job.spec.queue)
-    least_s = least.rebalance_s if borrows(account, other) and not _moves(job) else least.reclaim_s
+    rebalances = borrows(account, other) and not _moves(job) and not _is_ahead(other, now)
+    least_s = least.rebalance_s if rebalances else least.reclaim_s
     ran_s = 0.0 if job.started_at is None else now - job.started_at
     if ran_s < least_s - _CLOCKS_S:
         words = f"{job.id} is stopped for {other.id} after {ran_s:g} s, and is spared for {least_s:g} s"
@@ -130,6 +131,9 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     if other is None or not (reason and account.settings.preemption and allowed(account, job, other, now)):
         words = f"{task.id} of {job.spec.queue} makes room for {other.id if other else 'nobody'}"
         raise Violation("nothing is ended without a reason", words, task.id)
+    if (booking := bookings.used(account, job)) is not None:
+        words = f"{task.id} is on {booking.id}, and makes room for {other.id}"
+        raise Violation("nobody stops what runs on a booking for others", words, task.id, booking.id)
     _has_notice(account, task, job, members, now)
     _does_not_flap(account, job, other, now)
     return other.id
@@ -176,6 +180,8 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
         return False
     if notice.reason is NoticeReason.IDLE:
         return idle.ended(account, task)
+    if notice.reason is NoticeReason.CALENDAR or bookings.ends_at_once(account, job, now):
+        return True  # `bookings` has judged that notice
     if task.preempted_for is not None:
         other = account.disk.jobs.get(task.preempted_for)
         return other is not None and _needs_room(account, other)
@@ -327,7 +333,7 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         known_s = account.settings.offer_return_s / 2  # so long what is not offered is taken to be on its way
         if any(now - account.unseen_since.get(agent.id, now) > known_s for agent in agents):
             continue
-        others = {each for each in launched if not _was_before(account.disk.jobs[each], job)}
+        others = {each for each in launched if not _was_before(account, account.disk.jobs[each], job)}
         before, after = (
             sum(_free(account, agent, job, but, now) for agent in agents) for but in (others, set[JobId]())
         )
@@ -336,8 +342,10 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
             raise Violation("what was freed is kept for whom it was freed", words, job.id, *launched)
 
 
-def _was_before(other: Job, job: Job) -> bool:
-    """Whether room was made for another before it was made for a job, on a node of both: it has its own there."""
+def _was_before(account: Account, other: Job, job: Job) -> bool:
+    """Whether another has its own on a node of both: what is booked, or room that was made for it before."""
+    if bookings.used(account, other) is not None:
+        return True
     if other.room_made_at is None or job.room_made_at is None or other.room_made_at > job.room_made_at:
         return False
     return bool(set(other.room_on) & set(job.room_on))
@@ -377,6 +385,7 @@ def _free(account: Account, agent: Agent, job: Job, but: set[JobId], now: float)
     runs = (run for run in account.mesos.alive() if run.agent is agent)
     held = {gpu_id for run in runs for gpu_id in run.item.task.gpus}
     held.update(card.id for card in account.disk.cards.values() if card.reset is not None)
+    held.update(bookings.kept_from(account, job))
     for task in account.disk.tasks.values():
         if task.hostname == agent.hostname and not task.ended and task.job_id not in but:
             held.update(task.gpus)

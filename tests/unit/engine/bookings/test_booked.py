@@ -11,6 +11,7 @@ from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import BookingState, Charge, Repeat
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.tasks.notice import NoticeReason
@@ -417,3 +418,34 @@ def test_who_is_told_late_of_the_end_of_his_booking_has_all_of_his_notice(one: B
     (task,) = one.state.round_of(one.job("mine"))
     assert task.notice is not None
     assert task.notice.until - task.notice.at == 600.0
+
+
+def test_what_is_booked_stays_so_while_a_clock_that_was_set_back_shows_a_time_before_its_begin(
+    one: Booked,
+) -> None:
+    one.go(HOUR + 5)
+    assert one.booking().is_active
+    one.now -= 900
+    assert not one.runs(one.run("stoppable", **STOPPABLE).id)
+    assert not one.runs(one.run("short", timeout_s=60.0).id)
+
+
+def test_a_gang_starts_on_what_is_booked_up_to_the_limit_of_its_queue() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(limit_gpus={"default": 2000})}), 0))
+    world.book()
+    world.go(HOUR + 5)
+    assert world.runs(world.run("gang", queue="exam", booking="exam", tasks=2).id)
+
+
+def test_who_asks_for_a_booking_ends_with_it_on_a_node_that_was_replaced(one: Booked) -> None:
+    one.go(HOUR + 5)
+    one.run("named", queue="exam", booking="exam", notice_s=20.0)
+    one.up("n2", 4)
+    one.feed(ev.DrainRequested(Target.NODE, "n1.example", "why", "ann"))
+    one.go(5)
+    assert [place.hostname for place in one.booking().places] == ["n2.example"]
+    assert one.runs("named"), "a drain without a deadline ends nothing"
+    one.go(HOUR + 60)
+    assert one.job("named").state is JobState.KILLED

@@ -1,0 +1,77 @@
+"""Bookings where a queue may not use every pool, or has a limit in one."""
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import NotAccepted
+from mesos_gpu.model.tenancy import Guarantee, Pool, QueueDocument, QueueSpec
+from tests.unit.engine.bookings.worlds import HOUR, Booked
+
+OLD = Pool("old", ("T4",))
+
+
+def world(exam: QueueSpec) -> Booked:
+    """A node of four A100, in the pool default, and one of four T4, in the pool old; it is noon."""
+    made = Booked()
+    made.up("new", 4)
+    made.up("old", 4, "T4")
+    made.feed(ev.QueuesChanged(QueueDocument(queues={"exam": exam}, pools=(OLD,)), 0))
+    return made
+
+
+def test_nothing_is_booked_in_a_pool_that_the_queue_may_not_use() -> None:
+    made = world(QueueSpec(pools=("old",)))
+    with pytest.raises(NotAccepted, match=r"queue exam may not use pool default: it uses old"):
+        made.book()
+    assert made.book(pool="old").begins == made.now + HOUR
+
+
+def test_a_job_does_not_run_on_what_was_booked_before_its_queue_lost_that_pool() -> None:
+    made = world(QueueSpec())
+    made.book()
+    now = QueueDocument(queues={"exam": QueueSpec(pools=("old",))}, pools=(OLD,))
+    made.feed(ev.QueuesChanged(now, made.state.queues.version))
+    made.go(HOUR + 5)
+    assert made.booking().is_active
+    assert not made.runs(made.run("named", queue="exam", booking="exam").id)
+    made.run("other", queue="exam")
+    assert made.on("other") <= {f"old-{i}" for i in range(4)}
+
+
+def test_the_limit_of_a_pool_holds_on_what_is_booked_there() -> None:
+    made = world(QueueSpec(limit_gpus={"default": 2000}))
+    made.book()
+    made.go(HOUR + 5)
+    for name in ("a", "b", "c"):
+        made.run(name, queue="exam", booking="exam")
+    assert [made.runs(name) for name in ("a", "b", "c")] == [True, True, False]
+
+
+def test_a_booking_in_a_later_pool_of_an_order_is_used_at_once() -> None:
+    made = world(QueueSpec(pools=("old", "default"), overflow_after_s=3600.0))
+    made.book()
+    made.go(HOUR + 5)
+    assert made.runs(made.run("named", queue="exam", booking="exam").id)
+
+
+def test_the_limit_of_a_queue_holds_on_what_is_booked_for_who_has_no_seat() -> None:
+    made = world(QueueSpec(limit_gpus={"default": 1000}, guarantee_gpus={}))
+    made.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(limit_gpus={"default": 1000})}), 1))
+    made.book()
+    made.go(HOUR + 5)
+    for name in ("a", "b"):
+        made.run(name, queue="exam", booking="exam", preemptible=False)
+    assert [made.runs(name) for name in ("a", "b")] == [True, False]
+
+
+def test_a_booking_of_all_that_a_queue_is_guaranteed_leaves_its_other_jobs_to_borrow() -> None:
+    """With jobs that wait, and one that has a seat."""
+    guaranteed = QueueSpec(guarantee_gpus={"default": Guarantee(2000)})
+    made = world(guaranteed)
+    made.run("seated", queue="exam")
+    made.book(gpus=2, from_guarantee=True)
+    made.submit("waits", queue="exam", gpus=2, cpus=0.1)
+    made.go(HOUR + 5)
+    assert made.booking().is_active
+    made.run("borrows", queue="exam", preemptible=True)
+    assert made.job("borrows").seat is None

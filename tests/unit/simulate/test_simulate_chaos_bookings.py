@@ -1,0 +1,63 @@
+"""Chaos with bookings, nodes of them that are lost, and clocks that pass begins: it holds, and bugs are found."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mesos_gpu.engine.bookings import choosing, ticking
+from mesos_gpu.engine.calendar.booked import Booked
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos.rules import bookings as rules_of
+from tests.unit.simulate.test_simulate_chaos import assert_found
+
+
+@pytest.fixture(autouse=True)
+def _bookings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "MIXES", (chaos.BOOKINGS,))
+
+
+def test_the_engine_holds_with_bookings() -> None:
+    result = chaos.run(1200, 1)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+    for name in ("BookingMade", "BookingChanged", "BookingCancelled", "Launch", "GiveNotice"):
+        assert result.counts[name], f"{name} never came to pass"
+
+
+# --- bugs put in on purpose
+
+
+def _nodes_are_chosen_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(choosing._Choice, "_taken", lambda choice, booking: set())
+
+
+def _anything_starts_on_what_is_booked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Booked, "in_way", lambda booked, job, ends_at, kept: False)
+
+
+def _nobody_is_told_before_the_begin(patch: pytest.MonkeyPatch) -> None:
+    """Nodes are chosen, and who is there is not looked at."""
+    patch.setattr(ticking, "on_places", lambda turn, booking, places: {})
+
+
+def _a_lost_node_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(choosing._Choice, "mend", lambda choice, booking: None)
+
+
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    "a booking's nodes are chosen twice": (_nodes_are_chosen_twice, {rules_of.ONCE}),
+    "anything starts on what is booked": (
+        _anything_starts_on_what_is_booked,
+        {rules_of.FOR, rules_of.BEFORE},
+    ),
+    "nobody is told before the begin": (_nobody_is_told_before_the_begin, {rules_of.FOR}),
+    "a lost node is not replaced": (_a_lost_node_is_not_replaced, {rules_of.KEPT, rules_of.LIFE}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
+def test_a_bug_of_bookings_is_found_and_told_shortly(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    assert_found(rules, monkeypatch)
