@@ -213,6 +213,16 @@ def test_notices_are_called_off_when_it_needs_no_room_any_more(world: Tenants) -
     assert world.job("dev2").stopped == 0
 
 
+def test_who_need_not_end_any_more_goes_on_though_his_notice_has_just_run_out(world: Tenants) -> None:
+    borrowed(world, notice_s=60.0)
+    world.submit("prod", queue="prod", gpus=4)
+    world.passes(6)
+    world.now += 120
+    world.feed(ev.KillRequested(JobId("prod")))
+    world.feed(ev.Tick())
+    assert (world.job("dev2").state, world.job("dev2").stopped) == (JobState.RUNNING, 0)
+
+
 def test_what_was_freed_is_kept_for_whom_it_was_freed(world: Tenants) -> None:
     borrowed(world, notice_s=30.0)
     world.submit("prod", queue="prod", gpus=4)
