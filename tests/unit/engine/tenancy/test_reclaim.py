@@ -220,7 +220,8 @@ def test_who_need_not_end_any_more_goes_on_though_his_notice_has_just_run_out(wo
     world.now += 120
     world.feed(ev.KillRequested(JobId("prod")))
     world.feed(ev.Tick())
-    assert (world.job("dev2").state, world.job("dev2").stopped) == (JobState.RUNNING, 0)
+    assert not [task.id for task in world.state.tasks.values() if task.evicted]
+    assert not [task.id for task in world.state.tasks.values() if task.notice and task.notice.stands]
 
 
 def test_what_was_freed_is_kept_for_whom_it_was_freed(world: Tenants) -> None:
