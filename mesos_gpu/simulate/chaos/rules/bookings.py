@@ -83,7 +83,7 @@ def _with_nodes(account: Account) -> Iterator[Booking]:
 def used(account: Account, job: Job) -> Booking | None:
     """The active booking on whose cards a job runs that may."""
     tasks = (account.disk.tasks[task_id] for task_id in account.latest(job.id))
-    return next((found for task in tasks if (found := is_on(account, task, job))), None)
+    return next((there for task in tasks if (there := is_on(account, task, job))), None)
 
 
 def is_on(account: Account, task: Task, job: Job) -> Booking | None:
