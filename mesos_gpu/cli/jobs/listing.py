@@ -49,20 +49,19 @@ def _ran_s(job: "Job") -> float | None:
 
 
 def used(job: "Job") -> str | None:
-    """The part of its GPUs' time that it used of late, or for how long it has used nothing; None: nobody can say."""
-    use = job["use"]
-    if use is None:
-        return None
-    if use["idle_s"] is not None and use["idle_s"] >= IDLE_S:
-        return f"{_idle_word(job)} {output.span(use['idle_s'])}"
-    return None if use["busy_pct"] is None else f"{use['busy_pct']:.0f}%"
+    """How much of its GPUs' time it used of late, or for how long none, or what comes of that; None: nobody can say."""
+    use, word = job["use"], _idle_word(job)
+    idle_s = None if use is None else use["idle_s"]
+    if idle_s is not None and idle_s >= IDLE_S:
+        return f"{word or 'idle'} {output.span(idle_s)}"
+    return word or (None if use is None or use["busy_pct"] is None else f"{use['busy_pct']:.0f}%")
 
 
 def _idle_word(job: "Job") -> str:
-    """What comes of a job's idle GPUs, in a word: "idle" if nothing yet."""
+    """What comes of a job's idle GPUs, in a word: "" if nothing yet."""
     idle = job["idle"]
     if idle is None or (idle["state"] not in _TOLD and idle["keep_until"] is None):
-        return "idle"
+        return ""
     return "kept" if idle["keep_until"] is not None else idle["state"]
 
 

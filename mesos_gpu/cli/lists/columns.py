@@ -25,6 +25,7 @@ class Col(Generic[R]):
         order: What rows are sorted by; None: the value.
         wide: Whether it is shown by -o wide and --columns alone.
         telling: Whether it is left out where all rows have the same in it.
+        rare: Whether it is left out where no row has anything in it.
         moves: Whether it changes by time alone, so that no new value is told of.
     """
 
@@ -33,6 +34,7 @@ class Col(Generic[R]):
     order: Callable[[R], object] | None = None
     wide: bool = False
     telling: bool = False
+    rare: bool = False
     moves: bool = False
 
 
@@ -85,11 +87,7 @@ class Listing(Generic[T, R]):
         if names:
             return [self.col(name) for name in names]
         rows = [row for record in records for row in self.rows(record)]
-        return [
-            col
-            for col in self.columns
-            if wide or not (col.wide or (col.telling and len({col.value(row) for row in rows}) <= 1))
-        ]
+        return [col for col in self.columns if wide or not (col.wide or _says_nothing(col, rows))]
 
     def fitted(self, names: Sequence[str], shown: Sequence[Col[R]]) -> Fit:
         """What gives way of the columns that are shown: what was asked for by name is not left out."""
@@ -114,6 +112,14 @@ class Listing(Generic[T, R]):
     def _key(self, col: Col[R], record: T) -> list[tuple[int, float, str]]:
         row = next(iter(self.rows(record)), None)
         return [] if row is None else sort_key((col.order or col.value)(row))
+
+
+def _says_nothing(col: Col[R], rows: Sequence[R]) -> bool:
+    """Whether what a column has of all rows is not worth its room."""
+    if not (col.telling or col.rare):
+        return False
+    values = {col.value(row) for row in rows}
+    return len(values) <= 1 if col.telling else values <= {None}
 
 
 def sort_key(value: Any) -> list[tuple[int, float, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mesos_gpu.adapters.files.versioned import QUEUES
+from mesos_gpu.cli.queues.hours import remarks
 from mesos_gpu.cli.versioned.files import without
 from mesos_gpu.cli.versioned.kept import Kept
 from mesos_gpu.model.tenancy import (
@@ -103,4 +104,5 @@ KIND: Final = Kept(
     "queues are names that jobs say",
     _body,
     lambda shown: counted(len(shown["queues"]), "queue"),
+    remarks,
 )

@@ -1,16 +1,19 @@
 """`mesos-gpu queue list`: the tree of queues at a glance."""
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.lists.columns import Col, Listing
 from mesos_gpu.cli.lists.options import Asked, list_options
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.queues import hours
 from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
@@ -29,6 +32,10 @@ class _Row(NamedTuple):
     pending: float | None
     share: float
     stop: str | None
+    until: float | None
+    next: str | None
+    pools: str | None
+    overflow_s: float | None
 
 
 _QUEUES: Final[Listing[_Row, _Row]] = Listing(
@@ -41,12 +48,16 @@ _QUEUES: Final[Listing[_Row, _Row]] = Listing(
         Col("BORROWED", lambda row: row.borrowed),
         Col("PENDING", lambda row: row.pending),
         Col("SHARE", lambda row: row.share),
+        Col("UNTIL", lambda row: _moment(row.until), lambda row: row.until, rare=True, moves=True),
         Col("STOP", lambda row: row.stop),
+        Col("NEXT", lambda row: row.next, wide=True),
+        Col("POOLS", lambda row: row.pools, wide=True),
+        Col("OVERFLOW", lambda row: output.span(row.overflow_s), lambda row: row.overflow_s, wide=True),
     ),
     id=lambda row: row.queue,
     rows=lambda row: (row,),
     filters={By.QUEUE: lambda row: (row.queue,)},
-    fit=Fit(paths=("QUEUE",), leave=("STOP", "LIMIT", "POOL")),
+    fit=Fit(paths=("QUEUE",), leave=("STOP", "LIMIT", "POOL", "UNTIL", "OVERFLOW", "POOLS", "NEXT")),
 )
 
 
@@ -57,14 +68,17 @@ def list_queues(app: App, asked: "Asked[_Row, _Row]") -> None:
     """List the queues: what each is guaranteed, holds, borrows, waits for and is due.
 
     GPUs count by the cost of their model. A queue has what those below it have, too. SHARE is what it is due now, by
-    what everybody holds and waits for; `shares` says what that follows from.
+    what everybody holds and waits for; `shares` says what that follows from. UNTIL is when its hours change its figures
+    next.
+
+    With -o wide, NEXT is what changes then, POOLS what it may use, in that order, each after a wait of OVERFLOW.
     """
     client = app.client()
 
     def look() -> Seen[_Row]:
         tree, shares = client.call("GET", "/v1/queues", dict), client.queue_shares()
         return Seen(
-            list(_rows(tree["queues"], shares)),
+            list(_rows(tree, shares)),
             "No such queue."
             if asked.filtered
             else "There is no tree of queues; write one: mesos-gpu queue apply",
@@ -79,14 +93,26 @@ def _document(tree: dict[str, Any], shares: "Sequence[QueueShare]", paths: Colle
     return {**tree, "queues": queues, "shares": [share for share in shares if share["path"] in paths]}
 
 
-def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_Row]:
+def _moment(at: float | None) -> str | None:
+    return None if at is None else hours.moment(at, time.time())
+
+
+def _rows(tree: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator[_Row]:
     """A row of each queue in each pool; of one of which no pool has anything, what it is guaranteed."""
+    queues = tree["queues"]
     known: dict[str, list[QueueShare]] = {}
     for share in shares:
         known.setdefault(share["path"], []).append(share)
     for path in sorted({*queues, *known}, key=lambda path: path.split("/")):
         stop = queues.get(path, {}).get("stop", "none")
         shown = None if stop == "none" else stop
+        more = (
+            shown,
+            hours.next_change(tree, path),
+            hours.next_words(tree, path),
+            hours.pools_words(tree, path),
+            hours.overflow_s(tree, path),
+        )
         for share in known.get(path, ()):
             yield _Row(
                 path,
@@ -97,7 +123,7 @@ def _rows(queues: Mapping[str, Any], shares: "Sequence[QueueShare]") -> Iterator
                 share["over_gpus"],
                 share["pending_gpus"],
                 share["due_gpus"],
-                shown,
+                *more,
             )
         if path not in known:
-            yield _Row(path, None, None, None, 0, 0, None, 0, shown)
+            yield _Row(path, None, None, None, 0, 0, None, 0, *more)

@@ -8,7 +8,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.fit import Fit
-from mesos_gpu.cli.versioned.changing import print_diff
+from mesos_gpu.cli.versioned.changing import print_diff, print_remarks
 from mesos_gpu.cli.versioned.files import difference
 from mesos_gpu.cli.versioned.kept import Documents, Shown
 from mesos_gpu.model.words import counted
@@ -33,6 +33,7 @@ def try_out(
         output.document(plan)
         return
     print_diff(list(difference(documents.kind, latest, wanted, source)))
+    print_remarks(documents.kind, latest)
     show(plan)
     for warning in plan["warnings"]:
         output.note(warning)

@@ -13,7 +13,7 @@ from mesos_gpu.cli.lists.options import Asked
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show as show_list
 from mesos_gpu.cli.versioned.files import difference, read_document, to_yaml
-from mesos_gpu.cli.versioned.kept import Documents, Shown
+from mesos_gpu.cli.versioned.kept import Documents, Kept, Shown
 from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.listing.filters import By
 
@@ -36,6 +36,7 @@ def show(documents: Documents, version: int | None, *, as_json: bool) -> None:
     said = f": {shown['comment']}" if shown["comment"] else ""
     when = f", {output.stamp(shown['at'])}, by {shown['by'] or 'anybody'}{said}" if shown["at"] else ""
     output.line(f"# Version {shown['version']}{when}")
+    print_remarks(documents.kind, shown)
     click.echo(to_yaml(documents.kind, shown), nl=False)
 
 
@@ -75,6 +76,7 @@ def diff(ctx: click.Context, documents: Documents, file: str, *, as_json: bool) 
         output.document({"version": latest["version"], "diff": lines})
     elif lines:
         print_diff(lines)
+        print_remarks(kind, latest)
     else:
         output.note(f"{file} says what version {latest['version']} says")
     ctx.exit(_DIFFERENT if lines else 0)
@@ -147,6 +149,7 @@ def change(
         output.line(f"Version {latest['version']} says that already; nothing is changed.")
     else:
         output.line(f"Version {now['version']}: {kind.told(now)}.")
+        print_remarks(kind, now)
     for warning in now.get("warnings", ()):
         output.note(warning)
 
@@ -155,6 +158,12 @@ def _ask() -> None:
     if not output.is_terminal(sys.stdin):
         raise click.UsageError("stdin is no terminal, so nobody can be asked: add --yes")
     click.confirm("Let it be so?", abort=True, err=True)
+
+
+def print_remarks(kind: Kept, shown: Shown) -> None:
+    """Print what else is said of a version, as comments of YAML."""
+    for line in kind.remarks(shown):
+        output.line(f"# {line}")
 
 
 def print_diff(lines: Sequence[str]) -> None:

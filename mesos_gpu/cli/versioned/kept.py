@@ -23,6 +23,7 @@ class Kept:
         none: What is so while nobody has written one.
         body: What a file has of a version, without what has its default.
         told: What a version has, in words.
+        remarks: What else is said of the latest version, line by line.
     """
 
     form: "Form[Any]"
@@ -32,6 +33,7 @@ class Kept:
     none: str
     body: Callable[[Shown], dict[str, Any]]
     told: Callable[[Shown], str]
+    remarks: Callable[[Shown], Sequence[str]] = lambda _: ()
 
 
 class Documents:

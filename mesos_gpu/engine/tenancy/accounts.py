@@ -21,12 +21,14 @@ from mesos_gpu.model.usage import DAY_MS, MS, Account, Closed, Part, Span, SpanE
 from mesos_gpu.policy.accounts.sums import Figures, Row
 from mesos_gpu.policy.admission.limits import charge_percent
 
-_SEEN: Final = frozenset({SaveJob, SaveTask, SaveQueues})  # saves by which spans may change
+#: Saves by which spans may change, and records that budgets pay.
+_SEEN: Final = frozenset({SaveJob, SaveTask, SaveQueues, KeepRecord})
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a task's span: the one that was open, the one that is, and the record of what is over."""
+    """What became of a task's span: the one that was open, the one that is, and the record of what is over; of what is
+    put down to no task, the record alone."""
 
     old: Span | None
     new: Span | None
@@ -37,10 +39,12 @@ def keep(turn: Turn) -> list[Change]:
     """Bring the open spans up to what the tasks hold after this step; what has changed."""
     if turn.state.spans_seen and _SEEN.isdisjoint(map(type, turn.effects)):
         return []  # most steps are reports of monitors
+    # What is there already is of bookings, and put down to no task.
+    charged = [effect.record for effect in turn.effects if isinstance(effect, KeepRecord)]
     changes = [_look(turn, task_id) for task_id in _touched(turn)]
     for job in _given_up(turn):
         turn.effects.append(KeepRecord(_in_vain(turn, job)))
-    return [change for change in changes if change is not None]
+    return [*(Change(None, None, each) for each in charged), *(each for each in changes if each is not None)]
 
 
 def on_tick(turn: Turn) -> None:

@@ -55,7 +55,10 @@ def keep(turn: Turn, changes: Sequence[Change]) -> None:
     for record in records:
         _charge(turn, tree, record)
     book = book_of(turn.state)
-    if book.meters is not None and book.meters.due_ms <= now_ms(turn):
+    at_once = any(
+        change.old is None and change.closed is not None for change in changes
+    )  # what no meter has seen
+    if book.meters is not None and (at_once or book.meters.due_ms <= now_ms(turn)):
         book.meters = None
     if book.meters is None:
         look(turn, tree, records)

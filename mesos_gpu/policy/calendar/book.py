@@ -19,6 +19,7 @@ from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
 MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
 _MOST_TRIED: Final = 100  # other times, on each side of the one that was asked for
+_MOST_NAMED: Final = 3  # queues
 _MINUTE: Final = 60
 
 
@@ -276,7 +277,7 @@ def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
         for (owner, pool), milli in sums.items():
             most = guaranteed.owed.get((owner, pool), 0) if owner else guaranteed.free.get(pool)
             if most is not None and milli > most:
-                return Clash(_of_sum(owner, pool, milli, most), at)
+                return Clash(_of_sum(owner, pool, milli, most, guaranteed.owed), at)
     return None
 
 
@@ -289,13 +290,24 @@ def _moments(ground: Ground, group: Sequence[Item]) -> list[int]:
     return sorted(moments)
 
 
-def _of_sum(owner: str, pool: str, milli: int, most: int) -> str:
+def _of_sum(owner: str, pool: str, milli: int, most: int, owed: Mapping[tuple[str, str], int]) -> str:
     of = f" of pool {pool}" if pool != DEFAULT_POOL else ""
     if owner:
         has = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
         return f"{has}, and {number_of(milli)} would be booked of that"
     said = f"{counted(number_of(most), 'GPU')}{of} are guaranteed to nobody, and {number_of(milli)} would be booked"
-    return f"{said}; what a queue is guaranteed is booked with from_guarantee"
+    return f"{said}: {_holders(pool, owed)}; a queue books what it is guaranteed itself with --from-guarantee"
+
+
+def _holders(pool: str, owed: Mapping[tuple[str, str], int]) -> str:
+    """Which queues are guaranteed what there is of a pool, in words: not those whose guarantee is of one above."""
+    has = {path: milli for (path, of), milli in owed.items() if of == pool and milli}
+    top = [path for path in has if not any(path.startswith(f"{above}/") for above in has)]
+    top.sort(key=lambda path: (-has[path], path))
+    named = [f"queue {path} is guaranteed {number_of(has[path])}" for path in top[:_MOST_NAMED]]
+    if len(top) > _MOST_NAMED:
+        named.append(f"{counted(len(top) - _MOST_NAMED, 'more queue')} the rest")
+    return ", ".join(named)
 
 
 def _over_nodes(ground: Ground, group: Sequence[Item]) -> Clash | None:

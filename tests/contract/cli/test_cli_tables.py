@@ -32,6 +32,7 @@ from mesos_gpu.cli.fit import (
 )
 from mesos_gpu.cli.jobs import listing
 from mesos_gpu.cli.lists import watch
+from mesos_gpu.cli.queues import listing as queues_listing
 from mesos_gpu.cli.reach import contexts, logins
 from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.top import queue as top_queue
@@ -87,7 +88,7 @@ PIPED = (
     "report budget -q", "budget list -o wide", "token list -o wide", "token list --columns name,used --sort -used",
     "context list -q", "audit -o wide", "webhook list -o wide", "webhook dead ops -q", "app tasks shop/web -o wide",
     "app versions shop/web -q", "service list -o wide", "access versions -q", "access rights -o wide",
-    "queue shares -o wide", "gpu health --columns uuid,reason", "events -o wide",
+    "queue shares -o wide", "queue list -o wide", "gpu health --columns uuid,reason", "events -o wide",
 )  # fmt: skip
 NOW = AT + 86_400.0
 CONTEXTS = Contexts(
@@ -175,7 +176,16 @@ def _events() -> list[dict[str, Any]]:
 
 
 def _fill_queues(rest: FakeRest) -> None:
-    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": {LONGEST: {"stop": "hold"}}})
+    day = {"guarantee_gpus": 8, "borrow_limit_gpus": None, "lend_limit_gpus": None, "weight": 1}
+    in_force = {
+        "since": NOW - 3600, "until": NOW + 7200, "queues": {LONGEST: day},
+        "next": {LONGEST: {**day, "guarantee_gpus": {"a100": 0}, "weight": 2.5}},
+    }  # fmt: skip
+    queues = {
+        "research": {"pools": ["a100", "default"], "overflow_after_s": 600, "stop": "none"},
+        LONGEST: {"stop": "hold"},
+    }
+    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": queues, "in_force": in_force})
     shares = [
         _queue_share("default", pending_gpus=9),
         _queue_share("production", guarantee_gpus=1024, held_gpus=1020.25, due_gpus=1024),
@@ -309,6 +319,7 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     for module in (
         output,
         listing,
+        queues_listing,
         top_queue,
         top_tasks,
     ):  # ages are the same on a slow machine, and long after the tests were collected

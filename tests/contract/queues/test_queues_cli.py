@@ -1,8 +1,10 @@
 """`mesos-gpu queue` and its document: YAML out and in, what is asked, exit codes."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,96 @@ def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path
     assert "says what version 1 says" in failed(call("queue", "diff", str(file)), 0)
     file.write_text("queues: {a/b: {}}")
     assert "/queues/a~1b: there is no queue a" in failed(call("queue", "diff", str(file)), 2)
+
+
+def test_what_is_in_force_is_told_with_the_document_and_what_a_file_changes(rig: CliRig, file: Path) -> None:
+    """One of two entries holds, whatever day it is."""
+    names = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+    today = datetime.now(UTC).weekday()
+    odd, even = (", ".join(names[i::2]) for i in (0, 1))
+    file.write_text(
+        "pools: {big: {models: [A100]}}\n"
+        "queues:\n  a:\n    pools: [big, default]\n    overflow_after_s: 60\n    hours:\n"
+        f"    - {{from: '00:00', to: '24:00', days: [{odd}], guarantee_gpus: {{big: 3}}, weight: 7}}\n"
+        f"    - {{from: '00:00', to: '24:00', days: [{even}], weight: 9}}\n  a/b: {{}}\n"
+    )
+    first, then = ('guarantee_gpus {"big": 3}, weight 7', "weight 9")[:: -1 if today % 2 else 1]
+    applied = done("queue", "apply", file, "--yes").splitlines()
+    at = next(i for i, line in enumerate(applied) if line.startswith("# In force until "))
+    assert applied[at + 1] == f"#   a: {first}"
+    shown = done("queue", "show")
+    assert shown.splitlines()[1:3] == applied[at : at + 2]
+    assert yaml.safe_load(shown)["queues"]["a/b"] == {}
+    assert "# In force until" not in done("queue", "show", "--version", "1")
+    file.write_text(file.read_text().replace("weight: 7", "weight: 8"))
+    differs = call("queue", "diff", str(file))
+    assert differs.exit_code == 1
+    assert f"#   a: {first}" in differs.output.splitlines()
+    rows = [re.split(r"  +", line) for line in done("queue", "list", "-o", "wide").splitlines()]
+    columns = dict(zip(rows[0], rows[2], strict=True))
+    assert (columns["QUEUE"], columns["POOLS"], columns["OVERFLOW"]) == ("a/b", "big, default", "1m00s")
+    assert then in dict(zip(rows[0], rows[1], strict=True))["NEXT"] or today % 2 == 0
+
+
+#: A document that is wrong, what is told of it, and where.
+WRONG = {
+    "zone": (
+        "hours: [{from: '22:00', to: '06:00', zone: Mars/Base}]",
+        "hours/0/zone: there is no zone Mars/Base",
+    ),
+    "no time": (
+        "hours: [{from: '22:00', to: '22:00'}]",
+        "hours/0/to: is the same as from, 22:00; a whole day is",
+    ),
+    "day": (
+        "hours: [{from: '22:00', to: '6:00', days: [tuesday]}]",
+        "hours/0/days: must be a list of mon, tue",
+    ),
+    "field": (
+        "hours: [{from: '22:00', to: '06:00', gpus: 2}]",
+        "hours/0/gpus: unknown field; known are from, to",
+    ),
+    "pool": ("pools: [a100]", "pools/0: there is no pool a100; there are big, default"),
+    "twice": ("pools: [big, big]", 'pools/1: is there twice: "big"'),
+    "of a pool": (
+        "guarantee_gpus: {a100: 4}",
+        "guarantee_gpus/a100: there is no pool a100; there are big, default",
+    ),
+    "by hours": (
+        "hours: [{from: '22:00', to: '06:00', guarantee_gpus: {a100: 1}}]",
+        "hours/0/guarantee_gpus/a100: there is no pool a100",
+    ),
+    "not its pool": (
+        "{pools: [default], guarantee_gpus: {big: 1}}",
+        "guarantee_gpus: it may not use pool big: name",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "told"), WRONG.values(), ids=WRONG)
+def test_hours_and_pools_that_are_wrong_are_named_and_nothing_is_changed(
+    rig: CliRig, file: Path, fields: str, told: str
+) -> None:
+    body = fields if fields.startswith("{") else f"{{{fields}}}"
+    file.write_text(f"pools: {{big: {{models: [A100]}}}}\nqueues: {{a: {body}}}\n")
+    for words, code in ((("diff",), 2), (("apply", "--yes"), 65), (("apply", "--dry-run"), 65)):
+        said = failed(call("queue", words[0], str(file), *words[1:]), code)
+        assert f"/queues/a/{told}" in said
+        assert "To fix:" in said
+    assert json.loads(done("queue", "show", "--json"))["version"] == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ["guarantee_gpus: {big: 1}", "hours: [{from: '00:00', to: '23:00', guarantee_gpus: {big: 1}}]"],
+)
+def test_a_guarantee_of_a_pool_without_nodes_is_refused(rig: CliRig, file: Path, fields: str) -> None:
+    node(rig, "a1", 4)
+    file.write_text(f"pools: {{big: {{attributes: {{rack: r9}}}}}}\nqueues: {{a: {{{fields}}}}}\n")
+    said = failed(call("queue", "apply", str(file), "--yes"), 65)
+    assert "of pool big together, which has 0" in said
+    assert "To fix:" in said
+    assert json.loads(done("queue", "show", "--json"))["version"] == 0
 
 
 def test_an_earlier_version_is_put_again(rig: CliRig, file: Path) -> None:

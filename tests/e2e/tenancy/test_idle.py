@@ -1,7 +1,10 @@
-"""Idle GPUs on the real Mesos: who does nothing is warned and ended, whoever restarts; who works, or of whom nobody can
-tell, is not; and the records say to the second what the inventories' scripts did."""
+"""Idle GPUs on the real Mesos: who does nothing is warned and ended, whoever restarts, or only for somebody who waits;
+who works, is kept, or of whom nobody can tell, is not; and records say to the second what the inventories' scripts did.
+"""
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +21,9 @@ from tests.fault.test_kill9 import kill_monitor, kill_scheduler
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 REPORT_S: Final = 1
-RULES: Final = {
-    "policy": "always", "warn_after_s": 3, "return_after_s": 8, "busy_share": 0.05, "resume_s": 3, "start_grace_s": 1,
-    "exempt_labels": ["demo"],
+RULES: Final[dict[str, Any]] = {
+    "warn_after_s": 3, "return_after_s": 8, "busy_share": 0.05, "resume_s": 3, "start_grace_s": 1,
+    "exempt_labels": ["demo"], "max_keep_s": 3600,
 }  # fmt: skip
 #: What jobs do, by their names: the one that keeps itself alive runs a kernel of 10 ms each 2 s.
 SCRIPTS: Final[dict[str, Any]] = {
@@ -29,18 +32,19 @@ SCRIPTS: Final[dict[str, Any]] = {
     "busy*": [{"busy_pct": 80}],
     "unknown*": [{"unknown": True}],
     "exempt*": [{"busy_pct": 0}],
+    "kept*": [{"busy_pct": 0}],
 }
+KINDS: Final = ("forgotten", "keepalive", "busy", "unknown", "exempt")
 
 
 @pytest.fixture(scope="module")
 def cluster(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
     arguments = ["--share-linger", "1", "--report-interval", str(REPORT_S)]
-    nodes = [NodeSpec(len(SCRIPTS), scripts=SCRIPTS)]
+    nodes = [NodeSpec(len(KINDS), scripts=SCRIPTS)]
     with (
         Stack(open_directory / "stack", nodes, scheduler_arguments=arguments) as stack,
-        client_of(stack, len(SCRIPTS)) as made,
+        client_of(stack, len(KINDS)) as made,
     ):
-        apply(made, {"lab": {"notice_s": 1, "idle": RULES}})
         yield stack, made
 
 
@@ -70,10 +74,10 @@ def was_ended(client: Client, job: str, within_s: float) -> None:
     wait_until(f"{job} was ended", lambda: client.job(job)["state"] == "killed", within_s)
 
 
-def started(client: Client) -> dict[str, str]:
-    """Start a job of each kind; its id by its name."""
+def started(client: Client, names: Sequence[str] = KINDS, policy: str = "always") -> dict[str, str]:
+    """Start a job of each kind, when there is that policy; its id by its name."""
+    apply(client, {"lab": {"notice_s": 1, "idle": {**RULES, "policy": policy}}, "others": {}})
     labels = {"exempt": {"demo": "1"}}
-    names = [pattern.rstrip("*") for pattern in SCRIPTS]
     command = 'while :; do cat "$MESOS_GPU_NOTICE" 2> /dev/null | tr -d "\\n"; echo; sleep 0.5; done'
     jobs = {name: submit(client, name, "lab", command, gpus=1, labels=labels.get(name, {})) for name in names}
     runs(client, list(jobs.values()))
@@ -115,6 +119,64 @@ def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(clie
             sum(each[f"{what}_gpu_s"] for each in kept.values())
         )
     assert lab["returned"] == 2
+
+
+def told(client: Client, job: str) -> list[dict[str, Any]]:
+    (launch,) = client.tasks(job)
+    return notices(client, job, launch["id"])
+
+
+def waits(client: Client) -> str:
+    """A job that wants a GPU of another queue."""
+    return submit(client, "waits", "others", "sleep 600", gpus=1)
+
+
+@pytest.mark.long
+def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack, client: Client) -> None:
+    def said_by(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    def keep(*words: str) -> tuple[int, str]:
+        return said_by("keep", *words)
+
+    jobs = started(client, ("forgotten", "keepalive", "busy", "unknown", "kept"), "pressure")
+    code, said = keep(jobs["kept"], "--for", "2h")
+    assert (code, "may be kept for 3600 s from now" in said, "/for_s" in said) == (65, True, True), said
+    code, said = keep(jobs["kept"], "--for", "10m")
+    assert (code, f"{jobs['kept']} is kept until" in said) == (0, True), said
+    idlers = [jobs["forgotten"], jobs["keepalive"]]
+
+    def are_due() -> bool:
+        shown = [client.job(job)["idle"] for job in idlers]
+        return all(
+            each and each["state"] == "warned" and each["idle_s"] > RULES["return_after_s"] for each in shown
+        )
+
+    wait_until("both are warned, and idle for longer than they may be", are_due, 90)
+    assert {client.job(job)["state"] for job in jobs.values()} == {"running"}, "nobody waits"
+    _, shown = said_by("ps", "--columns", "id,use")
+    uses = {line.partition("-")[0]: line.split()[1] for line in shown.splitlines()[1:]}
+    assert {uses[name] for name in ("forgotten", "keepalive")} == {"warned"}, shown
+    assert (uses["kept"], uses["unknown"]) == ("kept", "-"), shown
+    first = waits(client)
+    runs(client, [first], 90)
+    (gone,) = [job for job in idlers if client.job(job)["state"] != "running"]
+    assert client.job(gone)["state"] == "killed"
+    last = told(client, gone)[-1]
+    assert (last["reason"], last["by"], last["warning"]) == ("idle", first, False)
+    code, said = keep(gone, "--for", "10m")
+    assert (code, f"job {gone} is killed" in said) == (73, True), said
+    runs(client, [waits(client)], 90)
+    assert {client.job(job)["state"] for job in idlers} == {"killed"}
+    third = waits(client)
+    client.kill(first)
+    runs(client, [third])
+    for name in ("busy", "unknown", "kept"):
+        assert (client.job(jobs[name])["state"], told(client, jobs[name])) == ("running", []), name
 
 
 def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:

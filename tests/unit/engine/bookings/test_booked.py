@@ -15,7 +15,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.tasks.notice import NoticeReason
-from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
+from mesos_gpu.model.tenancy import Budget, Guarantee, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import SpanEnd
 from mesos_gpu.testing.builders import every, gpu
 from tests.unit.engine.bookings.worlds import HOUR, Booked
@@ -187,6 +187,27 @@ def test_what_nobody_uses_is_given_back_and_charged_as_it_says() -> None:
     held_ms = part.gpu_milli * (record.ends_ms - record.span.begins_ms) / 1000
     assert held_ms == pytest.approx(4 * 600_000, rel=0.01)
     assert (record.span.queue, record.span.owner) == ("exam", "ann")
+
+
+def test_budgets_pay_what_a_booking_is_charged_at_its_end() -> None:
+    world = Booked()
+    daily, weekly = Budget(2 * 1000 * HOUR, Period.DAY, warn_at=(25,)), Budget(1000 * HOUR, Period.WEEK)
+    tree = {
+        "exam": QueueSpec(budget=daily, user_budgets={"ann": weekly, "bob": weekly}),
+        "other": QueueSpec(),
+    }
+    world.feed(ev.QueuesChanged(QueueDocument(queues=tree), 0))
+    world.up("n1", 4)
+    world.book(purge_after_s=600, charge=Charge.IDLE)
+    world.go(HOUR + 500)
+    used = {(each.queue, each.user): each.used for each in world.state.budget_uses.values()}
+    assert set(used.values()) == {0}
+    world.go(110)
+    assert world.booking().state is BookingState.RETURNED
+    used = {(each.queue, each.user): each.used for each in world.state.budget_uses.values()}
+    assert used["exam", "*"] == used["exam", "ann"] == pytest.approx(4 * 600 * 1_000_000, rel=0.01)
+    assert used.get(("exam", "bob"), 0) == 0
+    assert {each.told_percent for each in world.state.budget_uses.values() if each.user == "*"} == {25}
 
 
 def test_use_keeps_it_and_the_time_without_use_counts_from_the_last(one: Booked) -> None:
@@ -361,10 +382,31 @@ def test_more_than_is_guaranteed_to_nobody_is_not_booked() -> None:
         )
     )
     world.up("n1", 4)
-    with pytest.raises(NotAccepted, match="0 GPUs are guaranteed to nobody, and 4 would be booked"):
+    said = (
+        "0 GPUs are guaranteed to nobody, and 4 would be booked: queue ops is guaranteed 4; a queue books what it is "
+        "guaranteed itself with --from-guarantee"
+    )
+    with pytest.raises(NotAccepted) as refused:
         world.book()
+    assert [each.split(" 13:00 ")[-1] for _, each in refused.value.faults] == [said]
     world.book(queue="ops", from_guarantee=True)
     assert world.booking().state is BookingState.BOOKED
+
+
+def test_a_queue_with_a_role_of_its_own_uses_what_is_booked_from_offers_to_that_role() -> None:
+    world = Booked(role="gpu", role_of={"exam": "gpu-exam"})
+    world.up("n1", 4)
+    world.book()
+    world.run("dev", queue="dev", gpus=4, **STOPPABLE)
+    world.run("exam", queue="exam", booking="exam", gpus=4)
+    world.run("later", queue="dev", gpus=4)
+    world.go(HOUR + 5)
+    assert world.booking().is_active
+    assert set(world.booking().gpus) == {f"n1-{i}" for i in range(4)}
+    assert not any(map(world.on, ("dev", "exam", "later"))), "it is offered to the other role"
+    world.offered_to = "gpu-exam"
+    world.go(40)  # the offer to the other role is given back first
+    assert world.on("exam") == set(map(str, world.booking().gpus))
 
 
 def test_a_card_that_falls_ill_is_replaced_by_a_sound_one() -> None:

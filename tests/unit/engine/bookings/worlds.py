@@ -1,5 +1,6 @@
 """Bare engines with bookings: the clock goes where a test puts it, second by second."""
 
+from dataclasses import replace
 from typing import Any
 
 from mesos_gpu.engine import effects as fx
@@ -17,7 +18,10 @@ HOUR = 3600
 
 
 class Booked(World):
-    """A registered engine; its nodes are offered whole again as often as it is asked."""
+    """A registered engine; its nodes are offered whole again as often as it is asked, to the role `offered_to`; "": to
+    the default one."""
+
+    offered_to: str = ""
 
     def __init__(self, now: float = NOON, **settings: Any) -> None:
         asked = Settings("e", "m", report_stale_s=1e9, aging_step_s=float("inf"), **settings)
@@ -70,12 +74,14 @@ class Booked(World):
             live = [self.state.tasks[t] for t in self.state.live if self.state.tasks[t].agent_id == name]
             free = self.size[name] - sum(len(task.gpus) for task in live)
             held = [o for o in self.state.offers.values() if o.agent_id == name]
-            if sum(resources_of(o.resources).gpus for o in held) == free and held:
+            there = sum(resources_of(o.resources).gpus for o in held) == free
+            if there and {o.role for o in held} == {self.offered_to}:
                 continue
             for each in held:
                 self.feed(ev.OfferRescinded(each.id))
             self.serial += 1
-            self.offers(offer(f"{name}-x{self.serial}", name, cpus=99 - len(live), gpus=free))
+            made = offer(f"{name}-x{self.serial}", name, cpus=99 - len(live), gpus=free)
+            self.offers(replace(made, role=self.offered_to))
 
     def run(self, name: str, **fields: Any) -> Job:
         """A job that runs at once, if it is launched."""

@@ -8,10 +8,12 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tenancy.document import MOST_BACK_S, found_of
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tenancy import Guarantee, Hours, QueueDocument, QueueSpec
+from mesos_gpu.testing.builders import saved_of
 from tests.unit.engine.tenancy.lending import Tenants
 
 VIENNA = "Europe/Vienna"
@@ -184,6 +186,16 @@ def test_a_clock_that_is_set_back_a_little_lets_no_hours_come_twice(back_s: floa
     world.now = at("2026-11-25T05:00") + 1
     world.tick(1.0)
     assert world.state.tree is not night
+
+
+def test_a_scheduler_that_starts_believes_its_clock() -> None:
+    evening = at("2026-11-24T21:00")
+    world = world_at(evening - 300, night_and_day())
+    goes_to(world, evening + 2)
+    for now, guarantee in ((evening + 2, owed(4)), (evening - 60, {})):
+        tree = State.restored(now, saved_of(world.state)).tree
+        assert tree is not None
+        assert tree.specs["batch"].guarantee_gpus == guarantee
 
 
 def test_a_clock_that_was_far_ahead_is_believed_when_it_is_right_again() -> None:
