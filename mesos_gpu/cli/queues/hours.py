@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from mesos_gpu.policy.tenancy.tree import lineage
 
-_WEEK_S: Final = 7 * 86_400
+_DAY_S: Final = 86_400
 
 
 def moment(at: float, now: float) -> str:
-    """A moment as local time for tables, seconds since the epoch: of the next seven days the day of the week, as
-    Tue 22:00."""
-    return datetime.fromtimestamp(at).strftime("%a %H:%M" if 0 <= at - now < _WEEK_S else "%Y-%m-%d %H:%M")
+    """A moment as local time in one word, seconds since the epoch: 22:00 if it comes within a day, else 11-28T00:00."""
+    return datetime.fromtimestamp(at).strftime("%H:%M" if 0 <= at - now < _DAY_S else "%m-%dT%H:%M")
 
 
 def next_change(tree: Mapping[str, Any], path: str) -> float | None:
