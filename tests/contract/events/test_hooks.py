@@ -207,6 +207,10 @@ def test_what_cannot_be_sent_is_a_dead_letter_that_can_be_tried_again(
     assert (letter["kind"], letter["tries"], letter["error"]) == ("submitted", 12, "the answer was 410")
     assert "410" in call("webhook", "dead", "h").stdout
     assert rig.call("GET", "/v1/webhooks/h").json()["dead"] == 1
+    nothing: list[object] = [{}, "", 0, False]
+    for ids in nothing:
+        refused = rig.call("POST", "/v1/webhooks/h/retry", json={"ids": ids})
+        assert (refused.status_code, "/ids" in refused.text) == (422, True), ids
     receiver.status, receiver.taken = 200, []
     assert call("webhook", "retry", "h", str(letter["id"])).stdout == "1 are tried again\n"
     wait_until("it is told at last", lambda: told(receiver, "/h") == [("submitted", job)])

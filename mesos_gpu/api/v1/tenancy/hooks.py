@@ -232,7 +232,7 @@ def _texts(
 
 def _ids(value: dict[str, Any]) -> list[int]:
     check = Check(value, ("ids",))
-    ids = value.get("ids") or []
+    ids = [] if value.get("ids") is None else value["ids"]
     good = isinstance(ids, list) and all(type(each) is int and 0 < each < 1 << 62 for each in ids)
     if not good or len(ids) > _MOST_IDS:
         check.problem(
