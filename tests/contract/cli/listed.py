@@ -1,4 +1,4 @@
-"""What a scheduler answers of tokens, budgets, records, webhooks, apps, services and versions: for their lists."""
+"""What a scheduler answers of tokens, budgets, records, webhooks, apps, services, versions, queues: for their lists."""
 
 from typing import Any, Final
 
@@ -135,4 +135,74 @@ def _of_apps(now: float) -> dict[str, Any]:
         "/v2/apps/shop/web/versions": {"versions": [current, stamp(AT - 60)]},
         "/v1/services": {"services": [service]},
         "/v1/uploads": {"uploads": kept, "archive_limit_bytes": 1 << 29, "owner_limit_bytes": 1 << 31},
+    }
+
+
+def fill_queues(rest: FakeRest, now: float) -> None:
+    """A tree of queues with hours and pools, what each holds, and what was used."""
+    day = {"guarantee_gpus": 8, "borrow_limit_gpus": None, "lend_limit_gpus": None, "weight": 1}
+    in_force = {
+        "since": now - 3599.5, "until": now + 7200.5, "queues": {LONGEST: day},
+        "next": {LONGEST: {**day, "guarantee_gpus": {"a100": 0}, "weight": 2.5}},
+    }  # fmt: skip
+    queues = {
+        "research": {"pools": ["a100", "default"], "overflow_after_s": 600, "stop": "none"},
+        LONGEST: {"stop": "hold"},
+    }
+    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": queues, "in_force": in_force})
+    shares = [
+        queue_share("default", pending_gpus=9),
+        queue_share("production", guarantee_gpus=1024, held_gpus=1020.25, due_gpus=1024),
+        queue_share(
+            LONGEST,
+            guarantee_gpus=8,
+            limit_gpus=64,
+            held_gpus=14.5,
+            over_gpus=6.5,
+            pending_gpus=4,
+            due_gpus=12,
+        ),
+    ]
+    rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
+    rows = [
+        _use(
+            "production", gpu_hours=175319.2, cost_hours=701276.8, charged_hours=701276.8, busy_gpu_hours=131489.2,
+            idle_gpu_hours=40001.0, unknown_gpu_hours=3829.0, wanted_gpu_hours=1204.3, returned=17, wait_p90_s=0.0,
+        ),
+        _use(
+            LONGEST, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
+            borrowed_hours=120.75, lost_hours=1.5, unmet_gpu_hours=40.0, wait_p90_s=5400.0,
+            unknown_gpu_hours=310.5,
+        ),
+        _use("default", unmet_gpu_hours=3.2, wait_p90_s=None),
+    ]  # fmt: skip
+    asked = {"since": 0.0, "until": 86400.0, "by": ["queue"]}
+    rest.fixed["GET /v1/usage"] = (200, {**asked, "rows": rows})
+
+
+def queue_share(path: str, **given: float) -> dict[str, Any]:
+    """A queue that holds and is owed nothing, but for what is given."""
+    gpus = (
+        "guarantee", "held", "pending", "over", "lent", "due", "given", "floor", "kept", "rest", "borrowed"
+    )  # fmt: skip
+    counts = {"weight": 1, "weights": 3, "used_gpu_hours": 0.0, "limit_gpus": None}
+    return {"path": path, "pool": "default", **{f"{name}_gpus": 0 for name in gpus}, **counts, **given}
+
+
+def _use(queue: str, **given: float | None) -> dict[str, Any]:
+    names = (
+        "gpu_hours", "cost_hours", "charged_hours", "refunded_hours", "borrowed_hours", "idle_hours", "lost_hours",
+        "unmet_gpu_hours", "busy_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "wanted_gpu_hours",
+    )  # fmt: skip
+    nothing = dict.fromkeys(
+        ("period", "owner", "app", "job_class", "model", "pool", "wait_p50_s", "wait_p99_s")
+    )
+    return {
+        **nothing,
+        "queue": queue,
+        "spans": 1,
+        "returned": 0,
+        "started": 1,
+        **dict.fromkeys(names, 0.0),
+        **given,
     }

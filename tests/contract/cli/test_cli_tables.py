@@ -40,7 +40,7 @@ from mesos_gpu.cli.top import tasks as top_tasks
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
-from tests.contract.cli.listed import AT, LONGEST, fill_records
+from tests.contract.cli.listed import AT, LONGEST, fill_queues, fill_records, queue_share
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)
@@ -155,7 +155,7 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
     rest.fixed["GET /v1/events"] = (200, {"events": _events(), "last": 1_795_449_600_123, "first": 1})
-    _fill_queues(rest)
+    fill_queues(rest, now)
     fill_records(rest, now)
 
 
@@ -173,74 +173,6 @@ def _events() -> list[dict[str, Any]]:
         {**event, "number": 7, "kind": "failed", **job, "message": told},
         {**event, "number": 1_795_449_600_123, "kind": "gpu", **sick, "message": "XID 79"},
     ]
-
-
-def _fill_queues(rest: FakeRest) -> None:
-    day = {"guarantee_gpus": 8, "borrow_limit_gpus": None, "lend_limit_gpus": None, "weight": 1}
-    in_force = {
-        "since": NOW - 3600, "until": NOW + 7200, "queues": {LONGEST: day},
-        "next": {LONGEST: {**day, "guarantee_gpus": {"a100": 0}, "weight": 2.5}},
-    }  # fmt: skip
-    queues = {
-        "research": {"pools": ["a100", "default"], "overflow_after_s": 600, "stop": "none"},
-        LONGEST: {"stop": "hold"},
-    }
-    rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": queues, "in_force": in_force})
-    shares = [
-        _queue_share("default", pending_gpus=9),
-        _queue_share("production", guarantee_gpus=1024, held_gpus=1020.25, due_gpus=1024),
-        _queue_share(
-            LONGEST,
-            guarantee_gpus=8,
-            limit_gpus=64,
-            held_gpus=14.5,
-            over_gpus=6.5,
-            pending_gpus=4,
-            due_gpus=12,
-        ),
-    ]
-    rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
-    rows = [
-        _use(
-            "production", gpu_hours=175319.2, cost_hours=701276.8, charged_hours=701276.8, busy_gpu_hours=131489.2,
-            idle_gpu_hours=40001.0, unknown_gpu_hours=3829.0, wanted_gpu_hours=1204.3, returned=17, wait_p90_s=0.0,
-        ),
-        _use(
-            LONGEST, gpu_hours=310.5, cost_hours=310.5, charged_hours=155.25, refunded_hours=2.0,
-            borrowed_hours=120.75, lost_hours=1.5, unmet_gpu_hours=40.0, wait_p90_s=5400.0,
-            unknown_gpu_hours=310.5,
-        ),
-        _use("default", unmet_gpu_hours=3.2, wait_p90_s=None),
-    ]  # fmt: skip
-    asked = {"since": 0.0, "until": 86400.0, "by": ["queue"]}
-    rest.fixed["GET /v1/usage"] = (200, {**asked, "rows": rows})
-
-
-def _queue_share(path: str, **given: float) -> dict[str, Any]:
-    gpus = (
-        "guarantee", "held", "pending", "over", "lent", "due", "given", "floor", "kept", "rest", "borrowed"
-    )  # fmt: skip
-    counts = {"weight": 1, "weights": 3, "used_gpu_hours": 0.0, "limit_gpus": None}
-    return {"path": path, "pool": "default", **{f"{name}_gpus": 0 for name in gpus}, **counts, **given}
-
-
-def _use(queue: str, **given: float | None) -> dict[str, Any]:
-    names = (
-        "gpu_hours", "cost_hours", "charged_hours", "refunded_hours", "borrowed_hours", "idle_hours", "lost_hours",
-        "unmet_gpu_hours", "busy_gpu_hours", "idle_gpu_hours", "unknown_gpu_hours", "wanted_gpu_hours",
-    )  # fmt: skip
-    nothing = dict.fromkeys(
-        ("period", "owner", "app", "job_class", "model", "pool", "wait_p50_s", "wait_p99_s")
-    )
-    return {
-        **nothing,
-        "queue": queue,
-        "spans": 1,
-        "returned": 0,
-        "started": 1,
-        **dict.fromkeys(names, 0.0),
-        **given,
-    }
 
 
 def _task(card: dict[str, Any], now: float) -> dict[str, Any]:
@@ -542,7 +474,7 @@ def test_siblings_are_told_apart_in_a_narrow_terminal(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     siblings = [f"research/computer-vision/segmentation-of-{what}-scenes" for what in ("street", "indoor")]
-    shares = [_queue_share(path, guarantee_gpus=1024, held_gpus=1020.25) for path in siblings]
+    shares = [queue_share(path, guarantee_gpus=1024, held_gpus=1020.25) for path in siblings]
     rest.fixed["GET /v1/queue-shares"] = (200, {"shares": shares})
     rest.fixed["GET /v1/queues"] = (200, {"version": 3, "queues": {}})
     shown = [line.split()[0] for line in drawn(rest, monkeypatch, "queue list", 60).splitlines()[1:]]
