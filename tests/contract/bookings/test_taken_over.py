@@ -49,7 +49,7 @@ def led(store: ReplicatedStore, state: State, like: Booked) -> Led:
 
 @pytest.fixture
 def leaders(meeting: str, tmp_path: Path) -> Iterator[Iterator[ReplicatedStore]]:
-    """One after the other takes the place of whoever led."""
+    """Stores of schedulers, each of which takes the place of whoever led before it."""
     made: list[Scheduler] = []
 
     def following() -> Iterator[ReplicatedStore]:

@@ -89,7 +89,7 @@ def test_a_difference_is_told_with_the_exit_code_of_diff(rig: CliRig, file: Path
 
 
 def test_what_is_in_force_is_told_with_the_document_and_what_a_file_changes(rig: CliRig, file: Path) -> None:
-    """One of two entries holds, whatever day it is."""
+    """The entry of odd days holds, or that of even ones, whatever day it is."""
     names = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
     today = datetime.now(UTC).weekday()
     odd, even = (", ".join(names[i::2]) for i in (0, 1))
