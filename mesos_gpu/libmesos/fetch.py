@@ -27,6 +27,9 @@ NEEDED: Final = {"libsasl2.so.2": "libsasl2-2", "libz.so.1": "zlib1g", "libstdc+
 _SASL: Final = ("usr/lib/x86_64-linux-gnu/sasl2", "usr/lib64/sasl2", "usr/lib/sasl2")
 _MECHANISM: Final = "libcrammd5.so"
 
+#: Of the authorities that Debian's and Red Hat's hosts trust.
+_AUTHORITIES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+
 
 def cache_directory() -> Path:
     """MESOS_GPU_CACHE, else the user's cache directory."""
@@ -167,8 +170,7 @@ def _download(target: Path) -> None:
 
     pip = pip_settings()
     session = requests.Session()
-    if "cert" in pip:
-        session.verify = pip["cert"]
+    session.verify = pip.get("cert") or _authorities()
     try:
         with PyPISimple(pip.get("index-url", PYPI_SIMPLE_ENDPOINT), session=session) as index:
             page = index.get_project_page(PROJECT)
@@ -181,6 +183,12 @@ def _download(target: Path) -> None:
             f"cannot download {EGG} from the package index: {error!r}",
             remedy="check the network; or put the file into the directory that MESOS_GPU_CACHE names",
         ) from error
+
+
+def _authorities() -> str | bool:
+    """The file of those whom this host trusts, of which one may be its company's; True: those of requests. What
+    REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names is before both."""
+    return next((path for path in _AUTHORITIES if Path(path).is_file()), True)
 
 
 def pip_settings() -> dict[str, str]:

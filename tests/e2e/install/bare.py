@@ -39,9 +39,10 @@ def debian(root: Path) -> Path:
         (each[1], each[2]) for each in told if each[0] == "Debian" and each[1].startswith("bookworm")
     )
     mirror = [uri for suite, uri in sources if suite == "bookworm"]
-    done(
-        ["debootstrap", "--variant=minbase", f"--include={','.join(HAS)}", "bookworm", root, *mirror[:1]], 900
-    )
+    # What it mounts ends with it, also when it is killed.
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    words = ["debootstrap", "--variant=minbase", f"--include={','.join(HAS)}", "bookworm", root, *mirror[:1]]
+    done([*alone, *words], 900)
     if sources:
         lines = [f"deb {uri} {suite} main\n" for suite, uri in sources]
         (root / "etc/apt/sources.list").write_text("".join(lines))

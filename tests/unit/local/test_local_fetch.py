@@ -1,9 +1,11 @@
 """Getting libmesos: what is refused, and with which remedy. No test here leaves this machine."""
 
+import contextlib
 import hashlib
 import http.server
 import os
 import pty
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
 from mesos_gpu.libmesos import fetch
+from tests.certificates import Authority, context_of
 
 
 @pytest.mark.parametrize(
@@ -85,18 +88,30 @@ class Index(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
+@contextlib.contextmanager
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[tuple[type[Index], str]]:
+    """An index, and its address."""
+
     class Own(Index):
         digest = hashlib.sha256(Index.content).hexdigest()
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
-        yield Own
-        server.shutdown()
-        thread.join()
+        try:
+            yield Own, f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}/simple/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
+    with serving() as (own, url):
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        yield own
 
 
 def refused_download(cache: Path) -> MesosGpuError:
@@ -137,6 +152,22 @@ def test_no_network_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(refusal, Unavailable)
     assert "cannot download" in refusal.what
     assert "MESOS_GPU_CACHE" in refusal.remedy
+
+
+def test_whom_the_host_trusts_may_vouch_for_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that is to have a service of ours need not have pip, nor anything that says whom pip trusts."""
+    authority, cache = Authority(tmp_path, "of a company"), tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr(fetch, "_AUTHORITIES", (str(tmp_path / "none.pem"), str(authority.cert)))
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(context_of(authority.server("index"))) as (_, url):
+        monkeypatch.setattr(fetch, "pip_settings", lambda: {"index-url": url})
+        assert isinstance(refused_download(cache), Damaged), "it came, and is not what it should be"
+        monkeypatch.setattr(fetch, "_AUTHORITIES", ())
+        assert "CERTIFICATE_VERIFY_FAILED" in refused_download(cache).what
 
 
 def test_a_terminal_sees_a_bar(tmp_path: Path, index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
