@@ -40,8 +40,15 @@ def debian(root: Path) -> Path:
     )
     mirror = [uri for suite, uri in sources if suite == "bookworm"]
     # What it mounts ends with it, also when it is killed.
-    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-    words = ["debootstrap", "--variant=minbase", f"--include={','.join(HAS)}", "bookworm", root, *mirror[:1]]
+    alone: list[str | Path] = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    words: list[str | Path] = [
+        "debootstrap",
+        "--variant=minbase",
+        f"--include={','.join(HAS)}",
+        "bookworm",
+        root,
+        *mirror[:1],
+    ]
     done([*alone, *words], 900)
     if sources:
         lines = [f"deb {uri} {suite} main\n" for suite, uri in sources]
