@@ -46,6 +46,7 @@ IDLE_JOBS = 20
 MOST_ALONE = 20  # containers of each agent that Mesos runs without an executor
 MOST_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
 LONGEST_LAUNCH_S = 30.0
+MOST_LINES = 60  # of logs, of a job that has lost a launch
 
 
 @click.group(cls=Lines)
@@ -214,7 +215,17 @@ def _run_all(client: Client, stack: Stack, tasks: int) -> tuple[list[Job], int]:
     jobs = [job for job in client.jobs(limit=tasks + 100) if job["id"] in ids]
     if not all(ended(job) and job["state"] == "finished" for job in jobs) or len(jobs) != tasks:
         raise MesosGpuError("not every task of the burst finished", remedy=stack.scheduler.tail())
+    for job in jobs:
+        if job["infrastructure_failures"]:  # the cluster goes, and its logs with it
+            output.note(f"{job['id']} has lost a launch:\n{_lines_of(stack, job['id'])}")
     return jobs, peak_rss
+
+
+def _lines_of(stack: Stack, job_id: str) -> str:
+    """What the logs of the scheduler, the masters and the agents say of a job, its tasks and their executors."""
+    logs = [stack.scheduler.log, *(each.log for each in (*stack.cluster.masters, *stack.cluster.agents))]
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if job_id in line]
+    return "\n".join(lines[-MOST_LINES:])
 
 
 def _executor(client: Client, stack: Stack) -> dict[str, float]:
