@@ -1,10 +1,13 @@
 """How the dashboard does on 10,000 cards: `python -m tests.web.large` prints the first picture, how long it takes until
-what somebody does is shown, and what pages cost the scheduler."""
+what somebody does is shown, also with a tree of 500 queues, and what pages cost the scheduler. With `queues` it looks
+at the tree alone."""
 
 import json
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -58,6 +61,18 @@ DOES: Final = {
         "document.querySelectorAll('tbody tr').length === 11",
     ),
 }
+LEAVES: Final = {"of 10 leaves": (2, 5), "of 500 leaves": (10, 50)}  # queues at the top, and below each
+ROWS: Final = "document.querySelectorAll('[data-shown=\"#/queues%s\"] .below').length"
+#: What somebody does with the tree, where that leads, and how many rows there are then, of so many at the top and in
+#: all; `default` is one of them.
+WITH_QUEUES: Final[dict[str, tuple[str, str, Callable[[int, int], int]]]] = {
+    "queues, from jobs": ("location.hash = '#/queues'", "", lambda top, every: every if every <= 60 else top),
+    "all open": (
+        "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Open all').click()",
+        "?all=true",
+        lambda _top, every: min(every, 100),
+    ),
+}
 TIMED: Final = """new Promise((done, failed) => {{
   const begun = performance.now();
   {does};
@@ -97,14 +112,51 @@ def interactions(page: Page) -> dict[str, float]:
     return {name: round(statistics.median(each)) for name, each in took.items()}
 
 
+def queues(browser: Browser) -> dict[str, float]:
+    """Milliseconds until trees of queues are shown, the median of some rounds: one beside the other, in turns."""
+    took: dict[str, list[float]] = {}
+    rigs = {name: teams(*sizes) for name, sizes in LEAVES.items()}
+    pages = {name: browser.page(rig.url) for name, rig in rigs.items()}
+    for _ in range(ROUNDS):
+        for name, page in pages.items():
+            page.visit("#/jobs")
+            top, below = LEAVES[name]
+            for what, (does, where, rows) in WITH_QUEUES.items():
+                shown = f"{ROWS % where} === {rows(top + 1, top * (below + 1) + 1)}"
+                spent = page.run(TIMED.format(does=does, shown=shown))
+                took.setdefault(f"{what}, {name}", []).append(float(spent))
+    for rig in rigs.values():
+        rig.close()
+    return {name: round(statistics.median(each)) for name, each in took.items()}
+
+
+def teams(top: int, below: int) -> Rig:
+    """A node, and a tree of so many queues at the top, each with so many below it, each of which is owed a card."""
+    rig = Rig()
+    rig.clock.time = time.time()
+    rig.daemon.put(ev.OffersArrived((offer("n0-1", "n0", gpus=top * below),)))
+    cards = tuple(replace(gpu(f"GPU-{k}"), minor=k) for k in range(top * below))
+    rig.tell(Inventory(cards, "simulated", "535", "12.2"), "n0")
+    tree = {f"team{i}": {"guarantee_gpus": below} for i in range(top)}
+    tree |= {f"team{i}/q{k}": {"guarantee_gpus": 1} for i in range(top) for k in range(below)}
+    done = rig.call("PUT", "/v1/queues", json={"version": 0, "queues": tree})
+    assert done.ok, done.text
+    return rig
+
+
 def main() -> None:
     """Print it."""
+    if sys.argv[1:] == ["queues"]:
+        browser = Browser(Path(tempfile.mkdtemp()))
+        print(json.dumps(queues(browser), indent=1))
+        browser.close()
+        return
     rig, directory = cluster(), tempfile.mkdtemp()
     browser = Browser(Path(directory))
     page = browser.page(rig.url)
     page.when('class="cell')
     paint = page.run("performance.getEntriesByType('paint').map((each) => each.startTime)")
-    print(json.dumps({"first paint, ms": round(paint[0]), **interactions(page)}, indent=1))
+    print(json.dumps({"first paint, ms": round(paint[0]), **interactions(page), **queues(browser)}, indent=1))
     page.visit("#/")
     for _ in range(PAGES - 1):
         browser.page(rig.url)

@@ -34,6 +34,11 @@ SCRIPTS: Final[dict[str, Any]] = {
     "exempt*": [{"busy_pct": 0}],
     "kept*": [{"busy_pct": 0}],
 }
+QUEUES: Final = (
+    "lab",
+    "pressed",
+    "restarted",
+)  # of each test its own: what is on record of others is not looked at
 KINDS: Final = ("forgotten", "keepalive", "busy", "unknown", "exempt")
 
 
@@ -59,10 +64,10 @@ def client(cluster: tuple[Stack, Client]) -> Iterator[Client]:
     kill_all(cluster[1])
 
 
-def records(client: Client) -> dict[str, dict[str, Any]]:
-    """What is on record, by the first part of a job's name."""
+def records(client: Client, queue: str) -> dict[str, dict[str, Any]]:
+    """What is on record of a queue, by the first part of a job's name."""
     every = client.call("GET", "/v1/usage/export", dict[str, Any])["records"]
-    return {each["job_id"].partition("-")[0]: each for each in every}
+    return {each["job_id"].partition("-")[0]: each for each in every if each["queue"] == queue}
 
 
 def standing(client: Client, job: str) -> str:
@@ -74,18 +79,21 @@ def was_ended(client: Client, job: str, within_s: float) -> None:
     wait_until(f"{job} was ended", lambda: client.job(job)["state"] == "killed", within_s)
 
 
-def started(client: Client, names: Sequence[str] = KINDS, policy: str = "always") -> dict[str, str]:
+def started(
+    client: Client, queue: str, names: Sequence[str] = KINDS, policy: str = "always"
+) -> dict[str, str]:
     """Start a job of each kind, when there is that policy; its id by its name."""
-    apply(client, {"lab": {"notice_s": 1, "idle": {**RULES, "policy": policy}}, "others": {}})
+    rules = {"notice_s": 1, "idle": {**RULES, "policy": policy}}
+    apply(client, {**dict.fromkeys(QUEUES, rules), "others": {}})
     labels = {"exempt": {"demo": "1"}}
     command = 'while :; do cat "$MESOS_GPU_NOTICE" 2> /dev/null | tr -d "\\n"; echo; sleep 0.5; done'
-    jobs = {name: submit(client, name, "lab", command, gpus=1, labels=labels.get(name, {})) for name in names}
+    jobs = {name: submit(client, name, queue, command, gpus=1, labels=labels.get(name, {})) for name in names}
     runs(client, list(jobs.values()))
     return jobs
 
 
 def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(client: Client) -> None:
-    jobs = started(client)
+    jobs = started(client, "lab")
     for name in ("forgotten", "keepalive"):
         was_ended(client, jobs[name], 90)
         (launch,) = client.tasks(jobs[name])
@@ -104,9 +112,9 @@ def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(clie
     kill_all(client)
     wait_until(
         "all are on record",
-        lambda: {each["reason"] for each in records(client).values()} == {"idle", "killed"},
+        lambda: {each["reason"] for each in records(client, "lab").values()} == {"idle", "killed"},
     )
-    kept = records(client)
+    kept = records(client, "lab")
     assert {name for name, each in kept.items() if each["reason"] == "idle"} == {"forgotten", "keepalive"}
     for name, each in kept.items():
         is_what_the_script_did(each, SCRIPTS[f"{name}*"])
@@ -143,7 +151,7 @@ def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack
     def keep(*words: str) -> tuple[int, str]:
         return said_by("keep", *words)
 
-    jobs = started(client, ("forgotten", "keepalive", "busy", "unknown", "kept"), "pressure")
+    jobs = started(client, "pressed", ("forgotten", "keepalive", "busy", "unknown", "kept"), "pressure")
     code, said = keep(jobs["kept"], "--for", "2h")
     assert (code, "may be kept for 3600 s from now" in said, "/for_s" in said) == (65, True, True), said
     code, said = keep(jobs["kept"], "--for", "10m")
@@ -198,7 +206,7 @@ def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
 
 @pytest.mark.long
 def test_it_goes_on_through_restarts_of_monitor_and_scheduler(stack: Stack, client: Client) -> None:
-    jobs = started(client)
+    jobs = started(client, "restarted")
     wait_until("it is warned", lambda: standing(client, jobs["forgotten"]) in ("warned", "notice"), 60)
     kill_monitor(stack)
     kill_scheduler(stack)
@@ -210,7 +218,8 @@ def test_it_goes_on_through_restarts_of_monitor_and_scheduler(stack: Stack, clie
     assert {client.job(jobs[name])["state"] for name in ("busy", "unknown", "exempt")} == {"running"}
     kill_all(client)
     wait_until(
-        "the last is on record", lambda: {e["reason"] for e in records(client).values()} == {"idle", "killed"}
+        "the last is on record",
+        lambda: {e["reason"] for e in records(client, "restarted").values()} == {"idle", "killed"},
     )
-    for name, each in records(client).items():
+    for name, each in records(client, "restarted").items():
         is_what_the_script_did(each, SCRIPTS[f"{name}*"])
