@@ -42,12 +42,14 @@ class Told:
 
 @dataclass(slots=True)
 class Known:
-    """What monitors have told of one card of a launch: idle and busy, milliseconds, and when of idle time last."""
+    """What monitors have told of one card of a launch: idle and busy, milliseconds, when of idle time last, and for how
+    long without a break, of late, that it was at work."""
 
     work: Work | None = None
     idle_ms: int = 0
     busy_ms: int = 0
     idle_at: float = -1.0
+    worked_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -58,8 +60,10 @@ class Idling:
         known: By launch and card.
         warned: Launches that were warned.
         noticed: By launch, the number of its latest notice that was judged.
+        kept: Until when jobs are kept, as somebody has asked for.
     """
 
+    kept: dict[JobId, float] = field(default_factory=dict)
     known: dict[tuple[TaskId, GpuId], Known] = field(default_factory=dict)
     warned: set[TaskId] = field(default_factory=set)
     noticed: dict[TaskId, int] = field(default_factory=dict)

@@ -53,10 +53,11 @@ _QUICK: Final = Idle(
     warn_after_s=30.0, return_after_s=60.0, resume_s=20.0, start_grace_s=0.0, max_keep_s=300.0
 )
 _RULES: Final = tuple(
-    replace(_QUICK, policy=policy, requeue=requeue)
+    replace(_QUICK, policy=policy, requeue=requeue, resume_s=resume_s)
     for policy in (IdlePolicy.ALWAYS, IdlePolicy.PRESSURE, IdlePolicy.REPORT)
-    for requeue in (False, True)
+    for requeue, resume_s in ((False, 20.0), (True, 5.0), (False, 5.0))
 )
+_KEEPS_S: Final = (20.0, 60.0, 120.0, 300.0, 900.0)  # the last is too long
 #: Idleness lasts, or nothing would come of it.
 _DOINGS: Final = (Doing.IDLE, Doing.IDLE, Doing.IDLE, Doing.NOW_AND_THEN, Doing.BUSY, Doing.UNTOLD)
 
@@ -235,6 +236,31 @@ def _do(world: World, a: int, b: int) -> None:
         world.mesos.use.change(run.id, doing, world.now)
 
 
+def _wake(world: World, a: int, b: int) -> None:
+    """A launch that was told that it idles goes to work."""
+    told = [run for run in world.mesos.alive() if (task := world.state.tasks.get(run.id)) and task.notice]
+    run = choose(world, told, a, lambda run: run.job_id or "")
+    if run is not None:
+        world.say(f"{run.id} wakes")
+        world.mesos.use.change(run.id, Doing.BUSY, world.now)
+
+
+def _keep(world: World, a: int, b: int) -> None:
+    """A user has a job kept that does nothing, or wants that no longer; mostly one that was told."""
+    runs = [run for run in world.mesos.alive() if run.job_id]
+    told = [run for run in runs if (task := world.state.tasks.get(run.id)) and task.notice]
+    run = choose(world, told or runs, a, lambda run: run.job_id or "")
+    if run is None or run.job_id is None:
+        return
+    if b % 5 == 0:
+        world.say(f"{run.job_id} need not be kept any longer")
+        world.inbox.append(ev.KeepWithdrawn(run.job_id))
+    else:
+        for_s = _KEEPS_S[b // 5 % len(_KEEPS_S)]
+        world.say(f"{run.job_id} is to be kept for {for_s:g} s")
+        world.inbox.append(ev.KeepAsked(run.job_id, for_s, None, "me"))
+
+
 def _monitor_dies(world: World, a: int, b: int) -> None:
     """A node's monitor ends; the next one counts anew."""
     monitors = [run for run in world.mesos.alive() if run.is_monitor and run.stage == "TASK_RUNNING"]
@@ -252,5 +278,7 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "kill tasks": (0.0, _kill_tasks),
     "change idle rules": (0.0, _change_idle),
     "do": (0.0, _do),
+    "wake": (0.0, _wake),
+    "keep": (0.0, _keep),
     "monitor dies": (0.0, _monitor_dies),
 }

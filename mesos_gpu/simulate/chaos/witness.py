@@ -90,6 +90,8 @@ class Witness(Account):
             self.hours_change |= self.queues is not before
         for place, ends_at in self.drained.items() if now < last else ():
             self.drained[place] = None if ends_at is None else ends_at - (last - now)
+        for told in self.agents.values() if now < last else ():
+            told.at = min(told.at, now)
         for task_id, word in self.words.items() if now < last else ():
             word.given_up |= not word.ended and self.given_up(task_id, last)
             if word.cut_since is not None:
@@ -109,8 +111,6 @@ class Witness(Account):
                 self.submitted.add(job_id)
             case ev.KillRequested(job_id):
                 self.user_killed.add(job_id)
-            case ev.BookingMade() | ev.BookingChanged() | ev.BookingCancelled():
-                bookings.hear(self, event)
             case ev.ResizeRequested(job_id, _, True):
                 self.may_restart.update(self.latest(job_id))
             case ev.HealthFound(task_id, healthy, kill):
@@ -119,6 +119,9 @@ class Witness(Account):
                     self.user_killed.add(self._whose(task_id))
             case ev.ReadinessFound(task_id, readiness) if readiness.ready:
                 self.ready.add(task_id)
+            case _:
+                bookings.hear(self, event)
+                idle.asked(self, event, now)
 
     def _hear_status(self, event: ev.StatusArrived, now: float) -> None:
         status = event.status
@@ -253,7 +256,7 @@ class Witness(Account):
             self.user_killed.add(job.id)
 
     def _task(self, task: Task, now: float) -> None:
-        idle.told(self, task)
+        idle.told(self, task, now)
         bookings.told(self, task, now)
         if (taker := stops.stopped(self, task, now)) is not None:
             self.takers.add(taker)

@@ -59,6 +59,8 @@ _REQUESTS: Final = (
     ev.DeploymentDeleted,
     ev.QueuesChanged,
     ev.JobSubmitted,
+    ev.KeepAsked,
+    ev.KeepWithdrawn,
     ev.BookingMade,
     ev.BookingChanged,
     ev.BookingCancelled,

@@ -1,10 +1,13 @@
 """Chaos with GPUs that idle and wake: the engine holds, and bugs put in on purpose are found."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
 from mesos_gpu.engine.tenancy import idle as engine
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used, Verdict
@@ -35,12 +38,34 @@ def _unknown_is_taken_for_idle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(policy, "verdict", verdict)
 
 
+def _whoever_had_notice_is_ended(patch: pytest.MonkeyPatch) -> None:
+    """Also who went back to work."""
+    patch.setattr(engine, "_call_off", lambda *_: None)
+
+
+def _who_is_kept_is_ended(patch: pytest.MonkeyPatch) -> None:
+    real = engine._judge
+
+    def judge(turn: Turn, job: Job, rules: Idle, verdict: Verdict, ms: int) -> None:
+        known = engine.known_of(turn, job)
+        if known.keep_until is not None:
+            turn.state.put(replace(known, keep_until=None))
+        real(turn, job, rules, verdict, ms)
+
+    patch.setattr(engine, "_judge", judge)
+
+
 def _notice_comes_without_a_warning(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine, "_warn", lambda *_: None)
 
 
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "unknown is taken for idle": (_unknown_is_taken_for_idle, {"unknown is never idle"}),
+    "whoever had notice is ended": (
+        _whoever_had_notice_is_ended,
+        {"nobody is returned who is at work again", "who is kept is neither told nor ended"},
+    ),
+    "who is kept is ended": (_who_is_kept_is_ended, {"who is kept is neither told nor ended"}),
     "nobody is warned": (
         _notice_comes_without_a_warning,
         {"nothing is returned without its warning and notice"},

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
@@ -15,7 +16,18 @@ from mesos_gpu.simulate.chaos.violation import Violation
 
 _UNKNOWN: Final = "unknown is never idle"
 _TOLD: Final = "nothing is returned without its warning and notice"
+_AT_WORK: Final = "nobody is returned who is at work again"
+_KEPT: Final = "who is kept is neither told nor ended"
 _CLOCKS_S: Final = 0.001
+
+
+def asked(account: Account, event: ev.Event, now: float) -> None:
+    """Take in what somebody asked for and was not refused."""
+    match event:
+        case ev.KeepAsked(job_id, for_s) if for_s is not None:
+            account.idling.kept[job_id] = now + for_s
+        case ev.KeepWithdrawn(job_id):
+            account.idling.kept.pop(job_id, None)
 
 
 def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
@@ -24,16 +36,19 @@ def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
         known = account.idling.known.setdefault((use.task_id, use.gpu_id), Known())
         before, known.work = known.work, use.work
         if use.work is None:
+            known.worked_ms = 0
             continue
         new = use.work
         old = before if before is not None and before.since == new.since else Work(new.since)
         idle_ms = new.seen_ms - old.seen_ms - (new.busy_ms - old.busy_ms)
-        known.idle_ms, known.busy_ms = known.idle_ms + idle_ms, known.busy_ms + new.busy_ms - old.busy_ms
+        busy_ms = new.busy_ms - old.busy_ms
+        known.idle_ms, known.busy_ms = known.idle_ms + idle_ms, known.busy_ms + busy_ms
+        known.worked_ms = known.worked_ms + busy_ms + idle_ms if busy_ms > idle_ms else 0
         if idle_ms > 0:
             known.idle_at = now
 
 
-def told(account: Account, task: Task) -> None:
+def told(account: Account, task: Task, now: float) -> None:
     """Judge a warning or a notice for idle GPUs, as it is saved.
 
     Raises:
@@ -48,6 +63,10 @@ def told(account: Account, task: Task) -> None:
     job = account.disk.jobs.get(task.job_id or JobId(""))
     if job is None:
         return
+    if (until := idling.kept.get(job.id, now)) > now:
+        raise Violation(
+            _KEPT, f"{task.id} is told at {now} that it idles, and is kept until {until}", task.id
+        )
     rules = _rules(account, job)
     _was_idle(account, job, rules)
     if notice.warning:
@@ -75,16 +94,19 @@ def _was_idle(account: Account, job: Job, rules: Idle) -> None:
                 raise Violation(_UNKNOWN, words, task_id)
 
 
-def ended(account: Account, task: Task) -> bool:
+def ended(account: Account, task: Task, job: Job, now: float) -> bool:
     """Whether a task whose notice has run out may be ended for it.
 
     Raises:
-        Violation: Nobody knows what it has done since.
+        Violation: Nobody knows what it has done since, it is at work again, or it is kept.
     """
     notice, idling = task.notice, account.idling
     assert notice is not None, "who asks has looked"
     if task.id not in idling.warned:
         raise Violation(_TOLD, f"{task.id} is ended, and was never warned", task.id)
+    if (until := idling.kept.get(job.id, now)) > now:
+        raise Violation(_KEPT, f"{task.id} is ended at {now}, and is kept until {until}", task.id)
+    _is_not_at_work(account, job)
     for gpu_id in task.gpus:
         known = idling.known.get((task.id, gpu_id), Known())
         if known.idle_at < notice.at - _CLOCKS_S:
@@ -93,6 +115,17 @@ def ended(account: Account, task: Task) -> bool:
             )
             raise Violation(_UNKNOWN, words, task.id)
     return True
+
+
+def _is_not_at_work(account: Account, job: Job) -> None:
+    """Check that not all cards of all its tasks were at work for so long, of late, that nobody could overlook it."""
+    rules = _rules(account, job)
+    window_s = max(account.settings.report_interval_s, min(60.0, rules.warn_after_s / 10))
+    cards = [(each, gpu) for each in account.latest(job.id) for gpu in account.disk.tasks[each].gpus]
+    worked_ms = min((account.idling.known.get(card, Known()).worked_ms for card in cards), default=0)
+    if worked_ms > (rules.resume_s + 2 * window_s) * 1000:
+        words = f"{job.id} is ended, and was at work for {worked_ms} ms"
+        raise Violation(_AT_WORK, words, job.id)
 
 
 def returned(account: Account, job: Job) -> bool:

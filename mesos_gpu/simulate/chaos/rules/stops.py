@@ -117,7 +117,7 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     """
     if task.preempted_for is None or task.ended or task.job_id not in account.disk.jobs:
         return None
-    if task.notice is not None and task.notice.stands and task.notice.reason is NoticeReason.IDLE:
+    if _is_returned(task):
         return None  # whatever it has a seat in: `idle` judges it
     latest = [each for each in account.latest(task.job_id) if launch_of(each) == launch_of(task.id)]
     if not latest:
@@ -137,6 +137,11 @@ def stopped(account: Account, task: Task, now: float) -> JobId | None:
     _has_notice(account, task, job, members, now)
     _does_not_flap(account, job, other, now)
     return other.id
+
+
+def _is_returned(task: Task) -> bool:
+    """Whether a task was told to end because its GPUs do nothing."""
+    return task.notice is not None and task.notice.stands and task.notice.reason is NoticeReason.IDLE
 
 
 def _does_not_flap(account: Account, job: Job, other: Job, now: float) -> None:
@@ -179,7 +184,7 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
     if notice is None or not notice.stands or now < notice.until:
         return False
     if notice.reason is NoticeReason.IDLE:
-        return idle.ended(account, task)
+        return idle.ended(account, task, job, now)
     if notice.reason is NoticeReason.CALENDAR or bookings.ends_at_once(account, job, now):
         return True  # `bookings` has judged that notice
     if task.preempted_for is not None:
@@ -260,7 +265,7 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     given = [
         each
         for each in _givers(account, now)
-        if each.preempted_for == job.id and not _moves(_job(account, each))
+        if each.preempted_for == job.id and not _moves(_job(account, each)) and not _is_returned(each)
     ]
     mine = list(tree.lineage(job.spec.queue))
     for path, pool in {(_side(mine, account, each), tree.pool_where(account, each)) for each in given}:
