@@ -507,7 +507,8 @@ def _should_be_told(account: Account, task: Task, now: float, wrong: dict[tuple[
         if mine is None or not mine.is_active:
             wrong[_GONE, f"{task.id} {job.id}"] = f"{task.id} runs, and its booking does not: {mine}"
     for booking in account.disk.bookings.values():
-        there = booking.is_active and bool(set(task.gpus) & set(booking.gpus))
+        begun = booking.is_active and now >= booking.begins  # not while a clock that was set back shows less
+        there = begun and bool(set(task.gpus) & set(booking.gpus))
         if there and job.spec.preemptible and not _may_use(booking, job):
             key = FOR, f"{task.id} {booking.id}"
             wrong[key] = f"{task.id} is on cards of {booking.id}, and was not told to leave"
