@@ -226,7 +226,8 @@ class Booked:
         return not (job.spec.preemptible and self._now + 2 * lead_s < booking.begins)
 
     def only(self, job: Job, nodes: Nodes) -> Nodes:
-        """The nodes of active bookings that a job may use, with the GPUs that are booked alone."""
+        """The nodes of active bookings that a job may use, with the GPUs that are booked alone; of these none that is
+        shared still, though nobody has a share of it: it is not wholly free before what holds it in Mesos has ended."""
         able: dict[AgentId, NodeCapacity] = {}
         for booking in self.active_for(job):
             for place in booking.places:
@@ -234,7 +235,8 @@ class Booked:
                 if node is not None:
                     here = able.get(place.agent_id)
                     more = () if here is None else here.gpus
-                    gpus = tuple([gpu for gpu in node.gpus if gpu.id in place.gpus])
+                    shared = {part.gpu_id for part in node.parts}
+                    gpus = tuple([gpu for gpu in node.gpus if gpu.id in place.gpus and gpu.id not in shared])
                     able[place.agent_id] = replace(node, gpus=(*more, *gpus), parts=())
         return able
 

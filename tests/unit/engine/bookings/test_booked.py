@@ -6,6 +6,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.calendar.booked import Booked as Bookings
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.errors import Conflict, NotAccepted
 from mesos_gpu.model.bookings.booking import BookingState, Charge, Repeat
@@ -13,10 +14,13 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tenancy import Budget, Guarantee, Period, QueueDocument, QueueSpec
 from mesos_gpu.model.usage import SpanEnd
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.testing.builders import every, gpu
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
@@ -501,3 +505,12 @@ def test_a_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(o
     assert one.booking().is_active
     (task,) = one.state.round_of(one.job("stuck"))
     assert task.evicted == "booking exam begins", "of who has not started nothing is lost"
+
+
+def test_a_card_that_is_shared_still_is_not_given_out_wholly_on_a_booking(one: Booked) -> None:
+    one.go(HOUR + 5)
+    one.submit("named", queue="exam", booking="exam", gpus=4, cpus=0.1)
+    cards = one.state.nodes[AgentId("n1")].gpus
+    free = NodeCapacity(AgentId("n1"), "n1.example", Resources(gpus=4), cards, parts=(unshared(cards[0]),))
+    here = Bookings(one.state, one.settings, one.now).only(one.job("named"), {AgentId("n1"): free})
+    assert [gpu.id for gpu in here[AgentId("n1")].gpus] == ["n1-1", "n1-2", "n1-3"]
