@@ -306,7 +306,8 @@ def _leaves_at(account: Account, job: Job, now: float) -> list[float]:
         may, ending = _may_use(booking, job), booking.id in account.calendar.cancelled or booking.state.ended
         if may and (ending or now + lead_s + _LATE_S >= booking.ends):
             moments.append(now if ending else booking.ends)
-        if not may and booking.state.has_nodes and now + lead_s + _LATE_S >= booking.begins:
+        soon = booking.is_active or now + lead_s + _LATE_S >= booking.begins
+        if not may and booking.state.has_nodes and soon:
             moments.append(booking.begins)
     return moments
 

@@ -498,7 +498,7 @@ def test_who_asks_for_a_booking_ends_with_it_on_a_node_that_was_replaced(one: Bo
 
 
 def test_a_job_that_has_not_started_is_in_the_way_however_short_its_time_limit(one: Booked) -> None:
-    """Its limit begins when it starts, which may be after the begin."""
+    """The limit begins when it starts, which may be after the begin."""
     one.submit("stuck", gpus=4, cpus=0.1, timeout_s=60.0, preemptible=True, kill_grace_s=5.0)
     one.offer_again()
     one.go(HOUR + 5)
