@@ -192,4 +192,4 @@ def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, t
     }
     assert site.hosts["g"].run("systemctl list-units --all --no-legend 'mesos-gpu*'").output == ""
     assert site.hosts["g"].run("pgrep -fa '[m]esos agent|[m]esos-gpu-executor|[m]esos_gpu'").output == ""
-    assert json.loads(site.asked("nodes", "--json"))["nodes"] == []
+    assert {node["state"] for node in json.loads(site.asked("nodes", "--json"))} <= {"lost"}
