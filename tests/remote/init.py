@@ -165,6 +165,8 @@ def main() -> int:
     if Path(sys.argv[0]).name != "systemctl":
         Init().run(sys.argv[1:])
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    if not words:  # scripts of packages look whether it is there
+        return 0
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(SOCKET)
         asking.sendall(json.dumps([words[0], words[1] if len(words) > 1 else ""]).encode())

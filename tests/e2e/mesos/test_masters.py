@@ -83,8 +83,7 @@ def test_a_leader_that_was_paused_ends_when_it_wakes(stack: Stack, client: Clien
     """Another leads, for the session was lost: the first ends itself, to be started again, before it does anything."""
     first = led(stack)
     first.kill(signal.SIGSTOP)
-    second = led(stack)
-    assert second is not first
+    wait_until("another leads", lambda: led(stack) is not first)
     first.kill(signal.SIGCONT)
     wait_until("it ends", lambda: not first.running)
     assert re.search("Lost (leadership|candidacy)", first.log.read_text())
