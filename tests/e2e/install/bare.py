@@ -18,6 +18,12 @@ def done(command: Sequence[str | Path], timeout_s: float = 600) -> str:
 
 def indexes() -> tuple[str, list[Path]]:
     """What pip is told here, as its file, and the directories that are named there."""
+    text, places = _told()
+    return text, [path for path in places if path.is_dir()]
+
+
+def _told() -> tuple[str, list[Path]]:
+    """What pip is told here, as its file, and the directories and files that are named there."""
     lines, places = [], []
     for line in done([sys.executable, "-m", "pip", "config", "list"]).splitlines():
         name, _, value = line.partition("=")
@@ -28,7 +34,7 @@ def indexes() -> tuple[str, list[Path]]:
         places += [
             Path(word) if word[0] == "/" else Path(word.removeprefix("file://")).parent for word in named
         ]
-    return "[global]\n" + "".join(dict.fromkeys(lines)), [path for path in places if path.is_dir()]
+    return "[global]\n" + "".join(dict.fromkeys(lines)), [path for path in places if path.exists()]
 
 
 def debian(root: Path) -> Path:
@@ -53,7 +59,12 @@ def debian(root: Path) -> Path:
     if sources:
         lines = [f"deb {uri} {suite} main\n" for suite, uri in sources]
         (root / "etc/apt/sources.list").write_text("".join(lines))
-    (root / "etc/pip.conf").write_text(indexes()[0])
+    text, places = _told()
+    (root / "etc/pip.conf").write_text(text)
+    for file in filter(Path.is_file, places):
+        at = root / file.relative_to("/")
+        at.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, at)
     for name in ("resolv.conf", "hosts", "ssl/certs/ca-certificates.crt"):
         (root / "etc" / name).unlink(missing_ok=True)
         shutil.copy(Path("/etc", name), root / "etc" / name)
