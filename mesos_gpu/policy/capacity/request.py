@@ -70,10 +70,7 @@ class Request:
         """The request for GPUs of one model; None: as it is."""
         if model is None or self.gpu.models == (model,):
             return self
-        gpu = GpuRequest(
-            self.gpu.count, (model,), self.gpu.memory_mib, self.gpu.compute_capability, self.gpu.share
-        )
-        return Request(self.resources, gpu, self.min_driver, self.tasks, self.user, self.ports)
+        return replace(self, gpu=replace(self.gpu, models=(model,)))
 
     def each_model(self) -> Sequence["Request"]:
         """A request for each model that is named, the first choice first: the tasks of a gang get GPUs of one model."""
