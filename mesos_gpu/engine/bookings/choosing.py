@@ -4,7 +4,7 @@ Before that it has provisional ones, so that nothing is started there that could
 chosen displaces the least work, and leaves room for all other bookings.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
@@ -15,7 +15,7 @@ from mesos_gpu.engine.bookings.using import count_used
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
-from mesos_gpu.engine.gpus.role import is_asked
+from mesos_gpu.engine.gpus.role import is_asked, reserved_for_others
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import LONGEST_S, Booking, BookingState, Place
@@ -88,20 +88,24 @@ class _Choice:
     def provide(self, booking: Booking) -> None:
         """Let a booking have provisional nodes, and choose them for good if the first on them must be told now."""
         places = self.now.places.get(booking.id, ())
-        if not places or not all(map(self._is_sound, places)) or self._is_taken(booking, places):
-            places = self._choose(booking, firm=False) or ()
+        lacks = len(places) < booking.spec.nodes
+        if lacks or not all(map(self._is_sound, places)) or self._is_taken(booking, places):
+            places = self._choose(booking, firm=False)
             self.now.places[booking.id] = places
         there = on_places(self.turn, booking, places).values()
         told = [tell_at(self.turn, booking, job) for job in there if job.spec.preemptible]
         if self.turn.now >= min([booking.begins, *told]):
-            chosen = self._choose(booking, firm=True)
-            if chosen:
-                self.now.places.pop(booking.id, None)
-                on = ", ".join(place.hostname for place in chosen)
-                message = f"its nodes are chosen: {on}; it begins {shown(booking.begins, booking.spec.zone)}"
-                self.turn.put(replace(booking, state=BookingState.PREPARING, places=chosen, message=message))
-            elif not booking.told:
-                self._tell(booking, ())
+            self._begin_with(booking, self._choose(booking, firm=True))
+
+    def _begin_with(self, booking: Booking, chosen: tuple[Place, ...]) -> None:
+        """Let a booking have its nodes, or those of them that there are; the others are looked for until its end."""
+        if chosen:
+            self.now.places.pop(booking.id, None)
+            booking = replace(booking, state=BookingState.PREPARING)
+        elif booking.told:
+            return
+        begins = shown(booking.begins, booking.spec.zone)
+        self._put_places(booking, chosen, f"its nodes are chosen: {_names(chosen)}; it begins {begins}")
 
     def mend(self, booking: Booking) -> None:
         """Replace nodes of a booking that are not there any more, or never were."""
@@ -109,27 +113,21 @@ class _Choice:
         if sound == booking.places and len(sound) >= booking.spec.nodes:
             return
         more = self._choose(booking, firm=True, beside=sound)
-        if more is None:
-            if not booking.told or sound != booking.places:
-                self._tell(booking, sound)
-            return
-        gone = ", ".join(p.hostname for p in booking.places if p not in sound) or "what was lacking"
-        message = f"{gone} is replaced by {', '.join(place.hostname for place in more)}"
-        self._put_places(booking, replace(booking, places=(*sound, *more), told=False, message=message))
+        if more or sound != booking.places or not booking.told:
+            gone = _names([place for place in booking.places if place not in sound]) or "what was lacking"
+            self._put_places(
+                booking, (*sound, *more), f"{gone} is replaced by {_names(more)}" if more else ""
+            )
 
-    def _tell(self, booking: Booking, sound: tuple[Place, ...]) -> None:
-        """Tell the owner that nodes are lacking; it is looked for others until its end."""
-        lacks = booking.spec.nodes - len(sound)
-        message = (
-            f"{lacks} of its {booking.spec.nodes} nodes are lacking: none is sound, or can be free in time"
-        )
-        self._put_places(booking, replace(booking, places=sound, told=True, message=message))
-
-    def _put_places(self, old: Booking, new: Booking) -> None:
-        """Let a booking have other places; who was told to leave those that it had goes on."""
-        self.turn.put(new)
-        left = others_on(self.turn.state, old, old.gpus)
-        call_off(self.turn, left, f"booking {new.spec.name} has other nodes")
+    def _put_places(self, booking: Booking, places: tuple[Place, ...], message: str) -> None:
+        """Let a booking have other places, and tell its owner what is lacking then; who was told to leave those that it
+        had goes on."""
+        lacks, of = booking.spec.nodes - len(places), booking.spec.nodes
+        short = f"{lacks} of its {of} nodes are lacking: no other is sound, or can be free in time"
+        message = "; ".join(filter(None, (message, short if lacks else "")))
+        self.turn.put(replace(booking, places=places, told=lacks > 0, message=message))
+        left = others_on(self.turn.state, booking, booking.gpus)
+        call_off(self.turn, left, f"booking {booking.spec.name} has other nodes")
 
     def _is_sound(self, place: Place) -> bool:
         state = self.turn.state
@@ -157,17 +155,15 @@ class _Choice:
                 taken.update(gpu for place in self.now.places.get(other.id, ()) for gpu in place.gpus)
         return taken
 
-    def _choose(
-        self, booking: Booking, *, firm: bool, beside: tuple[Place, ...] = ()
-    ) -> tuple[Place, ...] | None:
-        """The places that displace the least work, beside those that it has, and leave room for the other bookings;
-        None: there are not enough. `firm`: of those alone that can be free, now or soon."""
+    def _choose(self, booking: Booking, *, firm: bool, beside: tuple[Place, ...] = ()) -> tuple[Place, ...]:
+        """The places that displace the least work, beside those that it has, and leave room for the other bookings: as
+        many as there are. `firm`: of those alone that can be free, now or soon."""
         cheapest = self._cheapest(booking, None, firm=firm, beside=beside)
-        if cheapest is None or self._leaves_room(booking, (*beside, *cheapest)):
+        if not cheapest or self._leaves_room(booking, (*beside, *cheapest)):
             return cheapest
         planned = self._planned(booking)
-        other = None if planned is None else self._cheapest(booking, planned, firm=firm, beside=beside)
-        return other or cheapest
+        other = () if planned is None else self._cheapest(booking, planned, firm=firm, beside=beside)
+        return cheapest if len(other) < len(cheapest) else other
 
     def _items(self, booking: Booking, chosen: tuple[Chosen, ...]) -> list[Item]:
         mine = Item(
@@ -197,7 +193,7 @@ class _Choice:
 
     def _cheapest(
         self, booking: Booking, only: Collection[AgentId] | None, *, firm: bool, beside: tuple[Place, ...]
-    ) -> tuple[Place, ...] | None:
+    ) -> tuple[Place, ...]:
         taken, ended = self._taken(booking), set[JobId]()
         used = {place.agent_id for place in beside}
         chosen: list[Place] = []
@@ -216,7 +212,7 @@ class _Choice:
                 if best is None or rank < best[0]:
                     best = rank, place, victims
             if best is None:
-                return None
+                break
             chosen.append(best[1])
             used.add(best[1].agent_id)
             ended |= {victim.job_id for victim in best[2]}
@@ -245,7 +241,8 @@ class _Choice:
         request = Request(
             Resources(gpus=booking.spec.gpus), GpuRequest(booking.spec.gpus, models=booking.spec.models)
         )
-        left = replace(left, free=left.free.with_gpus(len(left.gpus)))
+        theirs = reserved_for_others(self.turn.state, self._role(booking), node.id)
+        left = replace(left, free=left.free.with_gpus(max(len(left.gpus) - theirs, 0)))
         chosen = plan(request, 1, [left], victims)
         if chosen is None:
             return None
@@ -261,11 +258,14 @@ class _Choice:
     def _capacity(self, booking: Booking, node: Node) -> NodeCapacity:
         """What a node has. GPUs that nobody holds are free there, too, while the master is asked for no offers."""
         turn, capacity = self.turn, self.backlog.capacity(node)
-        if is_asked(turn.state, turn.settings.role_for(booking.spec.queue)):
+        if is_asked(turn.state, self._role(booking)):
             return capacity
         known = {gpu.id for gpu in capacity.gpus}
         idle = idle_gpus(turn.state, turn.settings, turn.now, node)
         return replace(capacity, gpus=(*capacity.gpus, *(gpu for gpu in idle if gpu.id not in known)))
+
+    def _role(self, booking: Booking) -> str:
+        return self.turn.settings.role_for(booking.spec.queue)
 
     def _victim(self, booking: Booking, job: Job) -> Victim:
         """What it costs that a job ends for a booking: work that is done again, in GPU seconds."""
@@ -276,6 +276,10 @@ class _Choice:
             return Victim(job.id, _STAYS, lost)
         late = tell_at(turn, booking, job) < turn.now - SLACK_S
         return Victim(job.id, _LATE if late else _IN_TIME, lost)
+
+
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(place.hostname for place in places)
 
 
 def _less(node: NodeCapacity, taken: Collection[GpuId]) -> NodeCapacity:

@@ -15,7 +15,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.nodes.role import GPUS
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.wire.mesos.reservations import ANY_ROLE, role_of
@@ -60,12 +60,22 @@ def is_of(settings: Settings, offer: Offer, role: str) -> bool:
 def is_for_others(state: State, settings: Settings, job: Job, agent_id: AgentId) -> bool:
     """Whether an agent's GPUs (of a job without any: all that it offers) are reserved for other roles than a job's,
     as far as offers that are held show it."""
-    held = state.agents.offers.get(agent_id, {}).values()
-    scalars = [scalar for each in held for scalar in each.offer.resources]
+    scalars = _offered(state, agent_id)
     if job.spec.gpus:
         scalars = [scalar for scalar in scalars if scalar.name == GPUS]
     may_have = ANY_ROLE, settings.role_for(job.spec.queue)
     return bool(scalars) and all(role_of(scalar) not in may_have for scalar in scalars)
+
+
+def reserved_for_others(state: State, role: str, agent_id: AgentId) -> int:
+    """How many GPUs of an agent are reserved for other roles than that, as far as offers that are held show it."""
+    gpus = (scalar for scalar in _offered(state, agent_id) if scalar.name == GPUS)
+    return round(sum(scalar.amount for scalar in gpus if role_of(scalar) not in (ANY_ROLE, role)))
+
+
+def _offered(state: State, agent_id: AgentId) -> list[Scalar]:
+    held = state.agents.offers.get(agent_id, {}).values()
+    return [scalar for each in held for scalar in each.offer.resources]
 
 
 def is_asked(state: State, role: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from mesos_gpu.engine.calendar.booked import Provisional
+from mesos_gpu.engine.calendar.booked import Provisional, unfinished
 from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
 from mesos_gpu.engine.gpus.covers import is_uncovered
@@ -86,13 +86,16 @@ def balance(turn: Turn, placed: Collection[str]) -> None:
 
 
 def _asked_for(turn: Turn, placed: Collection[str]) -> tuple[str, ...]:
-    """Find, of several roles, those that jobs wait for, or waited for a moment ago; all, if only monitors wait."""
+    """Find, of several roles, those that jobs or bookings wait for, or waited for a moment ago; all, if only monitors
+    wait."""
     state, settings = turn.state, turn.settings
     waiting = set(placed)
     for _, job_id in state.queue:
         if len(waiting) == len(settings.roles):
             break
         waiting.add(settings.role_for(state.jobs[job_id].spec.queue))
+    if _is_booked_soon(turn):
+        waiting |= {settings.role_for(each.spec.queue) for each in unfinished(state)}
     if not state.queue and not placed:
         waiting = set(settings.roles)
     for role in waiting:

@@ -17,16 +17,26 @@ HOPELESS: Final = "hopeless"  # the name of a note: `Hopeless`, by job
 
 
 class Hopeless(NamedTuple):
-    """No node could serve a job: how many there were, with how many GPUs, and until when that is not asked anew."""
+    """No node could serve a job: by what, and until when that is not asked anew."""
 
-    nodes: tuple[int, int]
+    by: "Ground"
     until: float
 
 
-def nodes_now(state: State) -> tuple[int, int]:
-    """How many nodes there are, and GPUs on them."""
+class Ground(NamedTuple):
+    """What there is for jobs: nodes, GPUs on them, and what queues say of pools and limits, by these hours."""
+
+    nodes: int
+    gpus: int
+    version: int
+    hours_since: float
+
+
+def ground_now(state: State) -> Ground:
+    """What there is at a moment."""
     nodes = [node for node in state.nodes.values() if node.lost_at is None]
-    return len(nodes), sum(len(node.gpus) for node in nodes)
+    since = state.hours.span.since
+    return Ground(len(nodes), sum(len(node.gpus) for node in nodes), state.queues.version, since)
 
 
 def note_hopeless(state: State, job: Job, now: float) -> None:
@@ -35,14 +45,14 @@ def note_hopeless(state: State, job: Job, now: float) -> None:
     notes: dict[JobId, Hopeless] = state.books.notes.setdefault(HOPELESS, {})
     for job_id in [job_id for job_id, note in notes.items() if note.until <= now]:
         del notes[job_id]
-    notes[job.id] = Hopeless(nodes_now(state), now + _LOOK_AGAIN_S)
+    notes[job.id] = Hopeless(ground_now(state), now + _LOOK_AGAIN_S)
 
 
 def fit_nowhere(state: State, now: float) -> frozenset[JobId]:
     """The jobs for which there was no node of late, whoever ended there."""
     known: Mapping[JobId, Hopeless] = state.books.notes.get(HOPELESS, {})
-    nodes = nodes_now(state) if known else (0, 0)
-    return frozenset([job_id for job_id, note in known.items() if note.until > now and note.nodes == nodes])
+    ground = ground_now(state) if known else None
+    return frozenset([job_id for job_id, note in known.items() if note.until > now and note.by == ground])
 
 
 def is_hopeless(state: State, request: Request, nodes: Iterable[NodeCapacity]) -> bool:

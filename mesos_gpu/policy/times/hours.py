@@ -38,15 +38,20 @@ class Span:
 
 
 def span_at(document: QueueDocument, moment: float) -> Span:
-    """What holds at a moment, and for how long."""
+    """What holds at a moment, and for how long. An entry that begins or ends and changes no figure is no border."""
     if not any(spec.hours for spec in document.queues.values()):
         return Span(-inf, inf, document)
     now = _active(document, moment)
-    borders = _borders(document, moment)
+    held, borders = _with(document, now), _borders(document, moment)
+
+    def differs(at: float) -> bool:
+        then = _active(document, at)
+        return then != now and _with(document, then) != held
+
     before = (at for at in reversed(borders) if at <= moment)
-    since = next((at for at in before if _active(document, at - 1) != now), -inf)
-    until = next((at for at in borders if at > moment and _active(document, at) != now), inf)
-    return Span(since, until, _with(document, now))
+    since = next((at for at in before if differs(at - 1)), -inf)
+    until = next((at for at in borders if at > moment and differs(at)), inf)
+    return Span(since, until, held)
 
 
 def spans_of_year(document: QueueDocument, moment: float) -> Iterator[tuple[float, QueueDocument]]:

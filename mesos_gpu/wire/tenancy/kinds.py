@@ -12,6 +12,7 @@ from mesos_gpu.model.tenancy import (
     BUDGET_FIELDS,
     DEFAULT_POOL,
     HOURS_FIELDS,
+    HOURS_FIGURES,
     IDLE_FIELDS,
     LIMIT_FIELDS,
     MOST_GPUS,
@@ -192,10 +193,13 @@ def _hours_at(outer: Check, place: str, value: Any) -> Hours | None:
             check.problem(key, "is missing: hours are from one time of day to another")
     values = read_fields(check, HOURS_FIELDS, READERS)
     made = Hours(**{**values, "begins": values["begins"] or "00:00", "ends": values["ends"] or "24:00"})
-    if not made.days:
+    if not made.days and "days" not in check.failed:
         check.problem("days", "must name a day at least; left out, it is every day")
     if f"{made.begins}:00"[:8] == f"{made.ends}:00"[:8]:
         check.problem("to", f"is the same as from, {made.begins}; a whole day is from 00:00 to 24:00")
+    if not check.problems and all(getattr(made, name) in (None, {}) for name in HOURS_FIGURES):
+        names = ", ".join(HOURS_FIGURES)
+        check.problem("", f"changes no figure, got {show(value)}; give one of {names}, or leave it out")
     outer.take(place, check)
     return made
 

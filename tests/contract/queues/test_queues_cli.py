@@ -131,6 +131,10 @@ WRONG = {
         "hours: [{from: '22:00', to: '6:00', days: [tuesday]}]",
         "hours/0/days: must be a list of mon, tue",
     ),
+    "no figure": (
+        "hours: [{from: '22:00', to: '06:00', zone: Europe/Vienna}]",
+        "hours/0: changes no figure, got ",
+    ),
     "field": (
         "hours: [{from: '22:00', to: '06:00', gpus: 2}]",
         "hours/0/gpus: unknown field; known are from, to",
@@ -160,6 +164,7 @@ def test_hours_and_pools_that_are_wrong_are_named_and_nothing_is_changed(
     file.write_text(f"pools: {{big: {{models: [A100]}}}}\nqueues: {{a: {body}}}\n")
     for words, code in ((("diff",), 2), (("apply", "--yes"), 65), (("apply", "--dry-run"), 65)):
         said = failed(call("queue", words[0], str(file), *words[1:]), code)
+        assert said.count(f"/queues/a/{told.partition(':')[0]}:") == 1, "once is enough"
         assert f"/queues/a/{told}" in said
         assert "To fix:" in said
     assert json.loads(done("queue", "show", "--json"))["version"] == 0

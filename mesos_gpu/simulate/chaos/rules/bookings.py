@@ -384,7 +384,7 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
         for agent in account.mesos.agents.values()
         if agent.id not in {place.agent_id for place in sound} and _could_serve(account, booking, agent, now)
     ]
-    if len(able) >= lacks:
+    if able:
         wrong[KEPT, booking.id] = f"{booking.id} lacks {lacks} nodes, and {able} could serve"
 
 
@@ -458,7 +458,7 @@ def _unobstructed(account: Account, booking: Booking, launched_now: set[JobId], 
     if any(other.begins < booking.ends and booking.begins < other.ends for other in others):
         return
     before, after = (_nodes_for(account, booking, but, now) for but in (launched_now, set[JobId]()))
-    if before >= booking.spec.nodes > after:
+    if min(before, booking.spec.nodes) > after:
         words = f"{booking.id} had {before} nodes for {booking.spec.nodes}, and {after} after {launched_now} began"
         raise Violation(BEFORE, words, booking.id, *launched_now)
 

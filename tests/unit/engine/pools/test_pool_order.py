@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
@@ -126,6 +127,22 @@ def test_it_is_no_use_to_wait_for_a_pool_that_has_nothing_of_what_is_asked_for(w
     assert where(world, "any") == "fast"
     world.runs("model", "team", 2, gpu_model=("T4",))
     assert where(world, "model") == "slow"
+
+
+def test_whom_no_node_could_serve_is_looked_at_anew_when_another_document_opens_a_pool(
+    world: Tenants,
+) -> None:
+    apply(world, team=QueueSpec(pools=BOTH), dev=QueueSpec())
+    world.runs("lent", "dev", 4, gpu_model=("H100",))
+    world.runs("slow", "dev", 4, gpu_model=("T4",))
+    world.submit("owed", queue="team", gpus=2, gpu_model=("H100",))
+    apply(world, team=QueueSpec(pools=("slow",), starve_after_s=5.0), dev=QueueSpec())
+    world.passes(30)
+    assert fit_nowhere(world.state, world.now) == {"owed"}
+    apply(world, team=QueueSpec(guarantee_gpus=owed(fast=2), pools=("fast",)), dev=QueueSpec())
+    world.passes(1)
+    assert world.state.seats_given.keys() == {"owed"}
+    assert world.passes(20) == {"lent"}, "when it has lost less work than the other one waits"
 
 
 def test_a_class_and_a_queue_must_have_a_pool_in_common(world: Tenants) -> None:

@@ -76,6 +76,14 @@ def test_of_two_entries_the_later_one_counts_and_of_figures_by_pool_those_that_i
     )
 
 
+def test_an_entry_that_changes_no_figure_is_no_border() -> None:
+    alone = document(Hours("09:00", "10:00", weight=1, limit_gpus={"default": 4}), limit_gpus={"default": 4})
+    assert (span_at(alone, at("2026-11-24T09:30")).since, span_at(alone, 0.0).until) == (-inf, inf)
+    hidden = document(Hours("12:00", "13:00", weight=7), Hours("08:00", "20:00", weight=5))
+    span = span_at(hidden, at("2026-11-24T12:30"))
+    assert (span.since, span.until) == (at("2026-11-24T08:00"), at("2026-11-24T20:00"))
+
+
 def test_a_document_without_hours_holds_for_ever() -> None:
     made = document()
     assert span_at(made, 0.0) == span_at(made, 1e9)
