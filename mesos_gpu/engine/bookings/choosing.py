@@ -11,7 +11,7 @@ from typing import Final
 
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
 from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
-from mesos_gpu.engine.bookings.using import count_used
+from mesos_gpu.engine.bookings.using import count_used, counted_up
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
@@ -125,7 +125,8 @@ class _Choice:
         lacks, of = booking.spec.nodes - len(places), booking.spec.nodes
         short = f"{lacks} of its {of} nodes are lacking: no other is sound, or can be free in time"
         message = "; ".join(filter(None, (message, short if lacks else "")))
-        self.turn.put(replace(booking, places=places, told=lacks > 0, message=message))
+        counted = counted_up(booking, self.turn.now)
+        self.turn.put(replace(counted, places=places, told=lacks > 0, message=message))
         left = others_on(self.turn.state, booking, booking.gpus)
         call_off(self.turn, left, f"booking {booking.spec.name} has other nodes")
 

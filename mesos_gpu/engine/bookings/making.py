@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from typing import Final
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -23,7 +24,7 @@ from mesos_gpu.model.bookings.booking import (
 )
 from mesos_gpu.model.tenancy import DEFAULT_POOL, ZONE
 from mesos_gpu.policy.calendar.book import Item, clash, horizon, items_of, nearest, never, refusal
-from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, written
+from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times, written
 
 _LIST: Final = "see what is booked with: mesos-gpu reserve list"
 _MEND: Final = "mend every problem that is listed"
@@ -187,12 +188,14 @@ def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tup
     except (ValueError, OverflowError) as error:
         faults.append(("/from", f"must be {error}, got {asked.begins}"))
         return asked, None
-    first = next_time(spec, turn.now - _LATE_S)
+    only = next(times(spec, -inf, inf), None) if spec.repeat is Repeat.NONE else None
+    if only is not None and (only.begins < turn.now - _LATE_S or only.ends <= turn.now):
+        faults.append(("/from", f"has passed: {spec.begins} ({spec.zone})"))
+        return spec, None
+    first = next_time(spec, turn.now)
     if first is None or first.begins > horizon(turn.now):
-        late = spec.repeat is not Repeat.NONE and bool(spec.until)
+        late = bool(spec.until) and (first is None or spec.repeat is not Repeat.NONE)
         why = "has no time left by then" if late else f"must be within {AHEAD_DAYS} days, got {spec.begins}"
         faults.append(("/until" if late else "/from", why))
         return spec, None
-    if first.begins < turn.now - _LATE_S and spec.repeat is Repeat.NONE:
-        faults.append(("/from", f"has passed: {spec.begins} ({spec.zone})"))
     return spec, first

@@ -22,8 +22,7 @@ def count_used(turn: Turn, booking: Booking) -> Booking:
         return booking
     was_used = booking.used_gpus or used
     counted = replace(
-        booking,
-        idle_gpu_ms=idle_gpu_ms(booking, turn.now),
+        counted_up(booking, turn.now),
         used_gpus=used,
         counted_at=turn.now,
         used_at=turn.now if was_used else booking.used_at,
@@ -32,12 +31,19 @@ def count_used(turn: Turn, booking: Booking) -> Booking:
     return counted
 
 
+def counted_up(booking: Booking, now: float) -> Booking:
+    """The booking with what stood idle up to now, before it has other places, or other GPUs of it are used."""
+    counted_at = now if booking.counted_at else 0.0
+    return replace(booking, idle_gpu_ms=idle_gpu_ms(booking, now), counted_at=counted_at)
+
+
 def idle_gpu_ms(booking: Booking, now: float) -> int:
-    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds."""
+    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds: up to now, or to
+    its end, if nobody was there to end it then."""
     if not booking.counted_at:
         return booking.idle_gpu_ms
     idle = max(len(booking.gpus) - booking.used_gpus, 0)
-    return booking.idle_gpu_ms + idle * max(round((now - booking.counted_at) * MS), 0)
+    return booking.idle_gpu_ms + idle * max(round((min(now, booking.ends) - booking.counted_at) * MS), 0)
 
 
 def charge(turn: Turn, booking: Booking) -> None:

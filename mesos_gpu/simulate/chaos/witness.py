@@ -28,10 +28,12 @@ from mesos_gpu.simulate.chaos.rules import (
     arrays,
     bookings,
     books,
+    charges,
     gangs,
     idle,
     limits,
     past,
+    recalls,
     rollouts,
     shares,
     stops,
@@ -51,7 +53,7 @@ class Witness(Account):
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
         """Nothing was said yet."""
         super().__init__(mesos, settings)
-        self.books, self.uses = books.Books(), past.Uses()
+        self.books, self.uses, self.charges = books.Books(), past.Uses(), charges.Charges()
         self._heard_at = 0.0
 
     # --- what the scheduler is told, when its batch is on disk
@@ -190,6 +192,7 @@ class Witness(Account):
         stops.room_is_made(self, self.takers, now)
         stops.freed_is_kept(self, self.launched, now)
         bookings.kept(self, self.launched, now)
+        charges.note(self, self.charges, now)
         books.affordable(self, self.launched, now)
         self.takers.clear()
         if self.seats_change or (self.hours_change and self.mesos.connected):
@@ -207,6 +210,7 @@ class Witness(Account):
         self.disk.save(
             effect for effect in effects if isinstance(effect, saves.SaveQueues)
         )  # by it all follows
+        charges.follow(self, self.charges, effects, now)
         bookings.follow(self, effects, now)
         for effect in effects:
             kind = type(effect)
@@ -258,6 +262,7 @@ class Witness(Account):
     def _task(self, task: Task, now: float) -> None:
         idle.told(self, task, now)
         bookings.told(self, task, now)
+        recalls.judge(self, task, now)
         if (taker := stops.stopped(self, task, now)) is not None:
             self.takers.add(taker)
         if not task.evicted or task.id in self.evicted:
@@ -323,13 +328,21 @@ class Witness(Account):
             finished = all(self.words[t].ended == "TASK_FINISHED" for t in members)
             if finished and not any(self.given_up(t, now) for t in members):
                 raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
-            if cut or (word.ended and (run is None or not run.alive)):
+            if cut or ((word.ended or self._is_replaced(other)) and (run is None or not run.alive)):
                 continue
             how = f"{run.stage} on {run.agent.id}" if run else "not heard of since its launch"
             raise Violation("no job runs twice", f"{task.id} while {other} is {how}", task.id, other)
         self.launches[job_id].append(task.id)
         if job_id in self.user_killed:
             raise Violation("what was killed is not launched", f"{task.id} is", task.id)
+
+    def _is_replaced(self, task_id: TaskId) -> bool:
+        """Whether the agent of a launch is gone for good, and the one that its host has now has reported."""
+        task = self.disk.tasks.get(task_id)
+        if task is None or task.agent_id not in self.mesos.gone:
+            return False
+        there = (agent for agent in self.mesos.agents.values() if agent.hostname == task.hostname)
+        return any(agent.id in self.agents for agent in there)
 
     def _quota(self, task: Task, job_id: JobId, now: float) -> None:
         """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""

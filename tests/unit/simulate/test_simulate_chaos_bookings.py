@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from mesos_gpu.engine.bookings import choosing, ticking
+from mesos_gpu.engine.bookings import choosing, telling, ticking, using
 from mesos_gpu.engine.calendar.booked import Booked
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.rules import bookings as rules_of
+from mesos_gpu.simulate.chaos.rules import charges, recalls
 from tests.unit.simulate.test_simulate_chaos import assert_found
 
 
@@ -43,6 +44,14 @@ def _a_lost_node_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(choosing._Choice, "mend", lambda choice, booking: None)
 
 
+def _idle_is_counted_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(using, "min", lambda now, ends: now, raising=False)
+
+
+def _whoever_was_told_is_let_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(telling, "_may_go_on", lambda turn, job: True)
+
+
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "a booking's nodes are chosen twice": (_nodes_are_chosen_twice, {rules_of.ONCE}),
     "anything starts on what is booked": (
@@ -50,6 +59,8 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         {rules_of.FOR, rules_of.BEFORE},
     ),
     "nobody is told before the begin": (_nobody_is_told_before_the_begin, {rules_of.FOR}),
+    "idle is counted beyond the end": (_idle_is_counted_beyond_the_end, {charges.IDLE}),
+    "whoever was told is let go on": (_whoever_was_told_is_let_go_on, {recalls.CALLED_OFF}),
     "a lost node is not replaced": (_a_lost_node_is_not_replaced, {rules_of.KEPT, rules_of.LIFE}),
 }
 

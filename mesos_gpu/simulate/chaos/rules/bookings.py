@@ -97,6 +97,19 @@ def kept_from(account: Account, job: Job) -> set[GpuId]:
     return {gpu for each in _with_nodes(account) if not _may_use(each, job) for gpu in each.gpus}
 
 
+def slots_taken_soon(account: Account, job: Job, now: float) -> int:
+    """How many tasks of a job could find no room any more on nodes where they have it, as bookings that have no nodes
+    yet begin before it could be told to leave them; if those are the nodes that they get."""
+    count = 0
+    for booking in account.disk.bookings.values():
+        if booking.state is not BookingState.BOOKED or _may_use(booking, job):
+            continue
+        told = job.spec.preemptible and now + 2 * _lead_s(account, job) < booking.begins
+        if not told and _over_at(job.spec, now) > booking.begins:
+            count += booking.spec.nodes * -(-booking.spec.gpus // job.spec.gpus)
+    return count
+
+
 def owed_s(account: Account, job: Job) -> float:
     """Seconds from a notice to SIGTERM."""
     given_s, asked_s = tree.inherited(account.queues, job.spec.queue, "notice_s"), job.spec.notice_s
@@ -312,6 +325,23 @@ def _leaves_at(account: Account, job: Job, now: float) -> list[float]:
     return moments
 
 
+def needs_end(account: Account, job: Job, now: float) -> str:
+    """Which booking has a job end for certain by now, in words; "": none does."""
+    gpus = {gpu for task_id in account.latest(job.id) for gpu in account.disk.tasks[task_id].gpus}
+    lead_s = _lead_s(account, job)
+    starts = [account.disk.tasks[task_id].started_at or now for task_id in account.latest(job.id)]
+    for booking in _with_nodes(account):
+        if not gpus & set(booking.gpus):
+            continue
+        stays = booking.spec.overrun and job.spec.preemptible and job.spec.booking is None
+        if _may_use(booking, job):
+            if booking.is_active and not stays and now + lead_s >= booking.ends:
+                return f"{booking.id} ends, on which it runs"
+        elif now + lead_s >= booking.begins and _over_at(job.spec, max(starts)) > booking.begins:
+            return f"{booking.id} begins, in whose way it is"
+    return ""
+
+
 def ends_at_once(account: Account, job: Job, now: float) -> bool:
     """Whether a job that is owed no notice may be ended for a booking, whatever it was told of before."""
     return not owed_s(account, job) and bool(_leaves_at(account, job, now))
@@ -370,7 +400,7 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
         wrong[_TIMES, booking.id] = f"{booking.id} has not begun"
     if not booking.state.has_nodes:
         return
-    if booking.is_active and _users(account, booking):
+    if booking.is_active and users_of(account, booking):
         account.calendar.used[booking.id] = now
     sound = [place for place in booking.places if _is_sound(account, place.agent_id, place.gpus, now)]
     connected = account.mesos.connected
@@ -388,7 +418,8 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
         wrong[KEPT, booking.id] = f"{booking.id} lacks {lacks} nodes, and {able} could serve"
 
 
-def _users(account: Account, booking: Booking) -> list[Task]:
+def users_of(account: Account, booking: Booking) -> list[Task]:
+    """The tasks that hold cards of a booking, of jobs that may."""
     gpus = set(booking.gpus)
     tasks = (task for task in account.disk.tasks.values() if gpus & set(task.gpus) and not task.ended)
     return [task for task in tasks if (job := _job(account, task)) is not None and _may_use(booking, job)]

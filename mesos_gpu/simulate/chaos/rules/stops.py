@@ -342,6 +342,7 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         before, after = (
             sum(_free(account, agent, job, but, now) for agent in agents) for but in (others, set[JobId]())
         )
+        before -= bookings.slots_taken_soon(account, job, now)
         if before >= job.spec.tasks > after and not _is_at_limit(account, job, agents, launched, now):
             words = f"{job.id} had room for {before} tasks on {job.room_on}, and {after} when others were launched"
             raise Violation("what was freed is kept for whom it was freed", words, job.id, *launched)

@@ -514,3 +514,22 @@ def test_a_card_that_is_shared_still_is_not_given_out_wholly_on_a_booking(one: B
     free = NodeCapacity(AgentId("n1"), "n1.example", Resources(gpus=4), cards, parts=(unshared(cards[0]),))
     here = Bookings(one.state, one.settings, one.now).only(one.job("named"), {AgentId("n1"): free})
     assert [gpu.id for gpu in here[AgentId("n1")].gpus] == ["n1-1", "n1-2", "n1-3"]
+
+
+@pytest.mark.parametrize(
+    ("repeat", "until", "told"),
+    [
+        (Repeat.DAILY, "2026-11-24", ("/until", "has no time left by then")),
+        (Repeat.NONE, "", ("/from", "has passed: 2026-11-24T12:00 (UTC)")),
+        (Repeat.NONE, "2026-11-23", ("/until", "has no time left by then")),
+    ],
+)
+def test_one_whose_only_time_has_just_passed_is_refused(
+    repeat: Repeat, until: str, told: tuple[str, str]
+) -> None:
+    world = Booked()
+    world.up("n1", 4)
+    world.now += 60
+    with pytest.raises(NotAccepted) as refused:
+        world.book(begins="2026-11-24T12:00", lasts_s=60, repeat=repeat, until=until)
+    assert refused.value.faults == (told,)
