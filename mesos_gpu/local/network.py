@@ -23,7 +23,7 @@ Way = Literal["from", "to", "both"]
 _ADDRESSES: Final = ipaddress.ip_network("198.18.0.0/15")
 #: Names of a cluster's bridge, and, with a host's behind it, of its namespaces and links: at most 15 characters.
 NAME: Final = re.compile(r"mg[0-9a-f]{6}")
-_CHAIN: Final = {"from": ("INPUT", "-s"), "to": ("OUTPUT", "-d")}
+_CHAIN: Final = {"from": ("INPUT", "-s", "--sport"), "to": ("OUTPUT", "-d", "--dport")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,14 @@ class Host:
         """The command, as a process of this host: with all of this machine but its network."""
         return ["nsenter", f"--net=/run/netns/{self.namespace}", "--", *command]
 
-    def cut(self, peers: Iterable[str], way: Way = "both") -> None:
-        """Lose every packet from or to these addresses, as behind a broken switch: nobody is told."""
+    def cut(self, peers: Iterable[str], way: Way = "both", port: int | None = None) -> None:
+        """Lose every packet from or to these addresses, as behind a broken switch: nobody is told. `port`: of the
+        peers, of TCP; None: every one."""
         for peer in peers:
             for direction in _CHAIN if way == "both" else (way,):
-                chain, option = _CHAIN[direction]
-                self._iptables("-A", chain, option, peer, "-j", "DROP")
+                chain, option, its_port = _CHAIN[direction]
+                narrow = [] if port is None else ["-p", "tcp", its_port, str(port)]
+                self._iptables("-A", chain, option, peer, *narrow, "-j", "DROP")
 
     def lose(self, share: float) -> None:
         """Lose that share of the packets that come in, by chance."""

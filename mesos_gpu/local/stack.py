@@ -34,7 +34,7 @@ from mesos_gpu.install.mesos_access import roles_of
 from mesos_gpu.libmesos import helpers
 from mesos_gpu.local import leftovers, zookeeper
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
-from mesos_gpu.local.network import Network
+from mesos_gpu.local.network import Host, Network
 from mesos_gpu.local.processes import await_port, get_json, get_json_by_socket, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
@@ -42,6 +42,8 @@ from mesos_gpu.model.nodes.driver import cuda_of
 
 #: How a scheduler is started; its arguments follow.
 SCHEDULER: Final = (sys.executable, "-m", "mesos_gpu.scheduler")
+_HERE: Final = "127.0.0.1"
+_PORT: Final = 8080  # of schedulers on hosts of their own
 _MEETING = "meeting"  # the file that says where several schedulers meet
 _OF_OTHERS = re.compile(r"(scheduler|run)-[0-9]+")
 
@@ -88,11 +90,14 @@ class SchedulerProcess:
         mark: str,
         tls: TlsHere | None = None,
         socket: Path | None = None,
+        host: Host | None = None,
     ) -> None:
         """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too. `tls`: None for plain HTTP.
-        `socket`: by which it is asked where it asks for names; None: it does not."""
+        `socket`: by which it is asked where it asks for names; None: it does not. `host`: on which it runs; None: on
+        this one."""
         self.directory, self.port, self._tls, self._socket = directory, port, tls, socket
-        self.url = f"http://127.0.0.1:{port}" if tls is None else tls.url(port)
+        self.host, self.ip = host, host.ip if host else _HERE
+        self.url = f"http://{self.ip}:{port}" if tls is None else tls.url(port)
         self.log = directory / "log"
         self._arguments, self._mark = list(arguments), mark
         self._popen: subprocess.Popen[bytes] | None = None
@@ -127,11 +132,12 @@ class SchedulerProcess:
         """Start it, with `more` arguments this time; `wait` waits for it."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(0o700)
-        if self._popen is not None:
-            await_port("127.0.0.1", self.port)
+        if self._popen is not None and self.host is None:
+            await_port(self.ip, self.port)
+        command = [*SCHEDULER, *self._arguments, *more]
         with private_log(self.log) as log:
             self._popen = subprocess.Popen(
-                [*SCHEDULER, *self._arguments, *more],
+                self.host.inside(command) if self.host else command,
                 env={**os.environ, leftovers.MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -166,7 +172,7 @@ class SchedulerProcess:
         if self._socket is not None:
             return get_json_by_socket(self._socket, path)
         if self._tls is None:
-            return get_json("127.0.0.1", self.port, path)
+            return get_json(self.ip, self.port, path)
         return get_json(self._tls.name, self.port, path, tls=self._tls.context())
 
     def send(self, number: int) -> None:
@@ -210,13 +216,19 @@ class Stack:
     ) -> None:
         """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices,
         master_flags and masters as of `Cluster`; secure: whether Mesos and the scheduler ask everybody who they are.
-        tls: of the REST interface. hosts: whether masters and agents are on hosts of their own, in network namespaces;
-        the schedulers are on this one. schedulers: several elect one that leads, and the others stand by: see
-        `schedulers`, `leader` and `standbys`.
+        tls: of the REST interface. hosts: whether masters, agents and schedulers are on hosts of their own, in network
+        namespaces; it needs secure, and has no tls. schedulers: several elect one that leads, and the others stand by:
+        see `schedulers`, `leader` and `standbys`.
 
         Raises:
+            BadConfiguration: hosts without secure, or with tls.
             Unavailable: The embedded Mesos cannot run here.
         """
+        if hosts and (tls or not secure):
+            raise BadConfiguration(
+                "hosts of their own reach each other's schedulers by plain HTTP, and must ask for names",
+                remedy="say secure=True, and no tls",
+            )
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None
@@ -242,16 +254,17 @@ class Stack:
         self._several, taken = schedulers > 1, set[int]()
         made = []
         for number in range(1, schedulers + 1):
-            free = port if port and number == 1 else free_port(taken=taken)
+            host = network.add(f"s{number}") if network else None
+            free = port if port and number == 1 else _PORT if host else free_port(taken=taken)
             taken.add(free)
-            made.append(self._scheduler(number, free))
+            made.append(self._scheduler(number, free, host))
         #: All of them; the one that leads is not always the first.
         self.schedulers: tuple[SchedulerProcess, ...] = tuple(made)
         self.scheduler = self.schedulers[0]
         self.url = self.scheduler.url
         self.reach = self.scheduler.reach
 
-    def _scheduler(self, number: int, port: int) -> SchedulerProcess:
+    def _scheduler(self, number: int, port: int, host: Host | None) -> SchedulerProcess:
         directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")
         socket = (
             self.socket if number == 1 or self.socket is None else self.directory / f"run-{number}/api.sock"
@@ -262,9 +275,12 @@ class Stack:
             *self._given,
             *["--port", str(port)],
             *(self.tls.arguments(port) if self.tls else []),
-            *(self._ha(port) if self._several else []),
+            *(["--host", host.ip, "--insecure-plain-http"] if host else []),
+            *(self._ha(host.ip if host else _HERE, port) if self._several else []),
         ]
-        return SchedulerProcess(directory, arguments, port, str(self.cluster.directory), self.tls, socket)
+        return SchedulerProcess(
+            directory, arguments, port, str(self.cluster.directory), self.tls, socket, host
+        )
 
     def _arguments(self, directory: Path, socket: Path | None) -> list[str]:
         """What a scheduler is told of this cluster."""
@@ -279,8 +295,8 @@ class Stack:
             *(["--socket", str(socket)] if socket else []),
         ]  # fmt: skip
 
-    def _ha(self, port: int) -> list[str]:
-        url = self.tls.url(port) if self.tls else f"http://127.0.0.1:{port}"
+    def _ha(self, ip: str, port: int) -> list[str]:
+        url = self.tls.url(port) if self.tls else f"http://{ip}:{port}"
         trust = ["--ha-cacert", str(self.tls.certificate)] if self.tls else []
         return ["--ha", f"file://{self.directory / _MEETING}", "--ha-url", url, *trust]
 

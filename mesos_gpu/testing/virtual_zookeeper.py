@@ -1,6 +1,7 @@
 """ZooKeeper in memory, as far as schedulers use it, by the calls of kazoo: sessions end, requests are lost, and answers
 of what was done."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -55,10 +56,15 @@ class VirtualZooKeeper:
     def __init__(self, *paths: str) -> None:
         """With empty nodes at these paths."""
         self.nodes = {path: Node(b"") for path in paths}
+        self._sessions = itertools.count(1)
 
     def session(self) -> "Session":
         """A client's."""
         return Session(self)
+
+    def number(self) -> int:
+        """Number the next session: servers give each another one."""
+        return next(self._sessions)
 
 
 class Session:
@@ -68,6 +74,7 @@ class Session:
     def __init__(self, servers: VirtualZooKeeper) -> None:
         """Begin the session."""
         self._servers, self._nodes = servers, servers.nodes
+        self.client_id = (servers.number(), b"")  # and its password
         self.troubles: list[str] = []
         self.expired = False
         self._listeners: list[Callable[[str], Any]] = []
@@ -86,7 +93,7 @@ class Session:
 
     def revive(self) -> None:
         """Connect again: kazoo begins another session by itself."""
-        self.expired = False
+        self.expired, self.client_id = False, (self._servers.number(), b"")
         self.troubles = [each for each in self.troubles if each != "expire"]
 
     # --- reads
@@ -97,7 +104,8 @@ class Session:
 
     def _read(self, path: str) -> tuple[bytes, Any]:
         node = self._node(path)
-        return node.data, SimpleNamespace(version=node.version, last_modified=0.0)
+        owner = node.owner.client_id[0] if node.owner else 0
+        return node.data, SimpleNamespace(version=node.version, last_modified=0.0, ephemeralOwner=owner)
 
     def get_children_async(self, path: str, watch: object = None) -> Answer[list[str]]:
         """Names of the children of a node; nobody watches them."""

@@ -1,5 +1,6 @@
 """Who may write what several schedulers share: the one that was elected last, each batch once, in its order."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -218,6 +219,35 @@ def test_the_next_in_line_leads_when_the_session_of_the_first_ends(make: Make) -
     at.close(first.client)
     assert second.election.leads()
     assert second.election.leader() is None
+
+
+def test_who_has_another_session_stands_in_its_name_whatever_is_left_of_the_one_before(
+    make: Make, meeting: str
+) -> None:
+    """A server that was cut off from the others ends a session that those keep for some seconds."""
+    leader, before = make("leader"), make("before")
+    place = at.parsed(meeting)
+    with contextlib.closing(at.connected(place)) as client, contextlib.ExitStack() as stack:
+        stack.callback(client.stop)
+        again = Election(client, place, before.election.url)
+        again.run = before.election.run
+        for _ in range(2):  # as where the first answer does not arrive
+            again.stand()
+        assert again.candidates() == 3
+        at.close(before.client)
+        at.close(leader.client)
+        assert again.leads()
+
+
+def test_who_is_in_the_line_no_more_has_to_stand_again(make: Make) -> None:
+    one, other = make("one"), make("other")
+    place = one.election._place
+    [name] = [each for each, member, _ in other.election._line() if member.run == other.election.run]
+    one.client.delete(place.of(at.ELECTION, name))
+    assert (other.election.leads(), other.election.stands) == (False, False)
+    other.election.stand()
+    at.close(one.client)
+    assert (other.election.leads(), other.election.stands) == (True, True)
 
 
 def test_without_zookeeper_nothing_is_written_and_the_same_batch_goes_on_with_it(

@@ -21,7 +21,8 @@ KILLS: Final = {
 OTHERS: Final = {
     "pause scheduler": 2, "pause master": 1, "pause agent": 1, "pause zookeeper": 1, "zookeepers down": 1,
     "cut master-masters": 1, "cut master-agent": 1, "cut master-scheduler": 1, "cut agent-scheduler": 1,
-    "cut agent-agent": 1, "cut agent-masters": 1, "cut scheduler-masters": 1, "slow": 1, "lose": 1, "wipe agent": 1,
+    "cut agent-agent": 1, "cut agent-masters": 1, "cut scheduler-masters": 1, "cut standby-masters": 1,
+    "cut scheduler-standby": 1, "slow": 1, "lose": 1, "wipe agent": 1,
 }  # fmt: skip
 FAULTS: Final = (*KILLS, *OTHERS)
 DOWN: Final = "zookeepers down"

@@ -131,31 +131,22 @@ class Faults:
             (agent.directory / "work").mkdir(exist_ok=True)
         return Injected(agent.url, agent=number, wiped=True)
 
-    def _hosts(self, chance: random.Random, role: str) -> tuple[list[Host], list[str], int | None]:
-        """Hosts of a role (none for this machine's scheduler), their addresses, and whose node the first is."""
-        cluster = self.rig.cluster
-        assert cluster.network is not None
-        if role == "scheduler":
-            return [], [cluster.network.ip], None
-        if role == "agent":
-            number = chance.randrange(len(cluster.agents))
-            chosen: Sequence[Process] = [cluster.agents[number]]
-            return [_host(each) for each in chosen], [each.ip for each in chosen], number
-        leader = self.rig.leading_master()
-        chosen = [leader] if role == "master" else cluster.masters
-        return [_host(each) for each in chosen], [each.ip for each in chosen], None
+    def _hosts(self, chance: random.Random, role: str) -> tuple[list[Host], int | None]:
+        """Hosts of a role, and whose node the first is."""
+        if role == "masters":
+            return [_host(each) for each in self.rig.cluster.masters], None
+        process, agent = self._one(chance, role)
+        return [_host(process)], agent
 
     def _cut(self, chance: random.Random, one: str, other: str) -> Injected | None:
-        """Cut between two roles, at whichever has hosts of its own."""
-        here, mine, agent = self._hosts(chance, one)
-        there, theirs, node = self._hosts(chance, other)
-        if not here:
-            here, there, mine, theirs = there, here, theirs, mine
-        if mine == theirs:  # two agents that are one: the next one, then
-            theirs = [self.rig.cluster.agents[((agent or 0) + 1) % len(self.rig.cluster.agents)].ip]
+        """Cut between two roles, at the first one's hosts."""
+        (here, agent), (there, node) = self._hosts(chance, one), self._hosts(chance, other)
+        if here == there:  # two agents that are one: the next one, then
+            agents = self.rig.cluster.agents
+            there = [_host(agents[((agent or 0) + 1) % len(agents)])]
         if self._busy & {host.namespace for host in here}:
             return None
-        way = chance.choice(_WAYS)
+        way, mine, theirs = chance.choice(_WAYS), [host.ip for host in here], [host.ip for host in there]
         for host in here:
             host.cut([ip for ip in theirs if ip != host.ip], way)
         hit = agent if agent is not None else node
@@ -184,7 +175,7 @@ class Faults:
         return heal
 
 
-def _host(process: Process) -> Host:
+def _host(process: Process | SchedulerProcess) -> Host:
     assert process.host is not None
     return process.host
 

@@ -30,13 +30,20 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Election:
-    """This scheduler's part in it. `lost` is set when its session is: it may be led by another then."""
+    """This scheduler's part in it.
+
+    Attributes:
+        run: Of this process.
+        url: Where it is reached by others.
+        lost: Set when its session ends: it may be led by another then.
+        stands: Whether it is in the line, as was seen last.
+    """
 
     def __init__(self, client: KazooClient, place: Place, url: str) -> None:
         """Nothing is written yet. `url`: where this scheduler is reached by others."""
         self._client, self._place = client, place
         self.run, self.url = secrets.token_hex(16), url
-        self._name = ""
+        self._name, self.stands = "", False
         self.lost = threading.Event()
         client.add_listener(self._heard)
 
@@ -51,22 +58,34 @@ class Election:
             Unavailable: ZooKeeper does not answer.
         """
         try:
-            for name, member in self._line():
-                if member.run == self.run:  # an answer that did not arrive
-                    self._name = name
-                    return
-            path = self._client.create_async(
-                self._place.of(at.ELECTION, _CANDIDATE),
-                msgspec.json.encode(Member(self.url, run=self.run)),
-                ephemeral=True,
-                sequence=True,
-            ).get(timeout=ANSWER_S)
-            self._name = path.rpartition("/")[2]
+            self._name = self._own_name() or self._added()
         except AWAY as error:
             raise _away(error) from error
+        self.stands = True
+
+    def _own_name(self) -> str:
+        """The candidate that this session has made already, by a request whose answer did not arrive; "": none.
+
+        One of this process whose session has ended may be there still: a server that was cut off from the others ends
+        sessions that those keep for some seconds. It goes with its session, and so does the place in the line.
+        """
+        for name, member, owner in self._line():
+            if member.run == self.run and owner == (self._client.client_id or (0,))[0]:
+                return name
+        return ""
+
+    def _added(self) -> str:
+        path: str = self._client.create_async(
+            self._place.of(at.ELECTION, _CANDIDATE),
+            msgspec.json.encode(Member(self.url, run=self.run)),
+            ephemeral=True,
+            sequence=True,
+        ).get(timeout=ANSWER_S)
+        return path.rpartition("/")[2]
 
     def leads(self, watch: Callable[[WatchedEvent], Any] | None = None) -> bool:
-        """Whether this one is the first in the line. `watch`: called once when the line changes.
+        """Whether this one is the first in the line. One that is in it no more has to stand again, and `stands` says
+        so. `watch`: called once when the line changes.
 
         Raises:
             Unavailable: ZooKeeper does not answer.
@@ -75,7 +94,8 @@ class Election:
             line = self._names(watch)
         except AWAY as error:
             raise _away(error) from error
-        return bool(self._name) and line[:1] == [self._name]
+        self.stands = self._name in line
+        return self.stands and line[0] == self._name
 
     def take(self) -> int:
         """Begin a term: from now on nobody of an earlier one can write. Its number.
@@ -180,15 +200,15 @@ class Election:
         )
         return sorted(names)
 
-    def _line(self) -> list[tuple[str, Member]]:
-        """Candidates, the first first."""
+    def _line(self) -> list[tuple[str, Member, int]]:
+        """The names of candidates, what they say, and the sessions that they live with, the first first."""
         line = []
         for name in self._names(None):
             try:
-                data, _ = self._client.get_async(self._place.of(at.ELECTION, name)).get(timeout=ANSWER_S)
+                data, stat = self._client.get_async(self._place.of(at.ELECTION, name)).get(timeout=ANSWER_S)
             except NoNodeError:
                 continue  # it has just gone
-            line.append((name, msgspec.json.decode(data, type=Member)))
+            line.append((name, msgspec.json.decode(data, type=Member), int(stat.ephemeralOwner)))
         return line
 
 

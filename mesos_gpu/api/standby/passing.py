@@ -16,7 +16,7 @@ from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.http.note import REQUEST_ID
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.standby.heard import target_of
-from mesos_gpu.api.standby.upstream import Headers, Upstream, opened
+from mesos_gpu.api.standby.upstream import CONNECT_S, Headers, Upstream, opened
 from mesos_gpu.api.standby.word import HEADER, Signer
 
 LEADER: Final = b"mesos-gpu-standby"  # of answers: who leads
@@ -85,9 +85,8 @@ class Passing:
         try:
             upstream = await opened(leader.url, self._tls, is_head=scope["method"] == "HEAD")
         except (OSError, TimeoutError) as error:
-            raise unavailable(
-                f"the leader {leader.url} does not answer: {str(error) or type(error).__name__}"
-            ) from error
+            why = str(error) or f"no connection within {CONNECT_S:g} s"
+            raise unavailable(f"the leader {leader.url} does not answer: {why}") from error
         try:
             sent = asyncio.ensure_future(_sent(upstream, head, _is_chunked(scope), receive))
             got = asyncio.ensure_future(_answered(upstream, leader, scope, send))

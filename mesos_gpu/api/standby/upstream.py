@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
@@ -14,6 +15,10 @@ QUIET_S: Final = (
     90.0  # that an answer may take, or its next piece: long polls end, and streams say something, before
 )
 _PIECE: Final = 1 << 16
+#: After how many seconds the other host is asked whether it is there, in what intervals, and how often it may miss
+#: that: a host that is cut off is given up after 10 s. One whose process is busy, or paused, answers.
+_PROBES: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+_SENT_MS: Final = 10_000  # that what was sent may wait until the other host has it
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -98,4 +103,13 @@ async def opened(url: str, tls: ssl.SSLContext | None, *, is_head: bool) -> Upst
             ssl=tls if is_tls else None,
             server_hostname=parts.hostname if is_tls else None,
         )
+    _see_that_it_is_there(writer.get_extra_info("socket"))
     return Upstream(reader, writer, is_head=is_head)
+
+
+def _see_that_it_is_there(connection: socket.socket) -> None:
+    """Have the kernel end a connection to a host that is reached no more."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _PROBES.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SENT_MS)

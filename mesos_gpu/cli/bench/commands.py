@@ -215,17 +215,24 @@ def _run_all(client: Client, stack: Stack, tasks: int) -> tuple[list[Job], int]:
     jobs = [job for job in client.jobs(limit=tasks + 100) if job["id"] in ids]
     if not all(ended(job) and job["state"] == "finished" for job in jobs) or len(jobs) != tasks:
         raise MesosGpuError("not every task of the burst finished", remedy=stack.scheduler.tail())
-    for job in jobs:
-        if job["infrastructure_failures"]:  # the cluster goes, and its logs with it
-            output.note(f"{job['id']} has lost a launch:\n{_lines_of(stack, job['id'])}")
+    _tell_losses(stack, jobs)
     return jobs, peak_rss
 
 
-def _lines_of(stack: Stack, job_id: str) -> str:
-    """What the logs of the scheduler, the masters and the agents say of a job, its tasks and their executors."""
+def _tell_losses(stack: Stack, jobs: Sequence[Job]) -> None:
+    """Say which jobs have lost a launch, and what the logs have of them: the cluster goes, and its logs with it."""
+    for job in jobs:
+        if job["infrastructure_failures"]:
+            output.note(f"{job['id']} has lost a launch")
+            for line in _lines_of(stack, job["id"]):
+                output.note(f"  {line}")
+
+
+def _lines_of(stack: Stack, job_id: str) -> list[str]:
+    """The last lines that logs of the scheduler, the masters and the agents have of a job, its tasks and executors."""
     logs = [stack.scheduler.log, *(each.log for each in (*stack.cluster.masters, *stack.cluster.agents))]
     lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if job_id in line]
-    return "\n".join(lines[-MOST_LINES:])
+    return lines[-MOST_LINES:]
 
 
 def _executor(client: Client, stack: Stack) -> dict[str, float]:

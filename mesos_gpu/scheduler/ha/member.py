@@ -61,7 +61,7 @@ class Member:
         )
         self.leads = False
         self._copy: Copy | None = None
-        self._has_joined = self._stands = self._rights_changed = False
+        self._has_joined = self._rights_changed = False
         self._wake, self._over = threading.Event(), threading.Event()
         self._noted_at = self._cut_at = -1e9
         self._away = ""  # why ZooKeeper does not answer; "": it does
@@ -95,15 +95,14 @@ class Member:
     def _is_elected(self, copy: Copy) -> bool:
         if self.election.lost.is_set():  # the session ended, and what stood in its name
             self.election.lost.clear()
-            self._stands = False
+            self.election.stands = False
         if not self._has_joined and self._follower.join():
             self._has_joined, self.key = True, self.local.key()
         complete_at = self._take_over() if self._has_joined else None
         copy.follow(complete_at, urgent=self._rights_changed)
         self._rights_changed = False
-        if not self._stands:
+        if not self.election.stands:
             self.election.stand()
-            self._stands = True
         if self.election.leads(self._changed):
             return True
         word = self.election.leader()

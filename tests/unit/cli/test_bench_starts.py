@@ -1,8 +1,17 @@
-"""`mesos-gpu bench launch`: the cost of a launch in starts of an empty interpreter."""
+"""`mesos-gpu bench launch`: the cost of a launch in starts of an empty interpreter, and what is told of a launch that
+the infrastructure lost.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli.bench.commands import MOST_LINES, _tell_losses
 from mesos_gpu.cli.bench.starts import Used, by_name, empty_start_ms
+from mesos_gpu.local.stack import Stack
 
 
 def test_the_cost_of_a_task_is_told_by_part_and_in_empty_starts() -> None:
@@ -35,3 +44,50 @@ def test_the_cost_is_told_in_starts_of_what_path_has_too() -> None:
 def test_without_a_python3_on_path_nothing_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert by_name(ms_per_task=100.0) == {}
+
+
+def test_the_logs_lines_about_a_job_that_lost_a_launch_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = {
+        "scheduler": "registered\njob-7: launched as job-7.1\njob-8: launched\njob-7.1: lost\x1b[2J\n",
+        "master": "I1124 Launching task job-8.1\n",
+        "agent": "I1124 Executor job-7.1 has ended\n",
+    }
+    told = lines_told(tmp_path, capsys, logs, job("job-7", failures=1), job("job-8", failures=0))
+    assert told == [
+        "mesos-gpu: job-7 has lost a launch",
+        "mesos-gpu:   job-7: launched as job-7.1",
+        "mesos-gpu:   job-7.1: lost\\x1b[2J",
+        "mesos-gpu:   I1124 Executor job-7.1 has ended",
+    ]
+
+
+def test_of_many_lines_the_last_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = "".join(f"job-7: {number}\n" for number in range(MOST_LINES + 9))
+    told = lines_told(tmp_path, capsys, {"scheduler": many}, job("job-7", failures=2))
+    assert len(told) == 1 + MOST_LINES
+    assert told[-1] == f"mesos-gpu:   job-7: {MOST_LINES + 8}"
+
+
+def test_nothing_is_told_where_none_was_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines_told(tmp_path, capsys, {"scheduler": "job-7: ended\n"}, job("job-7", failures=0)) == []
+
+
+def job(job_id: str, failures: int) -> Job:
+    return cast(Job, {"id": job_id, "infrastructure_failures": failures})
+
+
+def lines_told(
+    directory: Path, capsys: pytest.CaptureFixture[str], logs: dict[str, str], *jobs: Job
+) -> list[str]:
+    """Lines on stderr about jobs of a cluster with these logs."""
+    made: dict[str, Any] = {}
+    for name in ("scheduler", "master", "agent"):
+        made[name] = SimpleNamespace(log=directory / name)
+        made[name].log.write_text(logs.get(name, ""))
+    cluster = SimpleNamespace(masters=[made["master"]], agents=[made["agent"]])
+    _tell_losses(cast(Stack, SimpleNamespace(scheduler=made["scheduler"], cluster=cluster)), jobs)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err.splitlines()
