@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +21,8 @@ from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.audit.log import AuditLog
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.files.private import read_secret
+from mesos_gpu.adapters.hooks.send import Sender
+from mesos_gpu.adapters.hooks.store import HookStore
 from mesos_gpu.adapters.replicated.log import Deposed
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
@@ -32,6 +34,7 @@ from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
@@ -186,21 +189,18 @@ def _run(
     driver = pd.PymesosDriver(
         framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
     )
-    journal = _journal(options)
     settings = replace(
         engine_settings(options),
         control_ports=of_api(host, port),
         principal=framework.principal,
         scheduler_url=(options.uploads.executor_url or webui_url).rstrip("/"),
     )
-    daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets, options.checks)
+    daemon = Daemon(store, saved, driver, clock, settings, _journal(options), key, secrets, options.checks)
     sink.daemon = daemon
     hooks, sender = options.webhooks.store(options.state), options.webhooks.sender()
-    handed_over = HandedOver(hooks, saved, part.url if part else ALONE)
     if saved.doubtful:
         without_removed(hooks, trail)
-    deliveries = Deliveries(hooks, sender, daemon.happened, handed_over=handed_over)
-    handed_over.begin(daemon.keep)
+    deliveries = _deliveries(hooks, sender, daemon, HandedOver(hooks, saved, part.url if part else ALONE))
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
@@ -214,29 +214,50 @@ def _run(
         leader_url=part.url if part else "",
     )
     app = create_app(daemon, api, part.outer if part else ())
-    is_over = part.is_over if part else lambda: False
     local = local_socket(options)
     server = Server(app, listener, tls=tls, local=local)
     if tls:
         signal.signal(signal.SIGHUP, lambda *_: tls.wake())
     _announce(exposure, port, tls, local)
-    deliveries.start()
-    look_briefly()
-    daemon.start()
-    try:
-        if first is not None:
-            begin_with(first, daemon)
-        while not (signals.stop.is_set() or is_over() or daemon.wait(0.2)):
-            pass
-    finally:
-        server.stop()
-        daemon.stop()
-        deliveries.stop()
-        hooks.close()
-        trail.close()
+    parts = _Parts(trail, hooks, deliveries, daemon, server)
+    parts.run(first, lambda: signals.stop.is_set() or (part is not None and part.is_over()))
     if isinstance(daemon.failure, Deposed):
         return DEPOSED
     return 1 if signals.died.is_set() or daemon.failure is not None else 0
+
+
+class _Parts(NamedTuple):
+    """What runs beside each other in a scheduler that leads; `server` answers since it was made."""
+
+    trail: AuditLog
+    hooks: HookStore
+    deliveries: Deliveries
+    daemon: Daemon
+    server: Server
+
+    def run(self, first: AccessDocument | None, is_over: Callable[[], bool]) -> None:
+        """Start them, and end them all when it is over or the daemon has ended. `first`: the access to begin with."""
+        self.deliveries.start()
+        look_briefly()
+        self.daemon.start()
+        try:
+            if first is not None:
+                begin_with(first, self.daemon)
+            while not (is_over() or self.daemon.wait(0.2)):
+                pass
+        finally:
+            self.server.stop()
+            self.daemon.stop()
+            self.deliveries.stop()
+            self.hooks.close()
+            self.trail.close()
+
+
+def _deliveries(hooks: HookStore, sender: Sender, daemon: Daemon, handed_over: HandedOver) -> Deliveries:
+    """What sends webhooks, those that a former leader had not sent included."""
+    deliveries = Deliveries(hooks, sender, daemon.happened, handed_over=handed_over)
+    handed_over.begin(daemon.keep)
+    return deliveries
 
 
 def _standby_settings(options: Options, exposure: Exposure, who: Who | None) -> ApiSettings:

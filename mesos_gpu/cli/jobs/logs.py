@@ -1,6 +1,7 @@
 """`mesos-gpu logs`: what a job or an app has written, and writes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -95,7 +96,6 @@ def logs(
       mesos-gpu logs train --attempt previous --stderr -n 50
       mesos-gpu logs sweep.3-7 -n 5
     """
-    from mesos_gpu.cli.channel.interactive import is_session
     from mesos_gpu.cli.jobs.stream import Shown
 
     if since is not None and tail is not None:
@@ -115,14 +115,29 @@ def logs(
             raise click.UsageError(f"-f, --rank and --attempt go with one task of an array, as {id}.INDEX")
         _print_array(client, array, Shown(only, tail, prefix=True, since=since, stamped=timestamps))
         return
+    _print_job(client, job, id, rank, attempt, Shown(only, tail, prefix, since, timestamps), follow)
+
+
+def _print_job(
+    client: "Client",
+    job: "Job",
+    id: str,
+    rank: int | None,
+    attempt: int | None,
+    shown: "Shown",
+    follow: bool,
+) -> None:
+    """Print what a job, or one launch, has written. `rank`, `attempt`: as of `logs`."""
+    from mesos_gpu.cli.channel.interactive import is_session
+
     if is_session(job):
         output.note(
             f"{job['id']} was run with -i or -t: what its command writes goes to who runs it, and is not kept"
         )
-    ranks = range(job["tasks"]) if rank == EVERY else (rank,)
     if rank == EVERY and not job["id"].startswith(id):
         raise click.UsageError(f"{id} is one launch already: --rank all goes with a job's ID")
-    shown = Shown(only, tail, prefix=prefix or rank == EVERY, since=since, stamped=timestamps)
+    ranks = range(job["tasks"]) if rank == EVERY else (rank,)
+    shown = replace(shown, prefix=shown.prefix or rank == EVERY)
     followers = (_follower(client, job, id, each, attempt, shown) for each in ranks)
     if follow:
         _follow(client, list(followers))
