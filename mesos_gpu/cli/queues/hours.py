@@ -1,7 +1,7 @@
 """What hours make of queues now, until when, and what comes then; and which pools a queue may use: in words."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -47,13 +47,26 @@ def remarks(tree: Mapping[str, Any]) -> Sequence[str]:
     return () if known is None else tuple(_remarks(tree["queues"], known))
 
 
+def remarks_on(tree: Mapping[str, Any], path: str) -> Sequence[str]:
+    """Of a queue and those above it, as `remarks`; none: they have no hours."""
+    known = tree.get("in_force")
+    if known is None:
+        return ()
+    own = {name: _of(known[name], lineage(path)) for name in ("queues", "next")}
+    return tuple(_remarks(tree["queues"], {**known, **own})) if any(own.values()) else ()
+
+
+def _of(figures: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    return {path: figures[path] for path in paths if path in figures}
+
+
 def _remarks(queues: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
     until = known["until"]
     when = "at all times" if until is None else f"until {_stamp(until)}"
     yield f"In force {when}:"
     for path, figures in sorted(known["queues"].items()):
         yield f"  {path}: {_differing(queues.get(path, {}), figures) or 'as outside of its hours'}"
-    if until is not None:
+    if until is not None and known["next"]:
         yield "From then on:"
         for path, figures in sorted(known["next"].items()):
             yield f"  {path}: {_differing(known['queues'].get(path, {}), figures)}"

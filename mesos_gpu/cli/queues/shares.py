@@ -1,6 +1,7 @@
 """`mesos-gpu queue shares`: what queues are due, and what that follows from."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +12,7 @@ from mesos_gpu.cli.lists.columns import Col, Listing
 from mesos_gpu.cli.lists.options import Asked, list_options, refuse_of_one
 from mesos_gpu.cli.lists.seen import Seen
 from mesos_gpu.cli.lists.show import show
+from mesos_gpu.cli.queues.hours import remarks_on
 from mesos_gpu.wire.listing.filters import By
 
 if TYPE_CHECKING:
@@ -45,19 +47,20 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
 
     GPUs count by the cost of their model. Of a queue, GIVEN is what the queue above divides, FLOOR what it gets of its
     guarantee, KEPT what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
-    WEIGHT among its siblings. Its users follow, the first in line first.
+    WEIGHT among its siblings. What its hours have made of it, and of those above it, follows, and its users, the first in
+    line first.
     """
     client = app.client()
     if path is not None:
         as_json = refuse_of_one(asked, "PATH")
         share = client.queue_share(path)
-        output.document(share) if as_json else _explain(share)
+        output.document(share) if as_json else _explain(share, client.call("GET", "/v1/queues", dict))
         return
     empty = "No such queue." if asked.filtered else "There is no tree of queues, or there are no GPUs."
     show(asked, lambda: Seen(client.queue_shares(), empty, lambda listed: {"shares": listed}))
 
 
-def _explain(share: "PathShare") -> None:
+def _explain(share: "PathShare", tree: Mapping[str, Any]) -> None:
     pools = dict.fromkeys(step["pool"] for step in share["steps"])
     for pool in pools:
         output.line(f"Pool {pool}:")
@@ -69,6 +72,8 @@ def _explain(share: "PathShare") -> None:
         )
     if not pools:
         output.line("There are no GPUs.")
+    for line in remarks_on(tree, share["path"]):
+        output.line(line)
     if share["users"]:
         click.echo()
         output.table(

@@ -111,6 +111,8 @@ def test_what_is_in_force_is_told_with_the_document_and_what_a_file_changes(rig:
     differs = call("queue", "diff", str(file))
     assert differs.exit_code == 1
     assert f"#   a: {first}" in differs.output.splitlines()
+    explained = done("queue", "shares", "a/b").splitlines()
+    assert [f"# {line}" for line in explained if not line.startswith("There are")][:2] == applied[at : at + 2]
     rows = [re.split(r"  +", line) for line in done("queue", "list", "-o", "wide").splitlines()]
     columns = dict(zip(rows[0], rows[2], strict=True))
     assert (columns["QUEUE"], columns["POOLS"], columns["OVERFLOW"]) == ("a/b", "big, default", "1m00s")
