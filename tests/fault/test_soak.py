@@ -60,6 +60,12 @@ def test_work_that_says_that_it_is_done_and_is_not_is_seen(player: Player) -> No
     assert kinds(player.play(Act("planted lost", 0, 0.0))) == {"lost"}
 
 
+def test_work_that_was_done_again_for_nobody_is_seen_also_beside_a_drain(player: Player) -> None:
+    """Others may displace it, and another node is drained meanwhile: neither is why it was done again."""
+    outcome = player.play(Act("planted again", 0, 0.0), Act("drain", 2, 0.1, 1.0))
+    assert kinds(outcome) == {"doubled"}, outcome.verdict
+
+
 @pytest.mark.parametrize("what", ["process", "cgroup"])
 def test_what_a_task_left_is_seen(player: Player, what: str) -> None:
     outcome = player.play(Act(f"planted {what}", 0, 0.0), clean_s=CLEAN_S)

@@ -1,12 +1,13 @@
 """An epoch: acts are played on the cluster, then all is left to settle, and judged."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import poll
 from tests.soak import witness
 from tests.soak.acts import DOWN, FAULTS, LOAD, PLANTED, Act, Story
-from tests.soak.evidence import WORK
+from tests.soak.evidence import WORK, Line
 from tests.soak.faults import Faults, Injected
 from tests.soak.judge import Excuse, Finding, Verdict, judge
 from tests.soak.load import Item, Load
@@ -169,8 +170,6 @@ class Epoch:
             undo = self.load.do(act)
             if undo:
                 self._undo_at(self._now() + act.lasts_s, undo)
-                cards = frozenset(card for cards in self._rig.cards for card in cards)
-                self._excuses.append(Excuse(time.time(), time.time() + act.lasts_s, cards=cards))
         elif act.kind in PLANTED:
             self._plant(act)
         else:
@@ -215,6 +214,8 @@ class Epoch:
         environment = {"PATH": os.environ["PATH"]}
         if what == "lost":
             self.load.plant("silent")
+        elif what == "again":
+            self._plant_again(self.load.plant("plain", preemptible=True))
         elif what == "double":
             words = [sys.executable, "-IS", str(WORK), str(evidence), "0", str(SLOTS_OF_CARD), "8", "silent"]
             holder = {**environment, "NVIDIA_VISIBLE_DEVICES": card}
@@ -226,6 +227,12 @@ class Epoch:
             roots = [top / self._rig.cluster.agents[0].cgroup_root for top in leftovers.hierarchies()]
             self._cgroup = next(root for root in roots if root.is_dir()) / "planted"
             self._cgroup.mkdir(exist_ok=True)
+
+    def _plant_again(self, item: Item) -> None:
+        """A task of that work says that it was done, which nobody ended; later another one does."""
+        line = Line("end", time.time(), item.number, 0, "planted.1", ())
+        with (self._rig.evidence.directory / "said").open("a") as file:
+            file.write(json.dumps(asdict(line)) + "\n")
 
     def _settle(self) -> None:
         """Heal all, and wait for the end of all work."""
@@ -260,10 +267,10 @@ class Epoch:
 
     def _judged(self) -> Outcome:
         left = self._left() or self._unusable()
-        lines = self._rig.evidence.lines()
-        verdict = judge(
-            self.load.items, [line for line in lines if line.at >= self._opened_at], self._excuses
-        )
+        lines = [line for line in self._rig.evidence.lines() if line.at >= self._opened_at]
+        taken = [Excuse(each.begin, each.end, cards=each.cards) for each in self.load.disturbances]
+        told = witness.told(self._rig, self.load.items, lines)
+        verdict = judge(self.load.items, lines, [*self._excuses, *taken], told)
         verdict.findings += self._findings
         verdict.findings += [Finding("left", each) for each in left]
         verdict.findings[:0] = [Finding("trouble", each) for each in sorted(set(self.load.troubles))]
@@ -303,7 +310,7 @@ def tally_up(tally: Tally, outcome: Outcome, load: Load, ends: Mapping[int, floa
     tally.epochs += 1
     tally.asked += outcome.asked
     tally.done += outcome.verdict.done
-    tally.again += outcome.verdict.again
+    tally.again.update(outcome.verdict.again)
     tally.taken += load.taken
     asked_at = {item.number: item.asked_at for item in load.items}
     for shot in outcome.shots:

@@ -1,6 +1,6 @@
 """What is true of an epoch: which work was lost, which was done twice, and which was done again with good reason."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -9,21 +9,22 @@ from tests.soak.evidence import Line
 from tests.soak.load import Item
 
 What = Literal["lost", "doubled", "card", "left", "trouble"]
-_AFTER_S: Final = (
-    10.0  # what a task wrote is believed to be told of within that time, unless somebody was killed
-)
+Reason = Literal["wiped", "executor killed", "drained or sick", "made room"]
+_AFTER_S: Final = 10.0  # within which what a task wrote is told, unless its host is cut off
+_HIDDEN_S: Final = 30.0  # within which it is also then: a cut lasts less (acts.py)
+_FINISHED: Final = "TASK_FINISHED"
 
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """Why work may be done again: a fault after which nobody could tell that it had been done, or somebody who wanted
-    the place at that moment.
+    """Why work may be done again: something after which nobody could tell that it had been done, or its place was taken
+    from it.
 
     Attributes:
         begin, end: When, in seconds since the epoch.
         tasks: Whose executors were killed.
         cards: All that ran on these was ended; empty: nothing was.
-        wiped: A host that forgot what it had not told yet, perhaps since it was cut off long before; "": none did.
+        wiped: A host that forgot what it had not told yet, perhaps since it was cut off before; "": none did.
     """
 
     begin: float
@@ -32,20 +33,21 @@ class Excuse:
     cards: frozenset[str] = frozenset()
     wiped: str = ""
 
-    def covers(self, line: Line, members: int = 1) -> bool:
-        """Whether the end of that work, of so many tasks, may have been told to nobody. A gang's launch ends with the
-        first of its executors, which may have been killed before its command began."""
-        killed = self.tasks if members == 1 else {_launch_of(task) for task in self.tasks}
-        if (line.task if members == 1 else _launch_of(line.task)) in killed:
-            return True
-        if self.wiped and line.host == self.wiped and line.at <= self.end + _AFTER_S:
-            return True
-        return bool(self.cards & set(line.cards)) and self.begin - _AFTER_S <= line.at <= self.end + _AFTER_S
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the platform says of a task that wrote that its work was done.
+
+    Attributes:
+        state: Mesos', as a master or an agent remembers it; "": none does.
+        made_room: Whether the scheduler ended it for another job.
+    """
+
+    state: str = ""
+    made_room: bool = False
 
 
-def _launch_of(task: str) -> str:
-    """The launch of a member of a gang: its id is that without the rank."""
-    return task.rpartition(".")[0]
+NOTHING_TOLD: Final[Mapping[str, Told]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,21 @@ class Verdict:
 
     findings: list[Finding] = field(default_factory=list)
     done: int = 0  # pieces of work
-    again: int = 0  # members whose work was done again, with an excuse
+    again: Counter[Reason] = field(default_factory=Counter)  # members whose work was done again, by why
 
     def of(self, *kinds: What) -> list[Finding]:
         """Findings of these kinds."""
         return [each for each in self.findings if each.what in kinds]
 
 
-def judge(items: Sequence[Item], lines: Iterable[Line], excuses: Sequence[Excuse]) -> Verdict:
-    """Hold what was asked for against what tasks wrote."""
+def judge(
+    items: Sequence[Item],
+    lines: Iterable[Line],
+    excuses: Sequence[Excuse],
+    told: Mapping[str, Told] = NOTHING_TOLD,
+) -> Verdict:
+    """Hold what was asked for against what tasks wrote. `told`: by the id of the task; of those whose work was done
+    again it must have all that is known."""
     verdict = Verdict()
     by_number: Mapping[int, list[Line]] = defaultdict(list)
     for line in lines:
@@ -84,16 +92,23 @@ def judge(items: Sequence[Item], lines: Iterable[Line], excuses: Sequence[Excuse
             text = f"work {line.number} ran as {line.task} while another of its tasks ran"
             verdict.findings.append(Finding("doubled", text, line.number))
     for item in items:
-        _judge_item(item, by_number[item.number], excuses, verdict)
+        _judge_item(item, by_number[item.number], verdict)
+        _judge_repeats(item, by_number[item.number], _Excused(item, excuses, told), verdict)
     return verdict
 
 
-def _judge_item(item: Item, lines: Sequence[Line], excuses: Sequence[Excuse], verdict: Verdict) -> None:
-    name = f"work {item.number} ({item.kind}, {item.job or 'never accepted'})"
+def repeated(lines: Iterable[Line]) -> list[Line]:
+    """Of the lines of one piece of work, those by which a task said that it was done, and another did so later."""
     ends: dict[int, list[Line]] = defaultdict(list)
     for line in lines:
         if line.word == "end":
             ends[line.rank].append(line)
+    return [line for of_rank in ends.values() for line in sorted(of_rank, key=lambda line: line.at)[:-1]]
+
+
+def _judge_item(item: Item, lines: Sequence[Line], verdict: Verdict) -> None:
+    name = f"work {item.number} ({item.kind}, {item.job or 'never accepted'})"
+    ends = {line.rank for line in lines if line.word == "end"}
     if not item.job and not lines:
         return  # nobody said yes to it, and who asked for it knows
     if not item.unwanted:
@@ -110,12 +125,73 @@ def _judge_item(item: Item, lines: Sequence[Line], excuses: Sequence[Excuse], ve
         verdict.findings.append(
             Finding("lost", f"{name}: asked to end: {item.state or 'no end'}", item.number)
         )
-    earlier = [line for all_ends in ends.values() for line in sorted(all_ends, key=lambda line: line.at)[:-1]]
-    if not earlier:
-        return
-    # The members of a gang begin again together: what is true of one of them excuses all.
-    if item.preemptible or any(excuse.covers(line, item.members) for excuse in excuses for line in lines):
-        verdict.again += len(earlier)
-        return
-    tasks = ", ".join(f"{line.task} at {line.at:.2f}" for all_ends in ends.values() for line in all_ends)
-    verdict.findings.append(Finding("doubled", f"{name} was done more than once: {tasks}", item.number))
+
+
+def _judge_repeats(item: Item, lines: Sequence[Line], excused: "_Excused", verdict: Verdict) -> None:
+    wrong = []
+    for line in repeated(lines):
+        launch = [each for each in lines if excused.launch(each.task) == excused.launch(line.task)]
+        reason = excused.reason(line, launch)
+        if reason is None:
+            wrong.append(
+                f"{line.task} at {line.at:.2f} ({excused.told(line.task).state or 'unknown'} in Mesos)"
+            )
+        else:
+            verdict.again[reason] += 1
+    if wrong:
+        text = f"work {item.number} ({item.kind}, {item.job}) was done again after {', '.join(wrong)}"
+        verdict.findings.append(Finding("doubled", text, item.number))
+
+
+@dataclass(frozen=True, slots=True)
+class _Excused:
+    """Why a piece of work may be done again. The members of a gang begin again together, when one has ended: what is
+    true of one excuses all, also of one that was killed before its command began."""
+
+    item: Item
+    excuses: Sequence[Excuse]
+    all_told: Mapping[str, Told]
+
+    def launch(self, task: str) -> str:
+        """What all members of a gang have in common: the id of one without its rank."""
+        return task if self.item.members == 1 else task.rpartition(".")[0]
+
+    def told(self, task: str) -> Told:
+        """What is known of a task."""
+        return self.all_told.get(task, Told())
+
+    def reason(self, done: Line, launch: Sequence[Line]) -> Reason | None:
+        """Why the work of a task was done again; None: there is no reason.
+
+        Args:
+            done: Of the task, that it was done.
+            launch: All lines of that launch.
+        """
+        if any(self._wiped(each, done) for each in self.excuses):
+            return "wiped"
+        states = {self.told(line.task).state for line in launch if line.word == "end"}
+        if states == {_FINISHED} and self._is_whole(launch):
+            return None  # Mesos knew that it was done, whatever went wrong besides
+        tasks = {self.launch(task) for each in self.excuses for task in each.tasks}
+        if self.launch(done.task) in tasks:
+            return "executor killed"
+        if any(self._took_cards(each, launch) for each in self.excuses):
+            return "drained or sick"
+        if any(self.told(line.task).made_room for line in launch):
+            return "made room"
+        return None
+
+    def _is_whole(self, launch: Sequence[Line]) -> bool:
+        """Whether all members wrote that they were done."""
+        return len({line.rank for line in launch if line.word == "end"}) == self.item.members
+
+    def _took_cards(self, excuse: Excuse, launch: Sequence[Line]) -> bool:
+        """Whether a member had such a card, and was done, or of a gang at work, about then."""
+        times = [line.at for line in launch if line.word == "end" or self.item.members > 1]
+        on = any(excuse.cards & set(line.cards) for line in launch)
+        return on and min(times) - _AFTER_S <= excuse.end and excuse.begin - _AFTER_S <= max(times)
+
+    @staticmethod
+    def _wiped(excuse: Excuse, done: Line) -> bool:
+        is_near = excuse.begin - _HIDDEN_S <= done.at <= excuse.end + _AFTER_S
+        return is_near and done.host == excuse.wiped != ""

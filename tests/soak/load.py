@@ -2,9 +2,10 @@
 
 import contextlib
 import itertools
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -66,6 +67,19 @@ class App:
     known: bool = False
 
 
+@dataclass(slots=True)
+class Disturbance:
+    """What ran on some cards was ended, from then on, in seconds since the epoch, until all is well again."""
+
+    begin: float
+    cards: frozenset[str]
+    end: float = math.inf
+
+    def over(self) -> None:
+        """All is well from now on."""
+        self.end = time.time()
+
+
 class Load:
     """The users. What nobody answers is asked again; nothing is asked twice without a look whether it was done."""
 
@@ -74,6 +88,7 @@ class Load:
         self._rig, self._next = rig, first
         self.items: list[Item] = []
         self.apps: dict[int, App] = {}
+        self.disturbances: list[Disturbance] = []
         self.troubles: list[str] = []
         self.taken = (
             0  # pieces of work that were refused, for nobody could keep them, and were there all the same
@@ -111,9 +126,9 @@ class Load:
         agents = len(self._rig.cluster.agents)
         return self._submit("everything", 0.5, gpus=GPUS, tasks=agents, priority=500, preemptible=True)
 
-    def plant(self, mode: str) -> Item:
-        """A piece of work that does what it must not."""
-        return self._submit("planted", 0.5, mode=mode, gpus=1)
+    def plant(self, mode: str, **more: Any) -> Item:
+        """A piece of work that does what it must not, or to which somebody will."""
+        return self._submit("planted", 0.5, mode=mode, gpus=1, **more)
 
     def _submit(
         self, kind: str, seconds: float, *, slots: int = SLOTS_OF_CARD, mode: str = "plain", **more: Any
@@ -259,16 +274,33 @@ class Load:
         self._ask(lambda client: client.call("DELETE", path, dict[str, Any]), f"/soak/a{app.number}")
 
     def _drain(self, chance: random.Random) -> Callable[[], None]:
-        node = self._rig.hostname(chance.randrange(len(self._rig.cluster.agents)))
+        number = chance.randrange(len(self._rig.cluster.agents))
+        node, disturbance = self._rig.hostname(number), self._disturbed(self._rig.cards[number])
         deadline_s = chance.choice((0.0, 2.0, None))
         self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node)
-        return lambda: self._ask(lambda client: client.undrain_node(node, by=_BY), node)
+
+        def undrain() -> None:
+            self._rig.ask(lambda client: client.undrain_node(node, by=_BY))
+            disturbance.over()
+
+        return lambda: self._later(undrain, node)
+
+    def _disturbed(self, cards: Iterable[str]) -> Disturbance:
+        disturbance = Disturbance(time.time(), frozenset(cards))
+        self.disturbances.append(disturbance)
+        return disturbance
 
     def _sick(self, chance: random.Random) -> Callable[[], None]:
         number = chance.randrange(len(self._rig.cards))
         card, path = GpuId(chance.choice(self._rig.cards[number])), self._rig.stack.inventory(number + 1)
+        disturbance = self._disturbed([card])
         change_gpu(path, card, health="sick", reason="soak")
-        return lambda: _ignore(change_gpu(path, card, health=None, reason=None))
+
+        def heal() -> None:
+            change_gpu(path, card, health=None, reason=None)
+            disturbance.over()
+
+        return heal
 
     def settle(self, timeout_s: float) -> None:
         """Wait until all that was asked for has an answer; what has none then is a trouble."""
@@ -288,7 +320,3 @@ class Load:
             job = ends.get(item.job)
             if job and not item.state and job["state"] in ("finished", "failed", "killed", "lost"):
                 item.state, item.why = job["state"], job["message"]
-
-
-def _ignore(_: object) -> None:
-    """Take an answer, and do nothing with it."""

@@ -1,6 +1,7 @@
 """The table at the end: what each fault did."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -46,7 +47,7 @@ class Tally:
     doubled: int = 0
     leaked: int = 0
     done: int = 0
-    again: int = 0
+    again: Counter[str] = field(default_factory=Counter)  # tasks whose work was done again, by why
     taken: int = 0  # of those that were refused for want of ZooKeeper or a leader
     switches: dict[str, int] = field(default_factory=dict)
     deposed: int = 0  # leaders that were no more when they woke, or were heard again
@@ -82,7 +83,9 @@ class Tally:
         ]
         led = ", ".join(f"{count} of {kind}" for kind, count in self.switches.items())
         kept = f"{self.taken} kept though refused"
-        ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {self.again} tasks of them again"
+        why = "".join(f", {count} {reason}" for reason, count in sorted(self.again.items()))
+        again = f"{self.again.total()} tasks of them again{why}"
+        ended = f"{self.epochs} epochs, {self.asked} pieces of work, {self.done} done, {again}"
         wrong = f"{self.lost} lost, {self.doubled} doubled, {self.leaked} cards leaked"
         fenced = f"{self.deposed} schedulers that lived were deposed"
         return "\n".join([*table, f"{ended}, {kept}; {wrong}; switches of leaders: {led}; {fenced}"])

@@ -2,13 +2,17 @@
 
 import contextlib
 import http.client
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import Process
+from tests.soak.evidence import Line
+from tests.soak.judge import Told, repeated
+from tests.soak.load import Item
 from tests.soak.rig import Rig, environments
 
 _STAY: Final = ("gpu-monitor", "gpu-keeper")  # what begins the ids of executors that need not end
@@ -93,6 +97,41 @@ def _mounts(rig: Rig) -> Iterator[str]:
     for point in leftovers.mounts(rig.stack.directory):
         if "/sandbox" in point or "/containers/" in point or "/runs/" in point:
             yield f"mount: {point}"
+
+
+def told(rig: Rig, items: Iterable[Item], lines: Iterable[Line]) -> dict[str, Told]:
+    """What the platform says of the tasks of work that was done again.
+
+    Raises:
+        MesosGpuError, OSError, http.client.HTTPException, AssertionError: It does not answer.
+    """
+    by_number: Mapping[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_number[line.number].append(line)
+    again = [item for item in items if item.job and repeated(by_number[item.number])]
+    if not again:
+        return {}
+    states = _states(rig)
+    made_room = set[str]()
+    for item in again:
+        tasks = rig.ask(lambda client, item=item: client.tasks(item.job), leader=True)  # type: ignore[misc]
+        made_room.update(task["id"] for task in tasks if task["preempted_for"] is not None)
+    return {task: Told(states.get(task, ""), task in made_room) for task in {*states, *made_room}}
+
+
+def _states(rig: Rig) -> dict[str, str]:
+    """Mesos' state of each task that its leading master or an agent remembers; what one has as finished, is."""
+    known = [rig.mesos(), *(agent.get("/state") for agent in rig.cluster.agents)]
+    states: dict[str, str] = {}
+    for framework in (
+        each for state in known for each in (*state["frameworks"], *state["completed_frameworks"])
+    ):
+        executors = (*framework.get("executors", ()), *framework.get("completed_executors", ()))
+        for holder in (framework, *executors):
+            for task in (*holder.get("tasks", ()), *holder.get("completed_tasks", ())):
+                if states.get(task["id"]) != "TASK_FINISHED":
+                    states[task["id"]] = task["state"]
+    return states
 
 
 def settled(look: Callable[[], Iterator[str]]) -> list[str]:

@@ -47,7 +47,7 @@ def shares(app: App, path: str | None, asked: "Asked[QueueShare, QueueShare]") -
 
     GPUs count by the cost of their model. Of a queue, GIVEN is what the queue above divides, FLOOR what it gets of its
     guarantee, KEPT what is kept idle for it. REST is left over when its turn comes, of which it is due LENT by its
-    WEIGHT among its siblings. What its hours have made of it, and of those above it, follows, and its users, the first in
+    WEIGHT among its siblings. What hours have made of it, and of those above it, follows; then its users, the first in
     line first.
     """
     client = app.client()

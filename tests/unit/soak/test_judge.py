@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.soak.evidence import Line
-from tests.soak.judge import Excuse, Verdict, judge
+from tests.soak.judge import Excuse, Told, Verdict, judge
 from tests.soak.load import Item
 
 CARD = "GPU-1"
@@ -29,7 +29,7 @@ TWICE = [*ONCE, line("begin", 12, launch=2), line("end", 13, launch=2)]
 
 def test_work_that_was_done_once_is_right() -> None:
     verdict = judge([item()], ONCE, [])
-    assert (kinds(verdict), verdict.done, verdict.again) == ([], 1, 0)
+    assert (kinds(verdict), verdict.done, verdict.again) == ([], 1, {})
 
 
 @pytest.mark.parametrize("state", ["", "failed", "killed", "lost"])
@@ -56,25 +56,53 @@ def test_work_that_was_done_twice_needs_an_excuse() -> None:
 
 
 @pytest.mark.parametrize(
-    "excuse",
-    [Excuse(10, 10, frozenset({"w1-x.1"})), Excuse(11, 12, cards=frozenset({CARD}))],
-    ids=["executor", "node"],
+    ("excuse", "reason"),
+    [
+        (Excuse(10, 10, frozenset({"w1-x.1"})), "executor killed"),
+        (Excuse(11, 12, cards=frozenset({CARD})), "drained or sick"),
+    ],
 )
-def test_work_whose_end_nobody_could_tell_is_counted(excuse: Excuse) -> None:
+def test_work_whose_end_nobody_could_tell_is_counted(excuse: Excuse, reason: str) -> None:
     verdict = judge([item()], TWICE, [excuse])
-    assert (kinds(verdict), verdict.again) == ([], 1)
+    assert (kinds(verdict), verdict.again) == ([], {reason: 1})
+    knew = {"w1-x.1": Told("TASK_FINISHED")}
+    assert kinds(judge([item()], TWICE, [excuse], knew)) == ["doubled"], "Mesos knew that it was done"
+
+
+def test_a_card_that_was_taken_when_work_began_excuses_nothing_that_was_done_later() -> None:
+    lines = [line("begin", 9), line("end", 40), line("end", 50, launch=2)]
+    assert kinds(judge([item()], lines, [Excuse(9, 9, cards=frozenset({CARD}))])) == ["doubled"]
 
 
 def test_a_host_that_was_wiped_excuses_what_it_had_not_told() -> None:
     lines = [replace(each, host="10.0.0.1") for each in TWICE]
-    assert kinds(judge([item()], lines, [Excuse(40, 41, wiped="10.0.0.1")])) == []
-    assert kinds(judge([item()], lines, [Excuse(40, 41, wiped="10.0.0.2")])) == ["doubled"]
+    assert kinds(judge([item()], lines, [Excuse(30, 31, wiped="10.0.0.1")])) == []
+    assert kinds(judge([item()], lines, [Excuse(30, 31, wiped="10.0.0.2")])) == ["doubled"]
     assert kinds(judge([item()], lines, [Excuse(-40, -41, wiped="10.0.0.1")])) == ["doubled"]
-    assert kinds(judge([item()], TWICE, [Excuse(40, 41)])) == ["doubled"]
+    assert kinds(judge([item()], lines, [Excuse(60, 61, wiped="10.0.0.1")])) == ["doubled"]
+    assert kinds(judge([item()], TWICE, [Excuse(30, 31)])) == ["doubled"]
 
 
-def test_work_that_others_may_displace_may_be_done_again() -> None:
-    assert kinds(judge([item(preemptible=True)], TWICE, [])) == []
+def test_work_that_made_room_may_be_done_again_unless_it_was_known_to_be_done() -> None:
+    preemptible = item(preemptible=True)
+    assert kinds(judge([preemptible], TWICE, [])) == ["doubled"], "nobody ended it"
+    verdict = judge([preemptible], TWICE, [], {"w1-x.1": Told("TASK_KILLED", made_room=True)})
+    assert (kinds(verdict), verdict.again) == ([], {"made room": 1})
+    assert kinds(judge([preemptible], TWICE, [], {"w1-x.2": Told("TASK_KILLED", True)})) == ["doubled"]
+    assert kinds(judge([preemptible], TWICE, [], {"w1-x.1": Told("TASK_FINISHED", True)})) == ["doubled"]
+
+
+def test_a_gang_begins_again_with_what_ended_one_of_its_members() -> None:
+    gang = item(tasks=2)
+    done, other = [replace(line("end"), task="w1-x.1.0")], replace(line("begin", rank=1), task="w1-x.1.1")
+    again = [replace(line("end", 20, rank=rank), task=f"w1-x.2.{rank}") for rank in (0, 1)]
+    told = {"w1-x.1.0": Told("TASK_FINISHED")}
+    made_room = {**told, "w1-x.1.1": Told("TASK_KILLED", made_room=True)}
+    assert kinds(judge([gang], [*done, other, *again], [], made_room)) == []
+    assert kinds(judge([gang], [*done, other, *again], [], told)) == ["doubled"]
+    elsewhere = replace(other, cards=("GPU-2",))
+    drained = Excuse(12, 13, cards=frozenset({"GPU-2"}))
+    assert kinds(judge([gang], [*done, elsewhere, *again], [drained], told)) == []
 
 
 def test_a_card_with_two_owners_is_seen_whatever_became_of_the_work() -> None:

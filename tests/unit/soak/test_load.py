@@ -1,5 +1,6 @@
 """Users of a soak: what they ask for while nobody can keep it is asked again, and comes out as they meant it."""
 
+import math
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -26,13 +27,20 @@ def test_what_is_asked_of_one_host_is_asked_in_turn() -> None:
         return do(Slow())
 
     rig = SimpleNamespace(
-        ask=ask, hostname=lambda _: "a1", cluster=SimpleNamespace(agents=[None]), schedulers=[]
+        ask=ask,
+        hostname=lambda _: "a1",
+        cluster=SimpleNamespace(agents=[None]),
+        cards=[["GPU-1"]],
+        schedulers=[],
     )
     load = Load(cast(Rig, rig))
     undo = load.do(Act("drain", 1, 0.0, 2.0))
     assert undo is not None
     undo()
+    assert [each.end for each in load.disturbances] == [math.inf], "it is drained until that is answered"
     answers.set()
     load.settle(60)
     load.close()
+    (disturbance,) = load.disturbances
+    assert disturbance.begin <= disturbance.end < math.inf
     assert (said, load.troubles) == (["drain a1", "undrain a1"], [])
