@@ -44,7 +44,7 @@ class TemplateRequest(TypedDict, total=False):
     """Values of parameters, by their names; those that are left out keep their defaults."""
 
     values: Annotated[
-        dict[str, str], says(maxProperties=MOST_ENTRIES, description="as texts; a list has commas")
+        dict[str, str] | None, says(maxProperties=MOST_ENTRIES, description="as texts; a list has commas")
     ]
 
 
