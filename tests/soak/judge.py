@@ -98,7 +98,7 @@ def judge(
 
 
 def repeated(lines: Iterable[Line]) -> list[Line]:
-    """Of the lines of one piece of work, those by which a task said that it was done, and another did so later."""
+    """The lines of one piece of work by which a task said that it was done, where another did so later."""
     ends: dict[int, list[Line]] = defaultdict(list)
     for line in lines:
         if line.word == "end":

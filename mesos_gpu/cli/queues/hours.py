@@ -48,7 +48,7 @@ def remarks(tree: Mapping[str, Any]) -> Sequence[str]:
 
 
 def remarks_on(tree: Mapping[str, Any], path: str) -> Sequence[str]:
-    """Of a queue and those above it, as `remarks`; none: they have no hours."""
+    """What is in force of a queue and those above it, line by line; none: they have no hours."""
     known = tree.get("in_force")
     if known is None:
         return ()
