@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import chosen as place_on
-from mesos_gpu.policy.room.knapsack import Bound, Victim
+from mesos_gpu.policy.room.knapsack import Bound, Victim, worth
 from mesos_gpu.policy.room.preemption import grounds, plan, plan_of_one
 
 MOST_LOST_S: Final = 600  # for who borrows: what moves cost, times the GPUs that he asks for
@@ -106,9 +106,22 @@ class Planner:
             return None
         nodes = self.nodes(job, request, victims, self._rule.yields_to(job))
         request = replace(request, ports=job.spec.ports)
-        chosen = plan(request, job.spec.tasks, nodes, victims, allowed)
-        room_on = grounds(request, job.spec.tasks, nodes, chosen) if chosen else ()
+        ways = [
+            (plan(request, job.spec.tasks, part, victims, allowed), part) for part in self.parts(job, nodes)
+        ]
+        able = [(chosen, part) for chosen, part in ways if chosen is not None]
+        chosen, part = min(able, key=lambda way: worth(way[0]), default=((), []))
+        room_on = grounds(request, job.spec.tasks, part, chosen) if chosen else ()
         return Plan(chosen, room_on) if chosen and room_on else None
+
+    def parts(self, job: Job, nodes: Sequence[NodeCapacity]) -> list[Sequence[NodeCapacity]]:
+        """Nodes on which all tasks of a job may be together: those of each pool, where its queue orders them."""
+        if job.spec.tasks == 1 or self._seating.tree.overflow_after_s(job.spec.queue) is None:
+            return [nodes]
+        by_pool: dict[str, list[NodeCapacity]] = {}
+        for node in nodes:
+            by_pool.setdefault(self._rule.pool_of(node.agent_id), []).append(node)
+        return list(by_pool.values())
 
     # --- jobs of one task that ask for whole GPUs
 
@@ -353,7 +366,8 @@ class Elsewhere:
         """Nodes, and who leaves them at the least cost: each that lacks little for one task, and those for a gang."""
         nodes = self._nodes(job, request, victims)
         nodes.sort(key=lambda node: (-len(node.gpus), node.agent_id))
-        sets = [[node] for node in nodes[:_MOST_NODES]] if job.spec.tasks == 1 else [nodes]
+        single = job.spec.tasks == 1
+        sets = [[node] for node in nodes[:_MOST_NODES]] if single else self._planner.parts(job, nodes)
         for each in sets:
             chosen = plan(request, job.spec.tasks, each, victims)
             if chosen is not None:

@@ -170,7 +170,16 @@ class Account:
         return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
 
     def given_up(self, task_id: TaskId, now: float) -> bool:
-        """Whether it was cut off for so long that its job may start elsewhere."""
+        """Whether it was cut off for so long that its job may start elsewhere, or its host has another agent now."""
         word = self.words[task_id]
         limit_s = self.settings.unreachable_timeout_s
-        return word.given_up or (word.cut_since is not None and now - word.cut_since >= limit_s)
+        cut = word.cut_since is not None and now - word.cut_since >= limit_s
+        return word.given_up or cut or self._is_replaced(task_id)
+
+    def _is_replaced(self, task_id: TaskId) -> bool:
+        """Whether the agent of a launch is gone for good, and the one that its host has now has reported."""
+        task = self.disk.tasks.get(task_id) if self.mesos.gone else None
+        if task is None or task.agent_id not in self.mesos.gone:
+            return False
+        there = (agent for agent in self.mesos.agents.values() if agent.hostname == task.hostname)
+        return any(agent.id in self.agents for agent in there)

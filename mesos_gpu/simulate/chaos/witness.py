@@ -328,21 +328,13 @@ class Witness(Account):
             finished = all(self.words[t].ended == "TASK_FINISHED" for t in members)
             if finished and not any(self.given_up(t, now) for t in members):
                 raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
-            if cut or ((word.ended or self._is_replaced(other)) and (run is None or not run.alive)):
+            if cut or (word.ended and (run is None or not run.alive)):
                 continue
             how = f"{run.stage} on {run.agent.id}" if run else "not heard of since its launch"
             raise Violation("no job runs twice", f"{task.id} while {other} is {how}", task.id, other)
         self.launches[job_id].append(task.id)
         if job_id in self.user_killed:
             raise Violation("what was killed is not launched", f"{task.id} is", task.id)
-
-    def _is_replaced(self, task_id: TaskId) -> bool:
-        """Whether the agent of a launch is gone for good, and the one that its host has now has reported."""
-        task = self.disk.tasks.get(task_id)
-        if task is None or task.agent_id not in self.mesos.gone:
-            return False
-        there = (agent for agent in self.mesos.agents.values() if agent.hostname == task.hostname)
-        return any(agent.id in self.agents for agent in there)
 
     def _quota(self, task: Task, job_id: JobId, now: float) -> None:
         """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""

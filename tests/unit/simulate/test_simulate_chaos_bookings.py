@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mesos_gpu.engine.bookings import choosing, telling, ticking, using
+from mesos_gpu.engine.bookings import choosing, ticking, using
 from mesos_gpu.engine.calendar.booked import Booked
+from mesos_gpu.engine.tenancy import recalls as of_plans
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.rules import bookings as rules_of
 from mesos_gpu.simulate.chaos.rules import charges, recalls
@@ -49,7 +50,7 @@ def _idle_is_counted_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _whoever_was_told_is_let_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(telling, "_may_go_on", lambda turn, job: True)
+    patch.setattr(of_plans, "_needless", lambda turn, taker: "somebody says so")
 
 
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {

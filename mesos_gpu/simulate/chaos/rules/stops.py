@@ -216,7 +216,11 @@ def room_is_made(account: Account, takers: set[JobId], now: float) -> None:
             continue
         agents = account.mesos.agents.values()
         there = agents if job.state is JobState.PENDING else [a for a in agents if a.id in job.room_on]
-        slots = sum(_slots(account, agent, job) for agent in there)
+        by_pool = Counter[str]()
+        for agent in there:
+            by_pool[tree.pool_of(account.queues, agent)] += _slots(account, agent, job)
+        apart = job.spec.tasks > 1 and tree.is_ordered(account.queues, job.spec.queue)
+        slots = max(by_pool.values(), default=0) if apart else by_pool.total()
         if slots < job.spec.tasks:
             words = f"others end for {job.id}, and then {slots} of its {job.spec.tasks} tasks fit"
             raise Violation("every stop helps somebody", words, job.id)

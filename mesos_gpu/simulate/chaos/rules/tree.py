@@ -126,6 +126,12 @@ def order_of(document: QueueDocument, queue: str) -> tuple[str, ...]:
     return named if isinstance(named, tuple) else ()
 
 
+def is_ordered(document: QueueDocument, queue: str) -> bool:
+    """Whether the pools of a queue have an order: all tasks of a job are in one of them then."""
+    after_s = inherited(document, queue, "overflow_after_s")
+    return bool(order_of(document, queue)) and isinstance(after_s, int | float)
+
+
 def first_pools(account: Account, job: Job, earlier: Iterable[Task], now: float) -> list[str]:
     """The pools that a job may have come to by now, by how long it waited since its earlier launches ended; a pool
     without a model that it asks for comes last."""

@@ -129,6 +129,22 @@ def test_it_is_no_use_to_wait_for_a_pool_that_has_nothing_of_what_is_asked_for(w
     assert where(world, "model") == "slow"
 
 
+def test_nobody_makes_room_for_a_gang_in_two_pools_of_an_order(world: Tenants) -> None:
+    """What chaos found: it is placed in one pool only, so those who ended took their places again, and ended anew."""
+    own = QueueSpec(guarantee_gpus=owed(fast=2, slow=2))
+    apply(world, team=QueueSpec(pools=BOTH, overflow_after_s=0.0), own=own)
+    for model in ("H100", "T4"):
+        world.runs(f"stays-{model}", "own", 2, gpu_model=(model,), preemptible=False)
+        world.runs(f"less-{model}", "team", 2, gpu_model=(model,), priority=-9)
+    world.submit("gang", queue="team", gpus=2, tasks=2, preemptible=True)
+    assert world.passes(60) == set()
+    world.ends("stays-H100")
+    assert world.passes(30) == {"less-H100"}
+    world.obeys()
+    world.passes(2)
+    assert {task.agent_id for task in world.state.round_of(world.job("gang"))} == {"fast"}
+
+
 def test_whom_no_node_could_serve_is_looked_at_anew_when_another_document_opens_a_pool(
     world: Tenants,
 ) -> None:
