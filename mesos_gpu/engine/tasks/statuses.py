@@ -7,6 +7,7 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
+from mesos_gpu.engine.gpus.unnamed import is_unnamed, with_held
 from mesos_gpu.engine.tasks import worked
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.excess import on_uses
@@ -15,6 +16,7 @@ from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_checkpoint, o
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
@@ -207,6 +209,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
         disbelieve(turn, status, why)
         return
     same, before = inventory is node.inventory, node
+    inventory = inventory if same else with_held(turn, node, inventory)
     node = changed(node, inventory=inventory, reported_at=turn.now, lost_at=None)
     if not same:
         worked.on_report(turn, before, node)
@@ -250,12 +253,19 @@ def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
     oldest = turn.now - turn.settings.report_stale_s
     for other in turn.state.nodes.values():
         counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
-        if other.id != node.id and counts and (theirs := sorted(named & {gpu.id for gpu in other.gpus})):
+        if other.id != node.id and counts and (theirs := sorted(named & _claimed(other))):
             return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
     return ""
 
 
+def _claimed(node: Node) -> set[GpuId]:
+    """The cards that its report names itself."""
+    return {gpu.id for gpu in node.gpus if not is_unnamed(gpu)}
+
+
 def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
+    if is_unnamed(gpu):
+        return gpu
     since = gpu.since if gpu.health is Health.UNKNOWN else now
     return replace(gpu, health=Health.UNKNOWN, reason=why, since=since)
 

@@ -1,0 +1,47 @@
+"""GPUs that tasks hold, and that a report of their node does not name: they stay known, and their health is not."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.gpus.cards import record
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
+from mesos_gpu.model.nodes.node import Node
+
+UNNAMED: Final = "tasks hold it, and its node's reports do not name it"
+NAMED: Final = "its node's reports name it again"
+
+
+def is_unnamed(gpu: Gpu) -> bool:
+    """Whether the GPU is known from earlier reports only."""
+    return gpu.health is Health.UNKNOWN and gpu.reason == UNNAMED
+
+
+def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
+    """A report with the GPUs that it lacks and tasks on its node hold, as they were named last, of unknown health.
+
+    One that another node's report names was moved there, and is not added. How the GPUs come and go is put into their
+    history.
+    """
+    if not node.gpus:
+        return inventory
+    named = {gpu.id: gpu for gpu in inventory.gpus}
+    for gpu in filter(is_unnamed, node.gpus):
+        if gpu.id in named and not is_unnamed(named[gpu.id]):
+            record(turn, gpu.id, [Transition(turn.now, gpu.health, named[gpu.id].health, NAMED)])
+    missing = [gpu for gpu in node.gpus if gpu.id not in named]
+    held = tuple([_unnamed(turn, gpu) for gpu in missing if _is_held(turn, node, gpu)])
+    return replace(inventory, gpus=(*inventory.gpus, *held)) if held else inventory
+
+
+def _is_held(turn: Turn, node: Node, gpu: Gpu) -> bool:
+    if turn.state.agents.others_naming(node, [gpu.id]):
+        return False
+    return any(task.agent_id == node.id for task in turn.state.tenants(gpu.id))
+
+
+def _unnamed(turn: Turn, gpu: Gpu) -> Gpu:
+    if is_unnamed(gpu):
+        return gpu
+    record(turn, gpu.id, [Transition(turn.now, gpu.health, Health.UNKNOWN, UNNAMED)])
+    return replace(gpu, health=Health.UNKNOWN, reason=UNNAMED, since=turn.now)
