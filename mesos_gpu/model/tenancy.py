@@ -215,7 +215,7 @@ class Idle:
         warn_after_s: After so long a job is warned.
         return_after_s: After so long it is ended, with notice before.
         busy_share: A job is idle while none of its GPUs is at work for more than this part of the time. From twice as
-            much on, it counts as back at work.
+            much on, it counts as at work; of what is between, half counts as idle.
         resume_s: So long in total must it be back at work until its idleness is forgotten; idle time takes from that.
         start_grace_s: So long after its start nothing counts.
         policy: What is done.
@@ -230,7 +230,7 @@ class Idle:
         3600.0, Seconds(1, LONGEST_S), about="of idleness, then it is ended, with notice before"
     )
     busy_share: float = asks(
-        0.01,
+        0.05,
         Number(0.001, 0.5),
         about="idle is who is at work for no more than this part of the time, on none of its GPUs",
     )

@@ -166,7 +166,7 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
         _warn(turn, job, rules)
     elif (
         rules.policy is IdlePolicy.ALWAYS
-        and verdict is policy.Verdict.IDLE
+        and verdict in (policy.Verdict.IDLE, policy.Verdict.PAUSED)
         and policy.is_due(new, rules, lead)
     ):
         new = give(turn, job, new, rules, lead)
@@ -395,6 +395,6 @@ def _look_after(turn: Turn, tree: Tree, job: Job, notice: Notice) -> None:
     elif ends is not None:
         why = "nothing is done about idle GPUs any more"
         if rules.policy is not IdlePolicy.REPORT:
-            why = "nobody knows what its GPUs do now"
+            why = "its GPUs are at work" if known.resumed_ms else "nobody knows what its GPUs do now"
         notices.recall(turn, job, why, of=OF_IDLE)
         remember(turn, policy.warned(known, turn.now))

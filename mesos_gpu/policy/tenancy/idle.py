@@ -21,6 +21,7 @@ WINDOWS_OF_NOTICE: Final = (
 _FRESH_WINDOWS: Final = (
     2  # what is known of a job's GPUs is of this moment if it is no older: the latest is not over
 )
+_LONGEST_WINDOWS: Final = 2  # so long is one at most whose reports come in time: it is over with one of them
 _PARTS: Final = 10  # windows until a warning
 
 
@@ -36,7 +37,7 @@ class Verdict(Enum):
     """What a window says of a job."""
 
     IDLE = "idle"
-    PAUSED = "paused"  # at work now and then: that is not idle, and not yet back at work
+    PAUSED = "paused"  # at work now and then: more than idle, and not back at work; half of it counts as idle
     WORKING = "working"
     UNKNOWN = "unknown"
 
@@ -83,9 +84,9 @@ def verdict(cards: Iterable[Used], rules: Idle) -> Verdict:
             return Verdict.WORKING
         elif card.busy_ms > rules.busy_share * card.seen_ms:
             paused = True
-    if paused:
-        return Verdict.PAUSED
-    return Verdict.UNKNOWN if none or unknown else Verdict.IDLE
+    if none or unknown:
+        return Verdict.UNKNOWN
+    return Verdict.PAUSED if paused else Verdict.IDLE
 
 
 def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) -> Idleness:
@@ -104,14 +105,15 @@ def advance(known: Idleness, rules: Idle, said: Verdict, ms: int, now: float) ->
     if said is Verdict.UNKNOWN:
         return known
     known = replace(known, known_at=now)
-    if said is Verdict.PAUSED:
-        return known
     if said is Verdict.WORKING:
         resumed_ms = known.resumed_ms + ms
         if known.state is IdleState.ACTIVE or resumed_ms >= rules.resume_s * 1000:
             return forgotten(known, now)
         return replace(known, resumed_ms=resumed_ms)
-    known = replace(known, idle_ms=known.idle_ms + ms, resumed_ms=max(known.resumed_ms - ms, 0))
+    idle_ms = (
+        ms // 2 if said is Verdict.PAUSED else ms
+    )  # else work now and then would put off the end for ever
+    known = replace(known, idle_ms=known.idle_ms + idle_ms, resumed_ms=max(known.resumed_ms - idle_ms, 0))
     if known.state is IdleState.ACTIVE:
         known = replace(known, state=IdleState.SUSPECT, since=now - ms / 1000)
     if (
@@ -165,6 +167,9 @@ def may_end(
 ) -> bool | None:
     """Whether a job whose notice has run out is ended.
 
+    Not while it has been at work since, less what it was idle meanwhile: that ends with `rules.resume_s` of work, which
+    calls the notice off, or by idle time that uses it up. A window that began before the notice does not count.
+
     Args:
         known: What is remembered of it.
         rules: Those of the job.
@@ -174,10 +179,13 @@ def may_end(
         window: How long one is, in seconds.
 
     Returns:
-        None: not yet, as nothing is known of it since; False: nobody knows what it does, so it goes on.
+        None: not yet, as too little is known of it since, or it is at work; False: nobody knows what it does, or it is
+        at work every other while, so it goes on.
     """
     if rules.policy is IdlePolicy.REPORT:
         return False
-    if known.known_at > notice_at and is_fresh(known, now, window):
+    is_known = known.known_at >= notice_at + _LONGEST_WINDOWS * window and is_fresh(known, now, window)
+    if is_known and not known.resumed_ms:
         return True
-    return None if now < until + WINDOWS_OF_NOTICE * window else False
+    wait_s = WINDOWS_OF_NOTICE * window + (rules.resume_s if is_known else 0)
+    return None if now < until + wait_s else False

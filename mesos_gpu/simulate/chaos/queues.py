@@ -55,8 +55,9 @@ _QUICK: Final = Idle(
 _RULES: Final = tuple(
     replace(_QUICK, policy=policy, requeue=requeue, resume_s=resume_s)
     for policy in (IdlePolicy.ALWAYS, IdlePolicy.PRESSURE, IdlePolicy.REPORT)
-    for requeue, resume_s in ((False, 20.0), (True, 5.0), (False, 5.0))
+    for requeue, resume_s in ((False, 120.0), (True, 5.0), (True, 120.0))
 )
+_LONG_NOTICE_S: Final = 45.0  # there is time to wake in it, and to be at work for some windows
 _KEEPS_S: Final = (20.0, 60.0, 120.0, 300.0, 900.0)  # the last is too long
 #: Idleness lasts, or nothing would come of it.
 _DOINGS: Final = (Doing.IDLE, Doing.IDLE, Doing.IDLE, Doing.NOW_AND_THEN, Doing.BUSY, Doing.UNTOLD)
@@ -212,7 +213,14 @@ def _id_of(array: JobArray) -> str:
 
 def _idle_document(a: int, b: int) -> QueueDocument:
     plain, dice = document_of(a, b), random.Random(a << 24 | b >> 3)
-    queues = {path: replace(spec, idle=dice.choice((None, *_RULES))) for path, spec in plain.queues.items()}
+    queues = {
+        path: replace(
+            spec,
+            idle=dice.choice((None, *_RULES, *_RULES[:3])),
+            notice_s=dice.choice((spec.notice_s, _LONG_NOTICE_S)),
+        )
+        for path, spec in plain.queues.items()
+    }
     return replace(plain, queues=queues)
 
 
@@ -237,9 +245,10 @@ def _do(world: World, a: int, b: int) -> None:
 
 
 def _wake(world: World, a: int, b: int) -> None:
-    """A launch that was told that it idles goes to work."""
+    """A launch that was told that it idles goes to work; mostly one that ends soon."""
     told = [run for run in world.mesos.alive() if (task := world.state.tasks.get(run.id)) and task.notice]
-    run = choose(world, told, a, lambda run: run.job_id or "")
+    ending = [run for run in told if (notice := world.state.tasks[run.id].notice) and notice.stands]
+    run = choose(world, ending or told, a, lambda run: run.job_id or "")
     if run is not None:
         world.say(f"{run.id} wakes")
         world.mesos.use.change(run.id, Doing.BUSY, world.now)

@@ -139,7 +139,7 @@ _IDLES: Final = {
     "change idle rules": 0.3,
     "submit to queue": 6.0,
     "do": 3.0,
-    "wake": 0.7,
+    "wake": 1.5,
     "keep": 0.4,
     "monitor dies": 0.5,
     "restart": 0.3,

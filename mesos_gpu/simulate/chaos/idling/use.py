@@ -16,11 +16,11 @@ class Doing(Enum):
 
     UNTOLD = "untold"  # its monitor is older, or its driver keeps no samples
     BUSY = "busy"
-    NOW_AND_THEN = "now and then"  # a short kernel, for nothing but to look alive
+    NOW_AND_THEN = "now and then"  # more than idle, and less than work
     IDLE = "idle"
 
 
-_BUSY_PERCENT: Final = {Doing.BUSY: 90, Doing.NOW_AND_THEN: 1, Doing.IDLE: 0}
+_BUSY_PERCENT: Final = {Doing.BUSY: 90, Doing.NOW_AND_THEN: 7, Doing.IDLE: 0}
 
 
 @dataclass(slots=True)

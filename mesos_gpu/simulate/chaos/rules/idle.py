@@ -19,6 +19,7 @@ _TOLD: Final = "nothing is returned without its warning and notice"
 _AT_WORK: Final = "nobody is returned who is at work again"
 _KEPT: Final = "who is kept is neither told nor ended"
 _CLOCKS_S: Final = 0.001
+_SURE_WINDOWS: Final = 2.5  # in so long one begins and ends, wherever it begins, be it of two reports
 
 
 def asked(account: Account, event: ev.Event, now: float) -> None:
@@ -118,12 +119,13 @@ def ended(account: Account, task: Task, job: Job, now: float) -> bool:
 
 
 def _is_not_at_work(account: Account, job: Job) -> None:
-    """Check that not all cards of all its tasks were at work for so long, of late, that nobody could overlook it."""
+    """Check that not all cards of all its tasks were at work of late for so long that a whole window was, whatever
+    `resume_s` asks for."""
     rules = _rules(account, job)
     window_s = max(account.settings.report_interval_s, min(60.0, rules.warn_after_s / 10))
     cards = [(each, gpu) for each in account.latest(job.id) for gpu in account.disk.tasks[each].gpus]
     worked_ms = min((account.idling.known.get(card, Known()).worked_ms for card in cards), default=0)
-    if worked_ms > (rules.resume_s + 2 * window_s) * 1000:
+    if worked_ms > _SURE_WINDOWS * window_s * 1000:
         words = f"{job.id} is ended, and was at work for {worked_ms} ms"
         raise Violation(_AT_WORK, words, job.id)
 

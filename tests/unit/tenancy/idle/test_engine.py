@@ -225,7 +225,7 @@ def test_a_script_that_runs_a_kernel_now_and_then_does_not_save_its_job() -> Non
     run(rig)
     for _ in range(10):
         rig.play(50)
-        rig.play(10, 0.012)  # more than idle, less than work
+        rig.play(10, 0.07)  # more than idle, less than work
     assert rig.state() in (IdleState.NOTICE, IdleState.RETURNED)
 
 
@@ -253,6 +253,43 @@ def test_work_within_the_notice_calls_it_off() -> None:
     assert rig.kinds()[-2:] == [EventKind.RECALL, EventKind.IDLE_OVER]
     rig.play(100, 0.9)
     assert rig.world.job().state is JobState.RUNNING
+
+
+def test_who_is_at_work_for_its_whole_notice_is_not_ended_however_much_work_is_asked_for() -> None:
+    rig = rigged(replace(RULES, resume_s=100))
+    run(rig)
+    rig.play(170)
+    assert rig.state() is IdleState.NOTICE
+    effects = rig.play(90, 0.9)
+    assert not every(effects, fx.Kill)
+    assert rig.state() is IdleState.NOTICE, "it is over, and the job is at work"
+    effects += rig.play(10, 0.9)
+    assert not every(effects, fx.Kill)
+    assert (rig.state(), rig.world.job().state) == (IdleState.ACTIVE, JobState.RUNNING)
+    assert rig.kinds()[-2:] == [EventKind.RECALL, EventKind.IDLE_OVER]
+
+
+def test_work_at_the_end_of_a_notice_puts_the_end_off_until_as_much_was_idle() -> None:
+    rig = rigged(replace(RULES, resume_s=100))
+    run(rig)
+    rig.play(180)
+    effects = rig.play(20, 0.9) + rig.play(10)
+    assert not every(effects, fx.Kill)
+    assert every(rig.play(10), fx.Kill)
+
+
+def test_who_works_every_other_while_after_its_notice_is_told_that_it_goes_on() -> None:
+    rig = rigged()
+    run(rig)
+    rig.play(180)
+    effects = rig.play(20, 0.9)
+    for _ in range(4):
+        effects += rig.play(10) + rig.play(10, 0.9)
+    assert not every(effects, fx.Kill)
+    assert rig.state() is IdleState.WARNED
+    assert rig.world.job().message.endswith("its GPUs are at work")
+    rig.play(30)
+    assert rig.state() is IdleState.NOTICE, "it idles again"
 
 
 @pytest.mark.parametrize("at", [0, 50, 120, 170])

@@ -29,7 +29,7 @@ VERDICTS = {
     "one member works": ([Used(10_000, 10_000, 0), Used(10_000, 10_000, 9_000)], Verdict.WORKING),
     "one works, one is unknown": ([Used(10_000, 0, 0), Used(10_000, 10_000, 9_000)], Verdict.WORKING),
     "one is idle, one is unknown": ([Used(10_000, 10_000, 0), Used(10_000, 0, 0)], Verdict.UNKNOWN),
-    "one pauses, one is unknown": ([Used(10_000, 10_000, 150), Used(10_000, 0, 0)], Verdict.PAUSED),
+    "one pauses, one is unknown": ([Used(10_000, 10_000, 150), Used(10_000, 0, 0)], Verdict.UNKNOWN),
     "no card": ([], Verdict.UNKNOWN),
 }
 
@@ -74,8 +74,8 @@ def test_a_notice_that_is_longer_than_the_time_left_comes_after_a_window_of_it()
 def test_work_in_total_makes_it_active_again() -> None:
     known = played([Verdict.IDLE] * 12)
     known = played([Verdict.WORKING, Verdict.WORKING, Verdict.PAUSED], known=known)
-    assert (known.state, known.resumed_ms) == (IdleState.WARNED, 20_000)
-    known = played([Verdict.WORKING], known=known)
+    assert (known.state, known.resumed_ms) == (IdleState.WARNED, 15_000)
+    known = played([Verdict.WORKING, Verdict.WORKING], known=known)
     assert (known.state, known.idle_ms, known.resumed_ms) == (IdleState.ACTIVE, 0, 0)
 
 
@@ -84,6 +84,37 @@ def test_one_kernel_now_and_then_saves_nobody() -> None:
     known = played(([Verdict.WORKING] + [Verdict.IDLE] * 5) * 10)
     assert known.state is IdleState.WARNED
     assert idle.is_due(known, RULES, LEAD_S)
+
+
+def test_work_now_and_then_takes_twice_as_long_to_the_warning_and_to_the_end() -> None:
+    assert played([Verdict.PAUSED] * 19).state is IdleState.SUSPECT
+    known = played([Verdict.PAUSED] * 20)
+    assert known.state is IdleState.WARNED
+    assert not idle.is_due(played([Verdict.PAUSED] * 13, known=known), RULES, LEAD_S)
+    assert idle.is_due(played([Verdict.PAUSED] * 14, known=known), RULES, LEAD_S)
+
+
+@pytest.mark.parametrize("phase_s", [0, 29, 55, 59])
+@pytest.mark.parametrize("kernel_s", [0.5, 1.0, 2.0, 4.0])
+def test_by_default_one_kernel_a_minute_does_not_save_its_owner(kernel_s: float, phase_s: int) -> None:
+    """Windows are of six or seven reports, so that kernels fall into them unevenly."""
+    rules = Idle(policy=IdlePolicy.ALWAYS)
+    known, begun_s, now_s = Idleness(JobId("j1")), 0, 0
+    lead_s = idle.lead_s(rules, 10, 0)
+    while not idle.is_due(known, rules, lead_s):
+        now_s += 60 if now_s % 7 else 70
+        assert now_s <= 3 * rules.return_after_s, f"{known} after {now_s} s"
+        busy_s = sum(
+            max(min(at + kernel_s, now_s) - max(at, begun_s), 0) for at in range(phase_s - 60, now_s, 60)
+        )
+        ms = 1000 * (now_s - begun_s)
+        said = idle.verdict([Used(ms, ms, round(1000 * busy_s))], rules)
+        known, begun_s = idle.advance(known, rules, said, ms, now_s), now_s
+
+
+def test_by_default_six_seconds_of_work_a_minute_are_work() -> None:
+    rules = Idle(policy=IdlePolicy.ALWAYS)
+    assert idle.verdict([Used(60_000, 60_000, 6_000)], rules) is Verdict.WORKING
 
 
 def test_who_works_half_of_the_time_is_warned_never() -> None:
@@ -108,7 +139,8 @@ def test_nobody_is_due_without_a_warning_and_idle_time_after_it(windows: list[tu
     for number, (each, ms) in enumerate(windows):
         before, known = known, idle.advance(known, RULES, each, ms, NOW + number)
         if known.state is IdleState.WARNED:
-            warned_ms = warned_ms + ms * (each is Verdict.IDLE) if before.state is IdleState.WARNED else 0
+            counted_ms = {Verdict.IDLE: ms, Verdict.PAUSED: ms // 2}.get(each, 0)
+            warned_ms = warned_ms + counted_ms if before.state is IdleState.WARNED else 0
         if idle.is_due(known, RULES, LEAD_S):
             assert before.state is IdleState.WARNED
             assert warned_ms >= (RULES.return_after_s - RULES.warn_after_s - LEAD_S) * 1000
@@ -116,16 +148,22 @@ def test_nobody_is_due_without_a_warning_and_idle_time_after_it(windows: list[tu
 
 NOTICE = Idleness(JobId("j1"), state=IdleState.NOTICE, known_at=125.0)
 ENDS = {
-    "known a moment ago": (125.0, 130.0, True),
-    "nothing is known since the notice": (99.0, 130.0, None),
-    "nothing is known, and enough was waited": (99.0, 160.0, False),
-    "what is known is old: the scheduler was away": (125.0, 500.0, False),
+    "known a moment ago": (125.0, 0, 130.0, True),
+    "nothing is known since the notice": (99.0, 0, 130.0, None),
+    "nothing is known, and enough was waited": (99.0, 0, 160.0, False),
+    "the window may have begun before the notice": (119.0, 0, 130.0, None),
+    "what is known is old: the scheduler was away": (125.0, 0, 500.0, False),
+    "it is at work": (125.0, 10_000, 130.0, None),
+    "it is at work every other while": (185.0, 10_000, 190.0, False),
+    "it was at work, and nobody knows now": (125.0, 10_000, 160.0, False),
 }
 
 
-@pytest.mark.parametrize(("known_at", "now", "want"), ENDS.values(), ids=ENDS)
-def test_who_is_ended_at_the_end_of_a_notice(known_at: float, now: float, want: bool | None) -> None:
-    known = replace(NOTICE, known_at=known_at)
+@pytest.mark.parametrize(("known_at", "resumed_ms", "now", "want"), ENDS.values(), ids=ENDS)
+def test_who_is_ended_at_the_end_of_a_notice(
+    known_at: float, resumed_ms: int, now: float, want: bool | None
+) -> None:
+    known = replace(NOTICE, known_at=known_at, resumed_ms=resumed_ms)
     assert idle.may_end(known, RULES, 100.0, 130.0, now, 10.0) is want
 
 
