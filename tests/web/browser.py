@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conftest import wait_until
+from tests.conftest import TESTS, wait_until
+from tests.web import launcher
 
+ROOT: Final = TESTS.parent
 CHROMIUM: Final = shutil.which("chromium")
 #: pytest's mark of tests that need the browser.
 NEEDED: Final = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
@@ -55,11 +57,6 @@ _OPTIONS: Final = (
     "--disable-sync",
     "--remote-debugging-pipe",
 )
-#: Makes the descriptor that it is told 3 and 4, and becomes the program that follows.
-_LAUNCHER: Final = (
-    "import os, sys; end = int(sys.argv[1]); os.dup2(end, 3); os.dup2(end, 4)\n"
-    "os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 class Refused(Exception):
@@ -75,14 +72,21 @@ class Browser:
         self._ours.settimeout(PATIENCE_S)
         end = theirs.fileno()
         words = [
-            sys.executable, "-c", _LAUNCHER, str(end), str(CHROMIUM), *_OPTIONS, f"--user-data-dir={directory}",
+            sys.executable, "-m", launcher.__name__, str(end), str(CHROMIUM), *_OPTIONS, f"--user-data-dir={directory}",
         ]  # fmt: skip
         with theirs, (directory / "stderr").open("wb") as log:
             # A group of its own, for it starts processes that outlive it if it is killed.
-            self._process = subprocess.Popen(words, pass_fds=[end], start_new_session=True, stderr=log)
+            self._process = subprocess.Popen(
+                words, cwd=ROOT, pass_fds=[end], start_new_session=True, stderr=log
+            )
         self._read, self._calls = b"", 0
         self._pages: dict[str, Page] = {}  # by session of the protocol
         self._contexts: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        """Of its first process."""
+        return self._process.pid
 
     def page(
         self, url: str, *, headers: Mapping[str, str] | None = None, any_certificate: bool = False
