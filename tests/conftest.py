@@ -15,7 +15,7 @@ import pytest
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
-from tests import compiled, progress
+from tests import compiled, forked, progress
 
 if TYPE_CHECKING:
     from tests.certificates import Authority
@@ -120,11 +120,14 @@ def own_ports() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_schedulers() -> Iterator[None]:
-    """Schedulers of clusters start in less time: tests/compiled.py."""
+    """Schedulers of clusters start in less time: tests/forked.py, and tests/compiled.py where it cannot be used."""
     with pytest.MonkeyPatch.context() as patch:
         if compiled.KEPT.exists():
-            patch.setattr(stack, "SCHEDULER", (sys.executable, compiled.__file__, "mesos_gpu.scheduler"))
+            patch.setattr(stack, "SCHEDULER", (sys.executable, compiled.__file__, forked.PROGRAM))
+        parent = forked.Parent()
+        patch.setattr(stack, "spawn", parent)
         yield
+        parent.close()
 
 
 @pytest.fixture(scope="module")

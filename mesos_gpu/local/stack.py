@@ -79,6 +79,13 @@ class NodeSpec:
             )
 
 
+def spawn(words: Sequence[str], environment: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
+    """Start a scheduler, in a session of its own. `log`: the descriptor that its words go to."""
+    return subprocess.Popen(
+        words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+
+
 class SchedulerProcess:
     """`mesos-gpu scheduler` as a process; after `kill()`, `start()` goes on with the same state and port."""
 
@@ -136,14 +143,9 @@ class SchedulerProcess:
             await_port(self.ip, self.port)
         command = [*SCHEDULER, *self._arguments, *more]
         with private_log(self.log) as log:
-            self._popen = subprocess.Popen(
-                self.host.inside(command) if self.host else command,
-                env={**os.environ, leftovers.MARK: self._mark},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+environment = {**os.environ, leftovers.MARK: self._mark}
+            words = self.host.inside(command) if self.host else command
+            self._popen = spawn(words, environment, log.fileno())
         return self
 
     def wait(self, timeout_s: float = 60) -> Self:

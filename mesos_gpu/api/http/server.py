@@ -1,6 +1,7 @@
 """The HTTP server, on a thread of its own."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from typing import Final
@@ -17,6 +18,7 @@ from mesos_gpu.wire.channel.frames import MOST_FRAME
 
 BACKLOG: Final = 1024  # connections that the kernel keeps until they are taken
 TAKEN_AT_ONCE: Final = 8  # of them, before others get their answers
+TICK_S: Final = 1.0
 RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
 
 
@@ -32,6 +34,20 @@ class _Uvicorn(uvicorn.Server):
         self._app, self._tls = app, tls
         self._listeners: list[TlsListener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._left = asyncio.Event()
+
+    def leave(self) -> None:
+        """End it, from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._left.set)
+
+    async def main_loop(self) -> None:
+        """Until it is to end; the time that answers bear is set each second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), TICK_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -145,7 +161,7 @@ class Server:
 
     def stop(self) -> None:
         """Finish what is being answered, and end the thread."""
-        self._server.should_exit = True
+        self._server.leave()
         self._thread.join()
         if self._tls is not None:
             self._tls.stop()

@@ -184,15 +184,23 @@ class Scene(AccessRig):
 
     def clear(self) -> None:
         """Take away what would be in the way of the next try."""
-        for deployment in self.call("boss", "GET", "/v2/deployments").json():
+        left = self.daemon.read(_left).result(
+            60
+        )  # nothing of most kinds: to ask for each would take most of the time
+        for deployment in self.call("boss", "GET", "/v2/deployments").json() if "deployments" in left else ():
             self.call("boss", "DELETE", f"/v2/deployments/{deployment['id']}?force=true")
-        for app in self.call("boss", "GET", "/v2/apps").json()["apps"]:
-            self.call("boss", "DELETE", f"/v2/apps{app['id']}?force=true")
+        if "apps" in left:
+            for app in self.call("boss", "GET", "/v2/apps").json()["apps"]:
+                self.call("boss", "DELETE", f"/v2/apps{app['id']}?force=true")
         for task in self.daemon.read(_tasks).result(60):
             self.status(task, "TASK_KILLED")
-        for job in self.call("boss", "GET", "/v1/jobs?state=active&fold_arrays=true").json()["jobs"]:
-            self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
-        self.unbooked()
+        if "jobs" in left:
+            for job in self.call("boss", "GET", "/v1/jobs?state=active&fold_arrays=true").json()["jobs"]:
+                self.call("boss", "DELETE", f"/v1/jobs/{job['id']}")
+        if "bookings" in left:
+            self.unbooked()
+        for path in ("gpus/g0", "nodes/a1") if "drains" in left else ():
+            self.undrained(path)
         for hook in self.hooks.latest.hooks:
             self.hooks.remove(hook.name, "boss")
         for token in self.daemon.tokens:
@@ -248,8 +256,6 @@ class Scene(AccessRig):
             for who, name in CALLERS.items():
                 got[who] = tried(name)
                 self.clear()
-                for path in ("gpus/g0", "nodes/a1"):
-                    self.undrained(path)
         finally:  # tests come in any order: in a queue that is held or gone, nothing of theirs would start
             if self.made("boss", "GET", "/v1/queues").json()["version"]:
                 self.queues()
@@ -275,6 +281,21 @@ class Scene(AccessRig):
 
 def _tasks(view: View) -> list[str]:
     return [task.id for task in view.tasks.values() if task.job_id and not task.ended]
+
+
+def _left(view: View) -> set[str]:
+    """What there is of kinds that tries make."""
+    return {
+        kind
+        for kind, there in (
+            ("deployments", view.deployments),
+            ("apps", any(view.root.all_apps())),
+            ("jobs", any(not job.state.ended for job in view.jobs.values()) or view.unmade()),
+            ("bookings", view.bookings),
+            ("drains", view.drains),
+        )
+        if there
+    }
 
 
 def _delays(view: View) -> list[str]:
