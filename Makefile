@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 MINUTES ?= 30 # of `make soak`
-WORKERS ?= 4 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
+WORKERS ?= 6 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
 .PHONY: help setup demo demo-tenants demo-cluster up down test test-long soak test-kernel test-gpu test-bare check bench docs docs-site screenshots wheel deb lock audit sbom clean

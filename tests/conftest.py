@@ -46,8 +46,15 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -
     return value
 
 
-#: Files and folders of tests, below this one, that keep one worker of xdist busy for longest.
-LONGEST = ("unit/simulate", "unit/test_run.py", "e2e/local/test_documents.py", "e2e/local/test_pages.py")
+#: Files and folders of tests, below this one, that keep one worker of xdist busy for longest: they begin in this order.
+LONGEST = (
+    "e2e/mesos/test_cluster_apply.py",
+    "unit/test_run.py",
+    "e2e/local/test_documents.py",
+    "e2e/local/test_pages.py",
+    "e2e/upgrade",
+    "unit/simulate",
+)
 #: Folders whose tests compute; those of others start processes, and mostly wait for them.
 COMPUTING = ("contract", "property", "unit")
 
@@ -58,11 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    long, waiting, computing = [], [], []
+    long = [path for each in LONGEST for path in files if path.is_relative_to(TESTS / each)]
+    waiting, computing = [], []
     for path, tests in files.items():
-        if any(path.is_relative_to(TESTS / each) for each in LONGEST):
-            long.append(path)
-        elif tests[0].get_closest_marker("cluster") or path.relative_to(TESTS).parts[0] not in COMPUTING:
+        if path in long:
+            continue
+        if tests[0].get_closest_marker("cluster") or path.relative_to(TESTS).parts[0] not in COMPUTING:
             waiting.append(path)
         else:
             computing.append(path)

@@ -164,6 +164,7 @@ def test_a_second_card_of_a_node_is_held_by_the_keeper_that_is_there(stack: Stac
         second = submit(client, "sleep 600", **exact)
         running(client, second)
         assert len({task["executor_id"] for task in cover_tasks(stack)}) == 1
+        wait_until("Mesos has heard of both", lambda: all(task["statuses"] for task in cover_tasks(stack)))
         late = max(cover_tasks(stack), key=lambda task: float(task["statuses"][0]["timestamp"]))
         took_ms.append(_held_after_ms(stack, late["id"]))
         client.kill(second["id"])
