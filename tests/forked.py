@@ -81,7 +81,7 @@ class Parent:
         """Start a scheduler; `words`: its whole command line, of which `PROGRAM`'s arguments are the end."""
         request = json.dumps({"words": [*words], "env": dict(env), "cwd": os.getcwd()}).encode()
         with self._lock:
-            if os.getpid() != self._pid or len(request) > _MOST or not self._alike(env):
+            if os.getpid() != self._pid or len(request) > _MOST or not self._alike(words, env):
                 return self._exec(words, env, log)
             channel = self._channel or self._begin()
             end, theirs = os.pipe()
@@ -91,8 +91,11 @@ class Parent:
                 os.close(theirs)
             return Forked(int(channel.recv(32)), words, end)
 
-    def _alike(self, env: Mapping[str, str]) -> bool:
-        """Whether an environment is like the parent's in what counts at a start."""
+    def _alike(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Whether it is to be where the parent is, and not in a namespace of a host, say; and whether its environment
+        is like the parent's in what counts at a start."""
+        if tuple(words[: len(stack.SCHEDULER)]) != stack.SCHEDULER:
+            return False
         names = (name for name in {*env, *self._env} if name.startswith(_AT_START))
         return all(env.get(name) == self._env.get(name) for name in names)
 

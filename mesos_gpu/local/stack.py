@@ -143,7 +143,7 @@ class SchedulerProcess:
             await_port(self.ip, self.port)
         command = [*SCHEDULER, *self._arguments, *more]
         with private_log(self.log) as log:
-environment = {**os.environ, leftovers.MARK: self._mark}
+            environment = {**os.environ, leftovers.MARK: self._mark}
             words = self.host.inside(command) if self.host else command
             self._popen = spawn(words, environment, log.fileno())
         return self

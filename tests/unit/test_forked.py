@@ -11,10 +11,8 @@ import psutil
 import pytest
 
 from mesos_gpu.local import stack
-from tests import compiled, forked
+from tests import forked
 from tests.conftest import wait_until
-
-WORDS = (sys.executable, compiled.__file__, forked.PROGRAM)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,7 @@ def parent() -> Iterator[forked.Parent]:
 
 def started(parent: forked.Parent, log: Path, *arguments: str, **env: str) -> "subprocess.Popen[bytes]":
     with log.open("ab") as file:
-        return parent([*WORDS, *arguments], {**os.environ, **env}, file.fileno())
+        return parent([*stack.SCHEDULER, *arguments], {**os.environ, **env}, file.fileno())
 
 
 def test_it_says_and_returns_what_it_would(parent: forked.Parent, tmp_path: Path) -> None:
@@ -45,7 +43,8 @@ def test_its_session_arguments_environment_and_end_are_its_own(parent: forked.Pa
     process = started(parent, tmp_path / "log", *words, WHOSE="mine")
     shown = psutil.Process(process.pid)
     wait_until(
-        "it is what it was asked for", lambda: [each for each in shown.cmdline() if each] == [*WORDS, *words]
+        "it is what it was asked for",
+        lambda: [each for each in shown.cmdline() if each] == [*stack.SCHEDULER, *words],
     )
     assert shown.environ()["WHOSE"] == "mine"
     assert forked._PAD not in shown.environ()
@@ -59,5 +58,12 @@ def test_its_session_arguments_environment_and_end_are_its_own(parent: forked.Pa
 
 def test_what_only_counts_at_a_start_is_not_forked(parent: forked.Parent, tmp_path: Path) -> None:
     process = started(parent, tmp_path / "log", "--help", LD_PRELOAD="")
+    assert not isinstance(process, forked.Forked)
+    assert process.wait(60) == 0
+
+
+def test_what_is_started_elsewhere_is_not_forked(parent: forked.Parent, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("ab") as file:
+        process = parent(["env", *stack.SCHEDULER, "--help"], os.environ, file.fileno())
     assert not isinstance(process, forked.Forked)
     assert process.wait(60) == 0
