@@ -79,7 +79,7 @@ class Parent:
 
     def __call__(self, words: Sequence[str], env: Mapping[str, str], log: int) -> subprocess.Popen[bytes]:
         """Start a scheduler; `words`: its whole command line, of which `PROGRAM`'s arguments are the end."""
-        request = json.dumps({"words": [*words], "env": dict(env), "cwd": os.getcwd()}).encode()
+        request = json.dumps({"words": [*words], "env": dict(env)}).encode()
         with self._lock:
             if os.getpid() != self._pid or len(request) > _MOST or not self._alike(words, env):
                 return self._exec(words, env, log)
@@ -92,9 +92,10 @@ class Parent:
             return Forked(int(channel.recv(32)), words, end)
 
     def _alike(self, words: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Whether it is to be where the parent is, and not in a namespace of a host, say; and whether its environment
-        is like the parent's in what counts at a start."""
-        if tuple(words[: len(stack.SCHEDULER)]) != stack.SCHEDULER:
+        """Whether it is to be where the parent is, and not in a namespace of a host, say; whether it is of this
+        checkout, for Python looks into its directory first; and whether its environment is like the parent's in what
+        counts at a start."""
+        if tuple(words[: len(stack.SCHEDULER)]) != stack.SCHEDULER or Path.cwd() != compiled.TESTS.parent:
             return False
         names = (name for name in {*env, *self._env} if name.startswith(_AT_START))
         return all(env.get(name) == self._env.get(name) for name in names)
@@ -167,10 +168,9 @@ def _tell(children: dict[int, int]) -> None:
         os.close(end)
 
 
-def become(words: Sequence[str], env: Mapping[str, str], cwd: str, log: int) -> None:
+def become(words: Sequence[str], env: Mapping[str, str], log: int) -> None:
     """Be as a process that was started so."""
     os.setsid()
-    os.chdir(cwd)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     for number in 1, 2:

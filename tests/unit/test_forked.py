@@ -62,8 +62,14 @@ def test_what_only_counts_at_a_start_is_not_forked(parent: forked.Parent, tmp_pa
     assert process.wait(60) == 0
 
 
-def test_what_is_started_elsewhere_is_not_forked(parent: forked.Parent, tmp_path: Path) -> None:
+def test_what_is_started_elsewhere_is_not_forked(
+    parent: forked.Parent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (tmp_path / "log").open("ab") as file:
         process = parent(["env", *stack.SCHEDULER, "--help"], os.environ, file.fileno())
+    assert not isinstance(process, forked.Forked)
+    assert process.wait(60) == 0
+    monkeypatch.chdir(tmp_path)  # where there may be another program
+    process = started(parent, tmp_path / "log", "--help")
     assert not isinstance(process, forked.Forked)
     assert process.wait(60) == 0
