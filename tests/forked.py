@@ -46,13 +46,13 @@ class Forked(subprocess.Popen[bytes]):
         self._child_created = False  # of subprocess: nothing is to be collected here
 
     def poll(self) -> int | None:
-        """Its exit code; None: it runs."""
+        """Look once: the exit code as `subprocess` has it, or None while the scheduler runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, as soon as it has ended. Raises `subprocess.TimeoutExpired`."""
+        """Wait for the end of the scheduler, which its parent tells. Raises `subprocess.TimeoutExpired`."""
         if self.returncode is None:
             if not select.select([self._end], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)

@@ -37,8 +37,8 @@ def weak(paths: Iterable[Path], *, users: Iterable[int] = (0,), groups: Iterable
     allowed = frozenset(users), frozenset((*groups, *_mighty()))
     faults: dict[str, None] = {}
     for path in paths:
-        inside = _inside(path) if path.is_dir() else ()
-        for each in (*_leading_to(path), *inside):
+        leading = (str(each) for each in _leading_to(path))
+        for each in (*leading, *(_inside(str(path)) if path.is_dir() else ())):
             if why := _fault(each, *allowed):
                 faults[f"{each} {why}"] = None
     return list(faults)
@@ -54,15 +54,16 @@ def _leading_to(path: Path, depth: int = 0) -> Iterator[Path]:
             yield from _leading_to(Path(os.path.abspath(each.parent / os.readlink(each))), depth + 1)
 
 
-def _inside(top: Path) -> Iterator[Path]:
+def _inside(top: str) -> Iterator[str]:
+    """What is below a directory, some ten thousand files: names, for a `Path` of each would take most of the time."""
     for directory, names, files in os.walk(top):
         names[:] = [name for name in names if not name.startswith(".")]  # nothing is imported from there
-        yield from (Path(directory) / name for name in (*names, *files))
+        yield from (f"{directory}/{name}" for name in (*names, *files))
 
 
-def _fault(path: Path, users: frozenset[int], groups: frozenset[int]) -> str:
+def _fault(path: str, users: frozenset[int], groups: frozenset[int]) -> str:
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return ""  # its parents count: who can make it?
     mode = status.st_mode

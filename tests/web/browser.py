@@ -85,7 +85,7 @@ class Browser:
 
     @property
     def pid(self) -> int:
-        """Of its first process."""
+        """The browser's first process: the parent of its renderers and of what speaks to the network."""
         return self._process.pid
 
     def page(
