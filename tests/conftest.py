@@ -15,7 +15,8 @@ import pytest
 
 from mesos_gpu.adapters.audit import host
 from mesos_gpu.local import cluster, stack, task_ports
-from tests import compiled, forked, progress
+from tests import compiled, progress
+from tests.starts import forked
 
 if TYPE_CHECKING:
     from tests.certificates import Authority
@@ -128,7 +129,7 @@ def own_ports() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_schedulers() -> Iterator[None]:
-    """Schedulers of clusters start in less time: tests/forked.py, and tests/compiled.py where it cannot be used."""
+    """Schedulers of clusters start in less time: tests/starts/forked.py, or tests/compiled.py where none is forked."""
     with pytest.MonkeyPatch.context() as patch:
         if compiled.KEPT.exists():
             patch.setattr(stack, "SCHEDULER", (sys.executable, compiled.__file__, forked.PROGRAM))

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from mesos_gpu.local import stack
-from tests import forked
 from tests.conftest import wait_until
+from tests.starts import forked
 
 
 @pytest.fixture(scope="module")

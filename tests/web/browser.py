@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conftest import TESTS, wait_until
-from tests.web import launcher
+from tests.web.process import launcher
 
 ROOT: Final = TESTS.parent
 CHROMIUM: Final = shutil.which("chromium")

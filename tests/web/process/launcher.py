@@ -1,4 +1,4 @@
-"""Becomes a browser that is not told when interfaces of this machine come and go: `python -m tests.web.launcher
+"""Becomes a browser that is not told when interfaces of this machine come and go: `python -m tests.web.process.launcher
 DESCRIPTOR PROGRAM [ARGUMENT ...]`. The descriptor becomes 3 and 4, by which the browser is driven.
 
 Chromium ends what it loads with net::ERR_NETWORK_CHANGED when the machine has another address, though the page comes

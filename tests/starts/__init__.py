@@ -1,0 +1,1 @@
+"""How schedulers of tests are started in less time."""

@@ -1,0 +1,1 @@
+"""The browser as a process."""
