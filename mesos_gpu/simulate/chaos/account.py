@@ -174,9 +174,9 @@ class Account:
         word = self.words[task_id]
         limit_s = self.settings.unreachable_timeout_s
         cut = word.cut_since is not None and now - word.cut_since >= limit_s
-        return word.given_up or cut or self._is_replaced(task_id)
+        return word.given_up or cut or self.is_replaced(task_id)
 
-    def _is_replaced(self, task_id: TaskId) -> bool:
+    def is_replaced(self, task_id: TaskId) -> bool:
         """Whether the agent of a launch is gone for good, and the one that its host has now has reported."""
         task = self.disk.tasks.get(task_id) if self.mesos.gone else None
         if task is None or task.agent_id not in self.mesos.gone:

@@ -104,7 +104,7 @@ def _ended(account: Account, task: Task) -> bool:
 def unused(account: Account, task: Task, gpu_id: GpuId) -> None:
     """Check that nobody has a share of the card that a task is killed for."""
     for other in account.disk.tasks.values():
-        if gpu_id in other.gpus and not _ended(account, other):
+        if gpu_id in other.gpus and not (_ended(account, other) or account.is_replaced(other.id)):
             words = f"{task.id} is killed while {other.id} has a share of {gpu_id}"
             raise Violation("a card is held while it is shared", words, task.id, other.id)
 
