@@ -38,20 +38,22 @@ def counted_up(booking: Booking, now: float) -> Booking:
 
 
 def idle_gpu_ms(booking: Booking, now: float) -> int:
-    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds: up to now, or to
-    its end, if nobody was there to end it then."""
+    """GPUs of a booking that stood ready in its current time and that nobody used, times milliseconds: between its
+    begin, which comes again when the clock is set back, and now, or its end, if nobody was there to end it then."""
     if not booking.counted_at:
         return booking.idle_gpu_ms
     idle = max(len(booking.gpus) - booking.used_gpus, 0)
-    return booking.idle_gpu_ms + idle * max(round((min(now, booking.ends) - booking.counted_at) * MS), 0)
+    since, until = max(booking.counted_at, booking.begins), min(now, booking.ends)
+    return booking.idle_gpu_ms + idle * max(round((until - since) * MS), 0)
 
 
 def charge(turn: Turn, booking: Booking) -> None:
-    """Put down to the booking's queue what nobody used, if it is charged for that: a record like those of tasks."""
-    idle_ms = idle_gpu_ms(booking, turn.now)
+    """Put down to the booking's queue what nobody used, if it is charged for that: a record like those of tasks. It is
+    no more than was booked, though a clock that was set back has some of its time come twice."""
     chosen = chosen_of(turn.state, booking)
     ends_ms = round(min(turn.now, booking.ends) * MS)
     lasted_ms = ends_ms - booking.begins * MS
+    idle_ms = min(idle_gpu_ms(booking, turn.now), booking.spec.gpus_in_all * max(lasted_ms, 0))
     if booking.spec.charge is not Charge.IDLE or not idle_ms or not chosen or lasted_ms <= 0:
         return
     costs = turn.state.queues.gpu_cost

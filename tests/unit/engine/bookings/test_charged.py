@@ -41,3 +41,13 @@ def test_a_node_that_was_lacking_is_charged_from_when_it_is_had() -> None:
     made.go(HOUR / 2)
     made.up("n3", 4)
     assert charged_gpu_s(made.go(HOUR / 2 + 1)) == pytest.approx(4 * HOUR + 4 * HOUR / 2, rel=0.01)
+
+
+def test_a_clock_that_is_set_back_lets_nobody_be_charged_for_more_than_is_booked() -> None:
+    made = world()
+    made.go(HOUR + 1800)
+    made.run("short", queue="exam", timeout_s=60.0)
+    made.now -= 2 * HOUR
+    made.go(60)
+    made.status(made.state.round_of(made.job("short"))[0].id, "TASK_FINISHED", agent="n1")
+    assert charged_gpu_s(made.go(3 * HOUR)) == pytest.approx(4 * HOUR, rel=0.01)

@@ -1,0 +1,54 @@
+"""What the account of the chaos knows beside what the scheduler was told: hosts that have another agent, bookings."""
+
+from dataclasses import replace
+
+from mesos_gpu.model.bookings.booking import Booking, BookingSpec
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.simulate.chaos.account import Told
+from mesos_gpu.simulate.chaos.acts import Act, do
+from mesos_gpu.simulate.chaos.rules import bookings, charges
+from mesos_gpu.simulate.chaos.world import World
+
+
+def _with_a_job() -> World:
+    world = World(1)
+    for a, b in ((1, 1), (5, 9)):
+        for act in (Act("submit", a, b), Act("go on", 0, 1), Act("go on", 0, 1)):
+            do(world, act)
+    return world
+
+
+def test_a_launch_may_be_given_up_when_the_other_agent_of_its_host_has_reported() -> None:
+    world = _with_a_job()
+    run = world.mesos.runs[TaskId("j1.1")]
+    world.mesos.die(run.agent)
+    new = world.mesos.rename(run.agent)
+    assert not world.witness.given_up(run.id, world.now), "nobody has said that it is gone"
+    world.witness.agents[new.id] = Told({}, None, world.now)
+    assert world.witness.given_up(run.id, world.now)
+
+
+def test_room_is_not_kept_for_who_could_not_leave_before_a_booking_that_has_no_nodes_yet() -> None:
+    world = _with_a_job()
+    job = world.witness.disk.jobs[JobId("j1")]
+    waits = replace(
+        job, spec=replace(job.spec, preemptible=True, notice_s=0.0, kill_grace_s=5.0, timeout_s=None)
+    )
+    assert [_taken(world, waits, in_s) for in_s in (9, 11)] == [2, 0]
+    assert _taken(world, replace(waits, spec=replace(waits.spec, preemptible=False)), 11) == 2
+
+
+def _taken(world: World, job: Job, in_s: int) -> int:
+    begins = int(world.now) + in_s
+    spec = BookingSpec("exam", "nobody", job.spec.gpus + 1, "now", 60)
+    world.witness.disk.bookings["b"] = Booking("b", spec, "ann", 0.0, "1970-01-12", begins, begins + 60)
+    return bookings.slots_taken_soon(world.witness, job, world.now)
+
+
+def test_what_stands_ready_is_added_up_between_what_is_used_and_what_is_noted() -> None:
+    ready = charges.Ready(100.0, gpus=4, used=1, noted=3)
+    ready.pass_to(110.0)
+    assert (round(ready.least, -2), round(ready.most, -2), ready.unsure) == (10_000, 30_000, False)
+    ready.pass_to(105.0)
+    assert ready.unsure, "the clock was set back"
