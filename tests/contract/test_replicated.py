@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from mesos_gpu.local.zookeeper import ZooKeeper
 from mesos_gpu.model import saves
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.scheduler.ha.member import Member
 from tests.conftest import wait_until
 
 
@@ -91,6 +93,20 @@ def test_who_was_deposed_can_write_neither_to_the_log_nor_to_its_own_state(make:
         first.log.cut(1, first.term)
     assert names(old) == ["a"]
     assert names(new) == ["a", "c"]
+
+
+def test_a_leader_that_has_to_end_asks_whether_another_leads(
+    meeting: str, make: Make, tmp_path: Path
+) -> None:
+    """Mesos may tell a leader of another one while its session with ZooKeeper lives."""
+    with contextlib.closing(Member(at.parsed(meeting), "http://m:1", tmp_path / "m.sqlite")) as member:
+        member.election.stand()
+        assert member.take(threading.Event()) is not None
+        assert not member.was_deposed()
+        make("second").lead()
+        assert not member.is_over
+        assert member.was_deposed()
+        assert member.is_over
 
 
 def test_what_could_not_be_written_is_owed_until_it_is_and_for_who_asked_before(

@@ -209,6 +209,18 @@ class Member:
         """Whether it led, and leads no more."""
         return self._over.is_set() or (self.leads and self.election.lost.is_set())
 
+    def was_deposed(self) -> bool:
+        """Whether it leads no more, now that its end has begun: Mesos may tell of another one first. ZooKeeper is asked
+        once; where it does not answer, what was seen before counts."""
+        try:
+            if not self.is_over:
+                self.log.confirm(self._term)
+        except Deposed as error:
+            self._end(error.what)
+        except NoRoom as error:
+            self._unanswered(error)
+        return self.is_over
+
     # --- for all
 
     def _note(self) -> None:

@@ -86,7 +86,7 @@ def run(
             part = Part(store, key, member, url, [led, heard], lambda: member.is_over)
             with _tended(member):
                 code = lead(part)
-            return DEPOSED if member.is_over else code
+            return DEPOSED if member.is_over or (code and member.was_deposed()) else code
     return 0
 
 

@@ -3,7 +3,9 @@
 import base64
 import contextlib
 import http.client
+import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.processes import poll
@@ -159,18 +162,69 @@ def test_a_leader_that_is_asked_to_goes_and_stands_by_when_it_is_started_anew(st
     assert first.get("/v2/leader") == {"leader": f"127.0.0.1:{second.port}"}
 
 
-def test_a_leader_that_was_paused_ends_when_it_wakes_and_writes_nothing(stack: Stack) -> None:
+def launches_of(stack: Stack, job: Job) -> list[str]:
+    """The ids of all tasks of a job that the master was ever asked to launch, those that have ended too."""
+    frameworks = stack.cluster.await_leader().state()["frameworks"]
+    kinds = ("tasks", "completed_tasks", "unreachable_tasks")
+    ids = [task["id"] for each in frameworks for kind in kinds for task in each[kind]]
+    return [id for id in ids if id.startswith(job["id"])]
+
+
+def offered_gpus(stack: Stack) -> float:
+    """How many GPUs the master has offered and nobody has accepted or declined."""
+    frameworks = stack.cluster.await_leader().state()["frameworks"]
+    return sum(float(each["offered_resources"]["gpus"]) for each in frameworks)
+
+
+def rows_of(scheduler: SchedulerProcess, directory: Path) -> dict[str, list[Any]]:
+    """All that its own state has, by the tables: read from a copy, for it may be stopped with a lock in its hands."""
+    for path in scheduler.directory.glob("state.sqlite*"):
+        if not path.name.endswith("-shm"):
+            shutil.copy(path, directory)
+    with contextlib.closing(sqlite3.connect(directory / "state.sqlite")) as copy:
+        tables = [name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: copy.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+
+
+@pytest.fixture
+def paused(stack: Stack) -> Iterator[list[SchedulerProcess]]:
+    """Schedulers that a test stopped by SIGSTOP; they go on after it, whatever became of it."""
+    stopped: list[SchedulerProcess] = []
+    yield stopped
+    for each in stopped:
+        each.send(signal.SIGCONT)
+
+
+def test_a_leader_that_was_paused_with_a_launch_before_it_wakes_ends_and_launches_nothing(
+    stack: Stack, paused: list[SchedulerProcess], open_directory: Path, tmp_path: Path
+) -> None:
+    """A job waits, and what it needs is offered to the leader while that cannot move: when it wakes, the offer is the
+    first that it reads."""
     first = stack.await_leader()
+    [second] = stack.standbys()
+    gate, said = open_directory / "gate", open_directory / "said"
+    said.touch()
+    said.chmod(0o666)
     with Client(first.url) as client:
-        runs = submit(client, "sleep 60", gpus=3)
-        wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
-    first.send(signal.SIGSTOP)
-    second = other_than(stack, first)
+        runs = submit(client, "sleep 600", gpus=3)
+        blocks = submit(client, f"until [ -e {gate} ]; do sleep 0.2; done", gpus=1)
+        for job in (runs, blocks):
+            wait_until("it runs", lambda id=job["id"]: client.job(id)["state"] == "running")  # type: ignore[misc]
+        waits = submit(client, f"echo $MESOS_TASK_ID >> {said}", gpus=1)
+        assert client.job(waits["id"])["state"] == "pending"
+    wait_until("the standby has all", lambda: batch(second) == batch(first))
+    for each in (second, first):  # the other one, too: it would be elected before the card is offered
+        each.send(signal.SIGSTOP)
+        paused.append(each)
     [framework] = framework_of(stack)
+    gate.touch()
+    wait_until("a card is offered to who cannot take it", lambda: offered_gpus(stack) == 1)
+    assert launches_of(stack, waits) == []
+    had = rows_of(first, tmp_path)
+    second.send(signal.SIGCONT)
+    assert other_than(stack, first) is second
     with Client(second.url) as client:
-        job = submit(client, "true", gpus=1)
-        assert end_of(client, job)["state"] == "finished"
-        before = second.get("/v1/leader")["batch"]
+        assert end_of(client, waits, 60)["state"] == "finished"
         with ThreadPoolExecutor(2) as readers:  # what is asked while it sleeps is read when it wakes
             asked = [
                 readers.submit(read_jobs, first, headers) for headers in ({}, {"Cache-Control": "no-cache"})
@@ -178,13 +232,21 @@ def test_a_leader_that_was_paused_ends_when_it_wakes_and_writes_nothing(stack: S
             time.sleep(1)  # the kernel has them; nothing says when
             first.send(signal.SIGCONT)
         old, latest = (each.result() for each in asked)
-        assert latest is None, "the job that it does not know of is not said to be none"
+        assert latest is None, "the job whose end it does not know of is not said to wait"
         assert old is None or int(old[0]) > 0
         wait_until("the first has ended", lambda: not first.running, 20)
-        assert first.exit_code in (DEPOSED, 1), first.tail()
+        assert first.exit_code == DEPOSED, first.tail()
+        assert rows_of(first, tmp_path) == had, "it wrote after another led"
+        [task] = client.tasks(waits["id"])
+        assert launches_of(stack, waits) == said.read_text().split() == [task["id"]]
+        assert [len(client.tasks(job["id"])) for job in (runs, blocks)] == [1, 1]
+        assert end_of(client, submit(client, "true", gpus=1), 60)["state"] == "finished"
         assert second.get("/v1/leader")["leads"], "what the first wrote would have deposed it"
-        assert second.get("/v1/leader")["batch"] >= before
-        assert len(second.get(f"/v1/jobs/{runs['id']}/tasks")["tasks"]) == 1
         client.kill(runs["id"])
-        assert end_of(client, runs)["state"] == "killed"
+        assert end_of(client, runs, 60)["state"] == "killed"
     assert framework_of(stack) == [framework]
+
+
+def batch(scheduler: SchedulerProcess) -> int:
+    """The number of the last batch of saves that its own state has."""
+    return int(scheduler.get("/v1/leader")["batch"])

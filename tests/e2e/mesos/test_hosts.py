@@ -4,20 +4,25 @@ between them is cut.
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from isolator.gpus.ledger import Ledger
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.network import Host, Way
-from mesos_gpu.local.processes import Process
+from mesos_gpu.local.processes import Agent, Process
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.local.zookeeper import JAR
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, output_of, submit
 
+TIMEOUT_S = 6  # after which a scheduler that is hasty gives up what runs on agents that are away
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces"),
@@ -42,6 +47,19 @@ def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.reach) as client:
         wait_until("all nodes report", lambda: len(client.gpus()) == 3)
         yield client
+
+
+@pytest.fixture
+def hasty(stack: Stack, client: Client) -> Iterator[Client]:
+    """The scheduler waits TIMEOUT_S for agents that are away."""
+    stack.scheduler.kill(signal.SIGTERM)
+    stack.scheduler.start("--unreachable-timeout", str(TIMEOUT_S)).wait()
+    wait_until(
+        "all nodes are up", lambda: states(client) == {agent.ip: "up" for agent in stack.cluster.agents}
+    )
+    yield client
+    stack.scheduler.kill(signal.SIGTERM)
+    stack.scheduler.start().wait()
 
 
 def host_of(process: Process) -> Host:
@@ -120,3 +138,120 @@ def test_over_links_that_are_slow_and_lose_packets_each_job_is_done_once(
             host.heal()
     assert [(end["state"], end["attempts"]) for end in ends] == [("finished", 1)] * len(jobs), ends
     assert sorted(done.read_text().split()) == sorted(job["id"] for job in jobs)
+
+
+def states(client: Client) -> dict[str, str]:
+    """The state of the agent of each host."""
+    return {node["hostname"]: node["state"] for node in client.nodes()}
+
+
+def held(client: Client) -> dict[str, str]:
+    """The tasks that hold cards, by the hosts."""
+    return {gpu["hostname"]: gpu["task_id"] for gpu in client.gpus() if gpu["task_id"]}
+
+
+def processes_of(task_id: str) -> list[int]:
+    """The processes of a launch, by their ids on this machine, which the hosts share."""
+    ids = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("MESOS_TASK_ID") == task_id:
+                ids.append(process.pid)
+        except psutil.Error:
+            continue
+    return ids
+
+
+def begin(stack: Stack, client: Client, directory: Path) -> tuple[Job, Path, Agent]:
+    """A job that is under way on a card until there is a file `go`; what its launches say, a line each; its agent."""
+    said = directory / "said"
+    said.write_text("")
+    said.chmod(0o666)
+    (directory / "go").unlink(missing_ok=True)
+    waits = f"until [ -e {directory / 'go'} ]; do sleep 0.2; done"
+    job = submit(client, f"echo begun $(hostname -I) >> {said}; {waits}; echo ended >> {said}", gpus=1)
+    wait_until("it runs", lambda: said.read_text().endswith("\n"))
+    address = said.read_text().split()[1]
+    return job, said, next(agent for agent in stack.cluster.agents if agent.ip == address)
+
+
+def lines_of(said: Path) -> list[str]:
+    """What launches said, without their hosts."""
+    return [line.split()[0] for line in said.read_text().splitlines()]
+
+
+def test_an_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_used_again(
+    stack: Stack, hasty: Client, open_directory: Path
+) -> None:
+    """The copy that was started elsewhere meanwhile is left alone, and is the only one that comes to its end."""
+    job, said, agent = begin(stack, hasty, open_directory)
+    [first] = hasty.tasks(job["id"])
+    host_of(agent).cut(master.ip for master in stack.cluster.masters)
+    try:
+        wait_until("it was begun elsewhere", lambda: lines_of(said) == ["begun", "begun"], 120)
+        assert processes_of(first["id"]), "nobody could tell its host to end it"
+        wait_until("both cards are held", lambda: len(held(hasty)) == 2)
+        assert held(hasty)[agent.ip] == first["id"]
+        assert states(hasty)[agent.ip] == "lost"
+    finally:
+        host_of(agent).heal()
+    agent.wait()
+    [new] = [task for task in hasty.tasks(job["id"]) if task["id"] != first["id"]]
+    wait_until("the old copy has ended", lambda: not processes_of(first["id"]))
+    wait_until("its card is free", lambda: list(held(hasty).values()) == [new["id"]])
+    used = end_of(hasty, submit(hasty, "hostname -I", gpus=1, constraints=[["hostname", "IS", agent.ip]]), 60)
+    assert (used["state"], output_of(hasty, used).split()) == ("finished", [agent.ip]), used
+    (open_directory / "go").touch()
+    ended = end_of(hasty, job, 60)
+    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    assert lines_of(said) == ["begun", "begun", "ended"]
+    assert [task["state"] for task in hasty.tasks(job["id"])] == ["lost", "finished"]
+    nothing_is_left(stack, hasty, job)
+
+
+def test_an_agent_that_never_returns_is_shown_so_and_nothing_waits_for_it(
+    stack: Stack, hasty: Client, open_directory: Path
+) -> None:
+    """The card of a lost host is held until another agent is in its place: a task there may still use it."""
+    job, said, agent = begin(stack, hasty, open_directory)
+    there = [["hostname", "IS", agent.ip]]
+    unwanted = submit(hasty, "sleep 600", constraints=there)
+    wait_until("it runs", lambda: hasty.job(unwanted["id"])["state"] == "running")
+    host_of(agent).cut(master.ip for master in stack.cluster.masters)
+    try:
+        wait_until("it is shown as lost", lambda: states(hasty)[agent.ip] == "lost")
+        hasty.kill(unwanted["id"])
+        wait_until("it was begun elsewhere", lambda: lines_of(said) == ["begun", "begun"], 120)
+        assert end_of(hasty, unwanted, 60)["state"] == "killed"
+        wants_all = submit(hasty, "true", gpus=1, tasks=3)
+        assert end_of(hasty, submit(hasty, "true", gpus=1), 60)["state"] == "finished"
+        assert hasty.job(wants_all["id"])["state"] == "pending"
+        assert agent.ip in str(hasty.why(wants_all["id"])), hasty.why(wants_all["id"])
+    finally:
+        agent.kill()
+        shutil.rmtree(agent.directory / "work")
+        host_of(agent).heal()
+        agent.start().wait()
+    (open_directory / "go").touch()
+    ended = end_of(hasty, job, 60)
+    assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    assert end_of(hasty, wants_all, 120)["state"] == "finished"
+    assert lines_of(said) == ["begun", "begun", "ended"]
+    nothing_is_left(stack, hasty, job)
+    assert states(hasty) == {each.ip: "up" for each in stack.cluster.agents}
+
+
+def nothing_is_left(stack: Stack, client: Client, job: Job) -> None:
+    """No process, claim or amount of a job, as the kernel, the hosts' ledgers and Mesos say."""
+    for task in client.tasks(job["id"]):
+        wait_until("its processes have ended", lambda id=task["id"]: not processes_of(id))  # type: ignore[misc]
+    for number in range(1, len(stack.cluster.agents) + 1):
+        ledger = Ledger(stack.directory / "nodes" / str(number) / "ledger.sqlite")
+        wait_until("its ledger is empty", lambda ledger=ledger: not ledger.holdings())  # type: ignore[misc]
+    wait_until("no card is held", lambda: not held(client))
+    wait_until("Mesos has all GPUs back", lambda: gpus_in_use(stack) == 0)
+
+
+def gpus_in_use(stack: Stack) -> float:
+    frameworks = stack.cluster.await_leader().state()["frameworks"]
+    return sum(float(each["used_resources"]["gpus"]) for each in frameworks)

@@ -23,9 +23,13 @@ def test_jobs_of_a_framework_that_was_torn_down_go_on_under_a_new_one(
     said.touch()
     said.chmod(0o666)
     first = f"test $(grep -c begun {said}) -le 2"
-    command = f"echo begun >> {said}; if {first}; then sleep 60; fi; echo ended >> {said}"
+    says = f'say() {{ echo "$1 $MESOS_GPU_JOB_ID" >> {said}; }}; '
+    command = f"{says} say begun; if {first}; then sleep 60; fi; say ended"
     jobs = [submit(client, command, gpus=4) for _ in range(3)]  # the third waits
-    wait_until("two run", lambda: said.read_text() == "begun\nbegun\n")
+    ids = [job["id"] for job in jobs]
+    wait_until(
+        "two run", lambda: sorted(said.read_text().splitlines()) == sorted(f"begun {id}" for id in ids[:2])
+    )
     (framework,) = stack.cluster.master.state()["frameworks"]
 
     call = {"type": "TEARDOWN", "teardown": {"framework_id": {"value": framework["id"]}}}
@@ -48,7 +52,9 @@ def test_jobs_of_a_framework_that_was_torn_down_go_on_under_a_new_one(
     for job in jobs:
         ended = end_of(client, job, 120)
         assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
-    assert said.read_text() == "begun\n" * 2 + "begun\nended\n" * 3 or said.read_text().count("ended") == 3
+    twice = [f"begun {id}" for id in ids[:2]]  # the launches that ended with the framework, too
+    each_once = [f"{what} {id}" for id in ids for what in ("begun", "ended")]
+    assert sorted(said.read_text().splitlines()) == sorted(twice + each_once)
     stack.scheduler.kill(signal.SIGKILL)
     stack.scheduler.start().wait()
     (same,) = stack.cluster.master.state()["frameworks"]
