@@ -8,6 +8,7 @@ from mesos_gpu.install import mesos_access
 from mesos_gpu.install.agent import SECRETS
 from mesos_gpu.install.files import HostFile, rotation, variables
 
+SETTINGS: Final = "/etc/mesos-gpu/master.env"
 #: Masters then believe nobody without name and secret; what is in these files: docs/security.md.
 AUTHENTICATION: Final[Mapping[str, str]] = {
     **mesos_access.HTTP,
@@ -65,7 +66,7 @@ def files(host: MasterHost) -> list[HostFile]:
     command = host.binary + ("" if host.authentication or "mesos-gpu" not in host.binary else " --open")
     return [
         HostFile("/usr/lib/systemd/system/mesos-gpu-master.service", _UNIT.replace("COMMAND", command)),
-        HostFile("/etc/mesos-gpu/master.env", variables(given), 0o600),
+        HostFile(SETTINGS, variables(given), 0o600),
         HostFile("/usr/lib/tmpfiles.d/mesos-gpu-master.conf", _DIRECTORIES),
         HostFile("/etc/logrotate.d/mesos-gpu-master", rotation("/var/log/mesos-gpu/master.log")),
     ]

@@ -46,7 +46,7 @@ class Unit:
                 os.chown(Path(top, name), user.pw_uid, user.pw_gid)
         given: dict[str, str] = {}
         for file in self.said.get("EnvironmentFile", []):
-            given |= dict(word.split("=", 1) for word in shlex.split(Path(file).read_text()))
+            given |= dict(word.split("=", 1) for word in shlex.split(Path(file).read_text(), comments=True))
         words = Template(self.one("ExecStart")).safe_substitute(given).split()
         output = self.one("StandardOutput").removeprefix("append:") or os.devnull
         with open(output, "ab") as log:

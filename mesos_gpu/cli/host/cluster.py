@@ -189,9 +189,10 @@ def _planned(file: Path, directory: Path | None, names: Sequence[str], *, choose
     from mesos_gpu.install.cluster.plan import planned
     from mesos_gpu.install.cluster.reading import read
 
-    described = read(file)
-    kept = Kept(directory or file.parent / f"{file.stem}-secrets", described.mesos_roles)
-    before = record.read(kept.directory)
+    directory = directory or file.parent / f"{file.stem}-secrets"
+    before = record.read(directory)
+    described = read(file, before)
+    kept = Kept(directory, described.mesos_roles)
     known = {host.name for host in described.hosts} | before.hosts.keys()
     if strange := [name for name in names if name not in known]:
         raise click.BadParameter(

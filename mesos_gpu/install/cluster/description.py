@@ -13,6 +13,8 @@ from mesos_gpu.install.cluster.release import Release
 from mesos_gpu.install.mesos_access import roles_of
 
 ZOOKEEPER_PORT: Final = 2181
+#: Where a scheduler that is one of several is told where they meet.
+HA: Final = "/etc/mesos-gpu/ha"
 #: Below it masters meet in ZooKeeper, and below the other one schedulers.
 MESOS_PATH, SCHEDULER_PATH = "/mesos", "/mesos-gpu"
 

@@ -11,7 +11,7 @@ from typing import Final
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.install.cluster import removal, survey
 from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role
-from mesos_gpu.install.cluster.plan import OF_DEB, HostPlan, PlannedFile, Service
+from mesos_gpu.install.cluster.plan import OF_AGENT_DEB, OF_DEB, HostPlan, PlannedFile, Service
 from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.cluster.removal import Removal
 from mesos_gpu.install.cluster.survey import Survey
@@ -195,7 +195,7 @@ def _difference(
     plan: HostPlan, seen: Survey, package: Package, digest: str, only: Collection[Part]
 ) -> Difference:
     another = plan.program and Part.PROGRAM in only and seen.facts.get("release") != digest
-    brought = OF_DEB if another else frozenset()  # it may bring others, or take those away
+    brought = OF_DEB | OF_AGENT_DEB if another else frozenset()  # it may bring others, or take those away
     files = [file for file in plan.files if not seen.has(file) or file.path in brought]
     files = files if Part.FILES in only else []
     services = survey.actions(plan, seen, changed={file.path for file in files}, program=bool(another))

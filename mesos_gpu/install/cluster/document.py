@@ -12,6 +12,7 @@ from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.install.agent import CGROUPS
 from mesos_gpu.install.cluster import release, rules
 from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role, Tls
+from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.cluster.release import Release
 from mesos_gpu.wire.checking import Check, Problem, escaped, is_text, show
 
@@ -47,12 +48,13 @@ _OF_ROLE: Final = {
 }
 
 
-def decode(value: Mapping[str, Any], base: Path) -> Cluster | list[Problem]:
+def decode(value: Mapping[str, Any], base: Path, record: Record) -> Cluster | list[Problem]:
     """A cluster, or all that is wrong with it.
 
     Args:
         value: What the file says.
         base: The file's directory, from which its paths begin.
+        record: Of the last apply.
     """
     check = Check(value, _TOP)
     common = _ssh(check, "ssh", Ssh(), base)
@@ -66,7 +68,7 @@ def decode(value: Mapping[str, Any], base: Path) -> Cluster | list[Problem]:
         heap_mib=check.integer("zookeeper_heap_mib", 512, (64, 65536)),
         ca=_path(check, "ca", base),
     )
-    return check.problems or list(rules.faults(made)) or made
+    return check.problems or list(rules.faults(made, record)) or made
 
 
 def _listed(check: Check, key: str, kind: Callable[[str], T], form: str) -> Iterator[T]:

@@ -11,19 +11,31 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install import agent, archive, master, scheduler, zookeeper
 from mesos_gpu.install import secrets as of_mesos
 from mesos_gpu.install.cluster import firewall, kept
-from mesos_gpu.install.cluster.description import MESOS_PATH, SCHEDULER_PATH, Cluster, Host, Package, Role
+from mesos_gpu.install.cluster.description import (
+    HA,
+    MESOS_PATH,
+    SCHEDULER_PATH,
+    Cluster,
+    Host,
+    Package,
+    Role,
+)
 from mesos_gpu.install.cluster.kept import Kept
 from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.install.files import HostFile, of_boot
 
 ARCHIVE: Final = "/usr/lib/mesos-gpu/mesos-gpu-executor.pyz"
-#: Where masters, and schedulers, are told the place in ZooKeeper with its password.
-ZK, HA = f"{agent.SECRETS}/zk", "/etc/mesos-gpu/ha"
+#: Where masters are told the place in ZooKeeper with its password; schedulers: `HA`.
+ZK: Final = f"{agent.SECRETS}/zk"
 #: Of schedulers; the authority is also told to those who speak to them.
 CERT, KEY, CA = "/etc/mesos-gpu/server.pem", "/etc/mesos-gpu/server.key", "/etc/mesos-gpu/ca.pem"
 ROOT: Final = "root:root"
 #: Files that the Debian package of the program has, too: scripts/deb.py.
 OF_DEB: Final = frozenset(file.path for file in scheduler.files("", "", None) if not file.is_settings)
+#: Likewise of the one of agents.
+OF_AGENT_DEB: Final = frozenset(
+    [ARCHIVE, *(file.path for file in agent.files(agent.AgentHost("", 0, "v1")) if not file.is_settings)]
+)
 _SCHEDULERS: Final = f"{scheduler.USER}:{scheduler.USER}"
 _MESOS: Final = ("libsasl2-2", "libsasl2-modules", "libstdc++6", "zlib1g")
 #: Debian packages, by what a host does.
@@ -120,6 +132,12 @@ class HostPlan:
         yield f"systemctl enable --now {' '.join(service.name for service in self.services)}"
 
 
+def brought(package: Package, host: Host) -> frozenset[str]:
+    """Paths of the files that Debian packages bring to a host: they are dpkg's, and nobody else removes them."""
+    of_agent = package.agent_deb and Role.AGENT in host.roles
+    return (OF_DEB if package.deb else frozenset()) | (OF_AGENT_DEB if of_agent else frozenset())
+
+
 def planned(
     cluster: Cluster, secrets: Kept, record: Record, *, executor: bytes | None = None
 ) -> list[HostPlan]:
@@ -128,7 +146,8 @@ def planned(
     Args:
         cluster: As it is described.
         secrets: Those that have been chosen, if they have.
-        record: Of the last apply: servers of ZooKeeper keep their numbers, and those that are new come last.
+        record: Of the last apply: servers of ZooKeeper keep their numbers, and those that are new come last; a
+            scheduler that was one of several keeps its place in ZooKeeper.
         executor: What agents run, mesos-gpu-executor.pyz; None: as this installation has it.
 
     Raises:
@@ -140,17 +159,20 @@ def planned(
         executor = archive.packed(archive.contents()) if needed else b""
     numbers = record.numbers(cluster.of(Role.ZOOKEEPER))
     known = record.with_role(Role.ZOOKEEPER)
+    meets = len(list(cluster.of(Role.SCHEDULER))) > 1 or record.follows_log(cluster)
     hosts = sorted(
         cluster.hosts,
         key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in known),
     )
-    return [_host(cluster, host, secrets, executor, numbers) for host in hosts]
+    return [_host(cluster, host, secrets, executor, numbers, meets=meets) for host in hosts]
 
 
 def _host(
-    cluster: Cluster, host: Host, secrets: Kept, executor: bytes, numbers: Mapping[str, int]
+    cluster: Cluster, host: Host, secrets: Kept, executor: bytes, numbers: Mapping[str, int], *, meets: bool
 ) -> HostPlan:
     made = {role: tuple(_FILES[role](cluster, host, secrets)) for role in host.roles if role in _FILES}
+    if Role.SCHEDULER in host.roles:
+        made[Role.SCHEDULER] = tuple(_of_scheduler(cluster, host, secrets, meets=meets))
     if Role.ZOOKEEPER in host.roles:
         made[Role.ZOOKEEPER] = tuple(_of_zookeeper(cluster, host, numbers))
     files = [each for role in host.roles for each in made[role]]
@@ -211,10 +233,19 @@ def _of_master(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedF
         binary=f"{cluster.package.command} mesos master",
         more=host.flags.get(Role.MASTER, {}),
     )
-    yield from map(_planned, master.files(described))
+    for each in map(_planned, master.files(described)):
+        more = _even(cluster) if each.path == master.SETTINGS else b""
+        yield replace(each, data=(each.data or b"") + more)
     yield from _secrets_of("master", secrets)
     if cluster.zookeeper:
         yield _place(ZK, ROOT, cluster, MESOS_PATH, kept.OF_MASTERS, secrets)
+
+
+def _even(cluster: Cluster) -> bytes:
+    """A remark that has masters started anew when one of three has left: both have the registry as it was written last
+    once they have elected one, so that one of them may leave, too."""
+    masters = [str(host.address) for host in cluster.of(Role.MASTER)]
+    return f"# until one more leaves: {', '.join(masters)}\n".encode() if len(masters) % 2 == 0 else b""
 
 
 def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
@@ -239,13 +270,13 @@ def _of_agent(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFi
     yield from _authority(cluster)
 
 
-def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[PlannedFile]:
-    several = len(list(cluster.of(Role.SCHEDULER))) > 1
+def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept, *, meets: bool) -> Iterator[PlannedFile]:
+    """`meets`: whether it is, or was, one of several."""
     tls = host.tls
     options = [
         f"--mesos-credentials {of_mesos.OF_SCHEDULER} --auth token,socket --socket /run/mesos-gpu/api.sock",
-        *([f"--ha file://{HA}"] if several else []),
-        *([f"--ha-cacert {CA}"] if several and cluster.ca else []),
+        *([f"--ha file://{HA}"] if meets else []),
+        *([f"--ha-cacert {CA}"] if meets and cluster.ca else []),
         *([f"--tls-cert {CERT} --tls-key {KEY}"] if tls else []),
         *([f"--role {cluster.role}"] if cluster.role != "*" else []),
         *([host.options] if host.options else []),
@@ -253,7 +284,7 @@ def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[Plann
     made = scheduler.files(cluster.master, cluster.package.command, ARCHIVE, " ".join(options))
     yield from map(_planned, made)
     yield _secret(of_mesos.OF_SCHEDULER, _SCHEDULERS, "scheduler/mesos-credentials.json", secrets)
-    if several:
+    if meets:
         yield _place(HA, _SCHEDULERS, cluster, SCHEDULER_PATH, kept.OF_SCHEDULERS, secrets)
     if tls:
         yield PlannedFile(CERT, 0o644, ROOT, tls.cert.read_bytes())
@@ -263,7 +294,6 @@ def _of_scheduler(cluster: Cluster, host: Host, secrets: Kept) -> Iterator[Plann
 
 _FILES: Final = {
     Role.MASTER: _of_master,
-    Role.SCHEDULER: _of_scheduler,
     Role.AGENT: _of_agent,
 }
 

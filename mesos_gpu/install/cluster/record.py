@@ -13,7 +13,7 @@ import msgspec
 from mesos_gpu.adapters.files import private
 from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.install.cluster.description import Host, Role
+from mesos_gpu.install.cluster.description import HA, Cluster, Host, Role
 
 NAME: Final = "applied.json"
 _VERSION: Final = 1
@@ -92,6 +92,12 @@ class Record:
     def with_role(self, role: Role) -> list[str]:
         """Names of the hosts that had a role."""
         return [name for name, each in self.hosts.items() if role in each.host.roles]
+
+    def follows_log(self, cluster: Cluster) -> bool:
+        """Whether a scheduler that stays was one of several: its state goes with a log in ZooKeeper, by which it knows
+        whether it is the newest."""
+        had = (self.hosts.get(host.name) for host in cluster.of(Role.SCHEDULER))
+        return bool(cluster.zookeeper) and any(each is not None and HA in each.files for each in had)
 
     def numbers(self, servers: Iterable[Host]) -> dict[str, int]:
         """A number for each server of ZooKeeper by the name of its host: the one that it had, or the lowest that is

@@ -6,17 +6,17 @@ from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install.cluster.description import Cluster, Host, Role
-from mesos_gpu.install.cluster.plan import HostPlan
+from mesos_gpu.install.cluster.plan import HostPlan, brought
 from mesos_gpu.install.cluster.record import Record, Remembered
 from mesos_gpu.install.cluster.survey import Survey
 from mesos_gpu.model.words import counted
 
 AGENT_UNIT: Final = "mesos-gpu-agent.service"
 MASTER_UNIT: Final = "mesos-gpu-master.service"
+ZOOKEEPER_UNIT: Final = "mesos-gpu-zookeeper.service"
 #: Stopped in this order: who needs others goes before them.
 _ORDER: Final = (
-    AGENT_UNIT, "mesos-gpu-scheduler.service", MASTER_UNIT, "mesos-gpu-zookeeper.service",
-    "mesos-gpu-firewall.service",
+    AGENT_UNIT, "mesos-gpu-scheduler.service", MASTER_UNIT, ZOOKEEPER_UNIT, "mesos-gpu-firewall.service",
 )  # fmt: skip
 
 
@@ -56,6 +56,8 @@ class Removal:
         yield from (f"stop and disable {unit}" for unit in self.units)
         if MASTER_UNIT in self.units:
             yield "remove its copy of the registry: the other masters have it"
+        if ZOOKEEPER_UNIT in self.units:
+            yield "remove its copy of what ZooKeeper keeps"
         yield from (f"remove {path}" for path in self.files)
         if self.program:
             yield "remove mesos_gpu"
@@ -83,7 +85,8 @@ def removals(record: Record, cluster: Cluster, plans: Sequence[HostPlan]) -> lis
         units, files = {*had.units}, list(had.files)
         if has is not None:
             units -= {*has.units}
-            files = [path for path in files if path not in has.files]
+            kept = {*has.files} | brought(cluster.package, has.host)
+            files = [path for path in files if path not in kept]
         removal = Removal(
             had.host,
             has is None,
@@ -135,13 +138,13 @@ def see_quorums(record: Record, cluster: Cluster, running: Collection[tuple[str,
         if not gone or not any(cluster.of(role)):
             continue
         total = len(gone) + len(stay)
-        quorum = total // 2 + 1
-        if len(stay) < quorum:
+        most = total // 2  # whoever agrees is a majority, so one of those that stay has it
+        if not stay or len(gone) > most:
             raise BadConfiguration(
                 f"{counted(len(gone), 'host')} of {total} with the role {role} would leave at once "
-                f"({', '.join(gone)}), and {quorum} of them must stay: the latest of what they have agreed on may be "
-                "nowhere else",
-                remedy=_fewer(total - quorum, role),
+                f"({', '.join(gone)}), and {total - most} of them must stay: the latest of what they have agreed on "
+                "may be nowhere else",
+                remedy=_fewer(most, role),
             )
         if down := [name for name in stay if (name, role) not in running]:
             raise BadConfiguration(

@@ -7,6 +7,7 @@ from typing import Final
 
 from mesos_gpu.install import agent, master
 from mesos_gpu.install.cluster.description import Cluster, Role
+from mesos_gpu.install.cluster.record import Record
 from mesos_gpu.wire.checking import Problem
 
 #: Flags that no file may change: where a host is, whom it believes, what is kept.
@@ -26,12 +27,13 @@ OWN_OPTIONS: Final = frozenset({
 _OF_TLS: Final = {"--tls-cert", "--tls-key", "--insecure-plain-http"}
 
 
-def faults(cluster: Cluster) -> Iterator[Problem]:
-    """All that is wrong."""
+def faults(cluster: Cluster, record: Record) -> Iterator[Problem]:
+    """All that is wrong. `record`: of the last apply."""
     yield from _addresses(cluster)
     counts = Counter(role for host in cluster.hosts for role in host.roles)
     yield from _numbers(counts)
-    yield from _options(cluster)
+    yield from _even_numbers(cluster, record)
+    yield from _options(cluster, record)
 
 
 def _addresses(cluster: Cluster) -> Iterator[Problem]:
@@ -53,18 +55,23 @@ def _addresses(cluster: Cluster) -> Iterator[Problem]:
 def _numbers(counts: Mapping[Role, int]) -> Iterator[Problem]:
     if not counts[Role.MASTER]:
         yield Problem("/hosts", "must have a host with the role master")
-    for role in (Role.MASTER, Role.ZOOKEEPER):
-        if counts[role] and counts[role] % 2 == 0:
-            text = f"has {counts[role]} hosts with the role {role}; an even number bears no more failures"
-            yield Problem("/hosts", f"{text}: have {counts[role] - 1} or {counts[role] + 1}")
     for role in (Role.MASTER, Role.SCHEDULER):
         if counts[role] > 1 and not counts[Role.ZOOKEEPER]:
             text = f"has {counts[role]} hosts with the role {role}, which elect one through ZooKeeper"
             yield Problem("/hosts", f"{text}: give 1, 3 or 5 of them the role zookeeper")
 
 
-def _options(cluster: Cluster) -> Iterator[Problem]:
-    several = len(list(cluster.of(Role.SCHEDULER))) > 1
+def _even_numbers(cluster: Cluster, record: Record) -> Iterator[Problem]:
+    """An even number is on the way from one more to one less: hosts leave one after the other."""
+    for role in (Role.MASTER, Role.ZOOKEEPER):
+        names = {host.name for host in cluster.of(role)}
+        if names and len(names) % 2 == 0 and not names <= {*record.with_role(role)}:
+            text = f"has {len(names)} hosts with the role {role}; an even number bears no more failures"
+            yield Problem("/hosts", f"{text}: have {len(names) - 1} or {len(names) + 1}")
+
+
+def _options(cluster: Cluster, record: Record) -> Iterator[Problem]:
+    several = len(list(cluster.of(Role.SCHEDULER))) > 1 or record.follows_log(cluster)
     for host in cluster.of(Role.SCHEDULER):
         names = {word.partition("=")[0] for word in shlex.split(host.options)}
         place = f"/hosts/{host.name}/options"
@@ -73,4 +80,4 @@ def _options(cluster: Cluster) -> Iterator[Problem]:
             yield Problem(place, f"have {name}, which is decided by the plan: leave it out")
         if several and "--host" not in names:
             what = "lack --host ADDRESS, and tls: or --insecure-plain-http"
-            yield Problem(place, f"{what}: the schedulers send requests on to the one that leads")
+            yield Problem(place, f"{what}: schedulers, of which one leads, send requests on to it")

@@ -126,8 +126,9 @@ done
 #: Begins a line about what is not removed.
 STAYS: Final = "stays: "
 #: $1: how the program came there that is removed, deb or wheel; or -. stdin: "unit NAME" and "file PATH", line by line.
-#: An agent is told to leave by SIGUSR1: it ends what is left there, and is no longer expected by the master. A master's
-#: copy of the registry goes with it: brought back, it would vote with what is old.
+#: An agent is told to leave by SIGUSR1: it ends what is left there, and is no longer expected by the master. What a
+#: master has of the registry, and a server of ZooKeeper of what is there, goes with it: brought back, it would vote
+#: with what is old.
 TAKE_AWAY: Final = f"""\
 {_ALONE}{_PART}trap 'rm -rf "$part"' EXIT
 cat >"$part/list"
@@ -144,6 +145,7 @@ while read -r kind unit; do
     short=${{unit#mesos-gpu-}} short=${{short%.service}}
     [ "$short" != firewall ] || nft delete table inet mesos_gpu 2>/dev/null || true
     [ "$short" != master ] || rm -rf /var/lib/mesos-master/replicated_log
+    [ "$short" != zookeeper ] || rm -rf /var/lib/mesos-gpu-zookeeper/version-2
     rm -f /var/log/mesos-gpu/"$short".log /var/log/mesos-gpu/"$short".log.*
     case $short in agent) stay="mesos mesos-gpu" ;; master) stay=mesos-master ;; *) stay=mesos-gpu-$short ;; esac
     for each in $stay; do [ ! -d "/var/lib/$each" ] || echo "{STAYS}/var/lib/$each"; done

@@ -1,6 +1,7 @@
 """The file that describes a cluster: what it may say, and that all that is wrong is told at once."""
 
 import copy
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import yaml
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
-from mesos_gpu.install.cluster.description import Cluster, Role
+from mesos_gpu.install.cluster.description import HA, Cluster, Host, Role
 from mesos_gpu.install.cluster.document import decode
 from mesos_gpu.install.cluster.reading import read
+from mesos_gpu.install.cluster.record import Record, Remembered
 
+NOTHING = Record(Path("/nowhere"), {})
 FILE = Path(__file__).parents[3] / "data/cluster/cluster.yaml"
 
 
@@ -28,20 +31,20 @@ def described(**changes: Any) -> dict[str, Any]:
 
 
 def problems(value: dict[str, Any]) -> dict[str, str]:
-    made = decode(value, FILE.parent)
+    made = decode(value, FILE.parent, NOTHING)
     assert isinstance(made, list), made
     return {each.path: each.reason for each in made}
 
 
 def test_hosts_come_in_the_order_in_which_they_are_done() -> None:
-    made = read(FILE)
+    made = read(FILE, NOTHING)
     assert [host.name for host in made.hosts] == ["m3", "m1", "m2", "g1"]
     assert made.hosts[2].roles == (Role.ZOOKEEPER, Role.MASTER)
     assert made.master == "zk://10.0.0.3:2181,10.0.0.1:2181,10.0.0.2:2181/mesos"
 
 
 def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
-    ssh = {host.name: host.ssh for host in read(FILE).hosts}
+    ssh = {host.name: host.ssh for host in read(FILE, NOTHING).hosts}
     assert (ssh["m2"].user, ssh["m2"].port, ssh["m2"].host) == ("ops", 2222, "10.0.0.2")
     assert (ssh["m1"].user, ssh["m1"].port, ssh["m1"].options) == ("root", 22, {"ProxyJump": "bastion"})
 
@@ -100,16 +103,48 @@ def test_several_masters_or_schedulers_need_zookeeper() -> None:
     hosts = {
         name: {"address": f"10.0.0.{i}", "roles": ["master", "scheduler"]} for i, name in enumerate("abc", 1)
     }
-    made = decode(described(hosts=hosts), FILE.parent)
+    made = decode(described(hosts=hosts), FILE.parent, NOTHING)
     assert isinstance(made, list)
     assert [each.reason.split(",")[0] for each in made] == [
         "has 3 hosts with the role master", "has 3 hosts with the role scheduler", *["lack --host ADDRESS"] * 3,
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("had", "wanted", "said"),
+    [
+        ("abc", "ab", ""),
+        ("ab", "ab", ""),
+        ("", "ab", "2 hosts with the role master; an even number bears no more failures: have 1 or 3"),
+        ("a", "ab", "2 hosts"),
+        ("abc", "ax", "2 hosts"),
+        ("abcde", "abcd", ""),
+    ],
+)
+def test_an_even_number_is_on_the_way_to_one_less(had: str, wanted: str, said: str) -> None:
+    roles = (Role.ZOOKEEPER, Role.MASTER)
+    hosts = {name: {"address": f"10.0.0.{ord(name)}", "roles": [*map(str, roles)]} for name in wanted}
+    before = {name: Remembered(Host(name, IPv4Address("10.0.0.9"), roles)) for name in had}
+    made = decode(described(hosts=hosts), FILE.parent, Record(Path("/nowhere"), before))
+    assert (isinstance(made, list) and any(said in each.reason for each in made)) == bool(said), made
+
+
+def test_a_scheduler_that_was_one_of_two_must_be_reached_as_before() -> None:
+    hosts = {
+        "m": {"address": "10.0.0.1", "roles": ["zookeeper", "master"]},
+        "s": {"address": "10.0.0.2", "roles": ["scheduler"]},
+    }
+    had = Remembered(Host("s", IPv4Address("10.0.0.2"), (Role.SCHEDULER,)), (HA,))
+    made = decode(described(hosts=hosts), FILE.parent, Record(Path("/nowhere"), {"s": had}))
+    assert isinstance(made, list)
+    assert [(each.path, each.reason.partition(",")[0]) for each in made] == [
+        ("/hosts/s/options", "lack --host ADDRESS")
+    ]
+
+
 def test_one_host_of_its_own_may_be_on_loopback() -> None:
     hosts = {"a": {"address": "127.0.0.1", "roles": ["master", "agent"], "gpus": 1}}
-    made = decode(described(hosts=hosts), FILE.parent)
+    made = decode(described(hosts=hosts), FILE.parent, NOTHING)
     assert isinstance(made, Cluster)
     assert made.master == "127.0.0.1:5050"
 

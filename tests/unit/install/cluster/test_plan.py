@@ -40,7 +40,7 @@ def call(*words: str) -> Result:
 
 
 def plans(kept: Kept) -> dict[str, HostPlan]:
-    return {each.host.name: each for each in planned(read(FILE), kept, NOTHING, executor=b"pyz")}
+    return {each.host.name: each for each in planned(read(FILE, NOTHING), kept, NOTHING, executor=b"pyz")}
 
 
 def text(plan: HostPlan, path: str) -> str:
@@ -171,6 +171,7 @@ def test_several_schedulers_meet_where_only_they_may_write(kept: Kept) -> None:
     described = decode(
         yaml.safe_load(text_of.replace("OPTIONS", "options: '--host 10.0.0.1 --insecure-plain-http'")),
         FILE.parent,
+        NOTHING,
     )
     assert isinstance(described, Cluster)
     made = {each.host.name: each for each in planned(described, kept, NOTHING, executor=b"pyz")}

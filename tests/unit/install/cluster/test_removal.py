@@ -12,7 +12,7 @@ import pytest
 from mesos_gpu.adapters.ssh.client import Ssh
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.install.cluster import record
-from mesos_gpu.install.cluster.description import Cluster, Host, Package, Role
+from mesos_gpu.install.cluster.description import HA, Cluster, Host, Package, Role
 from mesos_gpu.install.cluster.kept import Kept
 from mesos_gpu.install.cluster.plan import HostPlan, planned
 from mesos_gpu.install.cluster.record import Record, Remembered
@@ -20,6 +20,7 @@ from mesos_gpu.install.cluster.removal import remembered, removals, see_quorums,
 from mesos_gpu.install.cluster.survey import Survey
 
 ZOOKEEPER, MASTER, SCHEDULER, AGENT = Role
+NOTHING = Record(Path("/nowhere"), {})
 
 
 def cluster(**roles: Collection[Role]) -> Cluster:
@@ -73,6 +74,19 @@ def test_nothing_is_taken_where_all_is_as_before() -> None:
     assert removals(had, described, plans(described, had)) == []
 
 
+def test_what_packages_bring_in_the_place_of_a_wheels_is_theirs() -> None:
+    ways = {
+        "wheel": Package(wheel=Path("w"), requirements=Path("r")),
+        "deb": Package(deb=Path("d"), agent_deb=Path("a")),
+    }
+    by_way = {
+        name: replace(cluster(m=[MASTER, SCHEDULER], g=[AGENT]), package=each) for name, each in ways.items()
+    }
+    assert removals(applied(by_way["wheel"]), by_way["deb"], plans(by_way["deb"], NOTHING)) == []
+    (taken,) = removals(applied(by_way["deb"]), by_way["wheel"], plans(by_way["wheel"], NOTHING))
+    assert (taken.units, taken.files) == ((), ("/etc/systemd/system/mesos-gpu-agent.service",))
+
+
 def test_what_is_no_longer_there_is_not_taken_again() -> None:
     had = applied(cluster(m=[MASTER], g=[AGENT]))
     described = cluster(m=[MASTER])
@@ -98,6 +112,13 @@ def five(names: str, role: Role) -> Cluster:
         ("abcde", "abc", "", None),
         ("abcde", "abf", "", "3 of them must stay"),
         ("a", "b", "", "1 host of 1"),
+        ("abc", "ab", "", None),
+        ("abc", "ab", "a", "does not run on a"),
+        ("ab", "a", "", None),
+        ("ab", "a", "a", "does not run on a"),
+        ("ab", "x", "", "2 hosts of 2"),
+        ("abcd", "ab", "", None),
+        ("abcd", "a", "", "2 of them must stay"),
         ("a", "abc", "", None),
         ("abc", "abcde", "a", None),
     ],
@@ -120,6 +141,32 @@ def test_a_scheduler_that_moves_would_leave_its_state_behind() -> None:
         see_quorums(had, cluster(m=[MASTER], t=[SCHEDULER]), set())
     assert "docs/high-availability.md" in str(caught.value.remedy)
     see_quorums(had, cluster(m=[MASTER]), set())
+
+
+def test_a_scheduler_that_is_the_last_of_two_goes_on_with_their_log() -> None:
+    """Alone it would write what the other one, when it comes back, does not know that it lacks."""
+    both = cluster(m=[ZOOKEEPER, MASTER], s=[SCHEDULER], t=[SCHEDULER])
+    one = cluster(m=[ZOOKEEPER, MASTER], s=[SCHEDULER])
+    had = applied(both)
+    for _ in range(2):  # the next apply, too
+        _, plan = plans(one, had)
+        assert HA in [file.path for file in plan.files]
+        had = Record(Path("/nowhere"), {each.host.name: remembered(each, one) for each in plans(one, had)})
+    _, plan = plans(one, applied(one))
+    assert HA not in [file.path for file in plan.files], "it was always alone"
+
+
+def test_masters_are_started_anew_where_one_of_two_may_be_the_last() -> None:
+    """An election, which both have to write down, brings both up to date."""
+
+    def settings(names: str) -> set[bytes | None]:
+        made = plans(five(names, ZOOKEEPER), applied(five("abc", ZOOKEEPER)))
+        return {file.data for each in made for file in each.files if file.path == "/etc/mesos-gpu/master.env"}
+
+    assert all(
+        each and each.endswith(b"\n# until one more leaves: 10.0.0.1, 10.0.0.2\n") for each in settings("ab")
+    )
+    assert not any(each and b"#" in each for each in settings("abc"))
 
 
 def test_servers_of_zookeeper_keep_their_numbers_and_new_ones_come_last() -> None:
