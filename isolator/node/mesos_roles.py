@@ -13,6 +13,10 @@ from mesos_gpu.wire.body import parsed
 from mesos_gpu.wire.mesos.operator.quotas import roles_of
 
 CHECK: Final = "roles"
+_VIEW_ROLES: Final = (
+    "let the principal of --mesos-credentials view roles and frameworks: view_roles and view_frameworks in the file "
+    f"of --acls; {DOCS}"
+)
 _EXCLUDED: Final = "fair_sharing_excluded_resource_names"
 
 
@@ -29,10 +33,30 @@ def looked_at(master: Daemon, flags: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(CHECK, Level.WARN, text, f"let the principal of --mesos-credentials view roles; {DOCS}")
         return
     roles = roles_of(parsed(body)["roles"])
-    findings = [*_shares(flags, roles), *_quotas(roles)]
+    findings = [*_refused(master, roles), *_shares(flags, roles), *_quotas(roles)]
     yield from findings
     if not findings:
         yield Finding(CHECK, Level.OK, f"{len(roles)} roles; nothing of them holds offers of GPUs back")
+
+
+def _refused(master: Daemon, roles: Mapping[str, Role]) -> Iterator[Finding]:
+    """A master leaves out of its answers what its lists refuse, and answers as if all was well."""
+    status, body = master.ask("GET", "/frameworks", b"", master.authorization)
+    if status != 200:
+        text = f"{master.endpoint} does not tell its frameworks: {status}"
+        remedy = f"let the principal of --mesos-credentials view frameworks; {DOCS}"
+        yield Finding(CHECK, Level.WARN, text, remedy)
+        return
+    names: dict[str, set[str]] = {}
+    for each in parsed(body)["frameworks"]:
+        for role in each.get("roles") or [each.get("role", "*")]:
+            names.setdefault(role, set()).add(str(each["name"]))
+    for role in sorted({*names} - {*roles}):
+        text = f"lists of {master.endpoint} refuse the role {role} of {', '.join(sorted(names[role]))}"
+        yield Finding(CHECK, Level.WARN, f"{text}: nothing of it can be said", _VIEW_ROLES)
+    if not roles and not names:
+        text = f"{master.endpoint} tells no role and no framework: its lists refuse them, or nobody is registered"
+        yield Finding(CHECK, Level.WARN, text, _VIEW_ROLES)
 
 
 def _shares(flags: Mapping[str, str], roles: Mapping[str, Role]) -> Iterator[Finding]:

@@ -50,6 +50,11 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()  # None: it was closed before we began
 
 
+def width() -> int:
+    """Columns of the terminal; of what is no terminal, 80."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 80
+
+
 def document(value: object) -> None:
     """Print a JSON document: what `clean` would escape is escaped as JSON does it, so the document is the same."""
     click.echo(clean_json(json.dumps(value, indent=2, ensure_ascii=False)))
@@ -69,6 +74,15 @@ def folded(lead: str, text: str) -> None:
         click.echo(clean(lead) + text)
     else:
         line(lead + text)
+
+
+def remark(text: str) -> None:
+    """Print a comment of YAML; a terminal that is too narrow has it on several lines."""
+    if is_terminal(sys.stdout):
+        whole = textwrap.wrap(clean(text), width() - len("# "), break_on_hyphens=False)
+        click.echo("# " + "\n# ".join(whole))
+    else:
+        line(f"# {text}")
 
 
 def note(text: str) -> None:

@@ -12,6 +12,7 @@ from isolator.node.findings import Finding, Level
 from isolator.node.mesos_roles import CHECK
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.cli.mesos.tree import RoleOf, checked_role_of, role_of_framework, roles_of_framework, shared
 from mesos_gpu.errors import Conflict
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
     from mesos_gpu.policy.mesos.quota import Wanted
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_HEADERS: Final = ("ROLE", "GPUS USED", "LIMIT NOW", "LIMIT", "WEIGHT NOW", "WEIGHT", "WHY")
+_HEADERS: Final = ("ROLE", "USED", "LIMIT", "WEIGHT", "WHY")
+_FIT: Final = Fit(cut=("ROLE", "WHY"), leave=(), wrap=True)
+_APART: Final = (
+    "start those with a role of their own, and let no other principal register with this one: register_frameworks in "
+    "the file of masters' --acls"
+)
 _ROLE_OF: Final = click.option(
     "--role-of",
     type=RoleOf(),
@@ -52,6 +58,7 @@ class Line:
 
     now: Role
     wanted: "Wanted"
+    strangers: int = 0  # frameworks of others that are subscribed with a role of queues
 
     @property
     def limit_now(self) -> float | None:
@@ -67,6 +74,12 @@ class Line:
     def reweighted(self) -> bool:
         """Whether its weight changes."""
         return self.wanted.weight not in (None, self.now.weight)
+
+    @property
+    def why(self) -> str:
+        """What its figures follow from, and who else uses them up."""
+        more = f"; shared with {counted(self.strangers, 'other framework')}" if self.strangers else ""
+        return self.wanted.why + more
 
     @property
     def over(self) -> bool:
@@ -168,7 +181,8 @@ def show(master: str, credentials: Path | None, as_json: bool) -> None:
         for each in roles.values()
     ]  # fmt: skip
     headers = ("ROLE", "GPUS USED", "LIMIT", "GUARANTEE", "WEIGHT", "FRAMEWORKS")
-    output.table(headers, rows, empty="The master knows no roles.")
+    fit = Fit(cut=("ROLE",), leave=("FRAMEWORKS", "GUARANTEE"))
+    output.table(headers, rows, empty="The master knows no roles.", fit=fit)
 
 
 def findings(app: App, master: str, credentials: Path | None) -> Iterator[Finding]:
@@ -179,10 +193,16 @@ def findings(app: App, master: str, credentials: Path | None) -> Iterator[Findin
     """
     for line in _looked(app, Master(master, credentials), (), ()):
         role, now, most = line.wanted.role, line.limit_now, line.wanted.limit_gpus
-        if line.wanted.weight is None and most is not None and (now is None or now > most):
+        if line.strangers:
+            text = (
+                f"role {role} of queues has {counted(line.strangers, 'other framework')}: what those take counts in "
+                "its limit, and nothing keeps queues' GPUs from them"
+            )
+            yield Finding(CHECK, Level.WARN, text, _APART)
+        if line.wanted.of_others and most is not None and (now is None or now > most):
             text = f"role {role} of others may have {now or 'all'} GPUs: {line.wanted.why}"
             yield Finding(CHECK, Level.WARN, text, "mesos-gpu mesos quota plan, or reserve a pool's agents")
-        elif line.wanted.weight is not None and now is not None and (most is None or now < most):
+        elif not line.wanted.of_others and now is not None and (most is None or now < most):
             text = f"role {role} is limited to {now:g} GPUs, less than queues may have: {line.wanted.why}"
             yield Finding(CHECK, Level.WARN, text, "mesos-gpu mesos quota apply")
 
@@ -217,7 +237,12 @@ def _looked(
     made = in_all_hours(
         [wanted(each, ours.models, role, role_of, strangers) for each in documents], strangers
     )
-    return [Line(known.get(each.role, Role(each.role)), each) for each in made]
+    lines = []
+    for each in made:
+        now = known.get(each.role, Role(each.role))
+        more = 0 if each.of_others else len({*now.frameworks} - {ours.framework})
+        lines.append(Line(now, each, more))
+    return lines
 
 
 def _tell(lines: Sequence[Line], *, as_json: bool) -> None:
@@ -225,11 +250,17 @@ def _tell(lines: Sequence[Line], *, as_json: bool) -> None:
         output.document({"roles": [_document(line) for line in lines]})
         return
     rows = [
-        (line.wanted.role, line.now.used.get(GPUS, 0.0), line.limit_now, line.wanted.limit_gpus, line.now.weight,
-         line.now.weight if line.wanted.weight is None else line.wanted.weight, line.wanted.why)
+        (line.wanted.role, line.now.used.get(GPUS, 0.0), _changed(line.limit_now, line.wanted.limit_gpus),
+         _changed(line.now.weight, line.wanted.weight if line.reweighted else line.now.weight), line.why)
         for line in lines
     ]  # fmt: skip
-    output.table(_HEADERS, rows, empty="There are no roles.")
+    output.table(_HEADERS, rows, empty="There are no roles.", fit=_FIT)
+
+
+def _changed(now: float | None, then: float | None) -> str:
+    """What it is, and what it should be if that is something else."""
+    words = ["none" if each is None else f"{each:g}" for each in (now, then)]
+    return words[0] if now == then else " -> ".join(words)
 
 
 def _document(line: Line) -> Mapping[str, object]:
@@ -239,4 +270,5 @@ def _document(line: Line) -> Mapping[str, object]:
         "limit_now_gpus": line.limit_now,
         "weight_now": line.now.weight,
         "changes": line.relimited or line.reweighted,
+        "other_frameworks": line.strangers,
     }

@@ -9,6 +9,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.mesos.master import Master, master_options
 from mesos_gpu.cli.mesos.tree import Shared, roles_of_framework, shared
 from mesos_gpu.errors import BadConfiguration, Conflict, NotFound
@@ -206,4 +207,5 @@ def _tell(agents: Sequence[Agent], *, as_json: bool) -> None:
          agent.in_use, agent.of_others)
         for agent in agents
     ]  # fmt: skip
-    output.table(_HEADERS, rows, empty="The pool has no agents.")
+    fit = Fit(cut=("NODE",), leave=("OF OTHERS",), hosts=("NODE",))
+    output.table(_HEADERS, rows, empty="The pool has no agents.", fit=fit)

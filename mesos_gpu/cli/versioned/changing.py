@@ -35,7 +35,7 @@ def show(documents: Documents, version: int | None, *, as_json: bool) -> None:
         return
     said = f": {shown['comment']}" if shown["comment"] else ""
     when = f", {output.stamp(shown['at'])}, by {shown['by'] or 'anybody'}{said}" if shown["at"] else ""
-    output.line(f"# Version {shown['version']}{when}")
+    output.remark(f"Version {shown['version']}{when}")
     print_remarks(documents.kind, shown)
     click.echo(to_yaml(documents.kind, shown), nl=False)
 

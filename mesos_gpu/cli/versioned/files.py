@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_gpu.adapters.files.versioned import Form, Read
+from mesos_gpu.cli import output
 from mesos_gpu.cli.versioned.kept import Kept, Shown
 
 
@@ -30,7 +31,9 @@ def yaml_of(body: Mapping[str, Any]) -> str:
     """A part of a document as YAML."""
     import yaml
 
-    return yaml.dump(body, Dumper=_dumper(), sort_keys=False, allow_unicode=_is_plain(body), width=100)
+    return yaml.dump(
+        body, Dumper=_dumper(), sort_keys=False, allow_unicode=_is_plain(body), width=output.width()
+    )
 
 
 def difference(kind: Kept, old: Shown, new: Shown, source: str) -> Iterator[str]:
@@ -55,6 +58,12 @@ def _dumper() -> Any:
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
+
+        def write_indicator(self, indicator: str, *how: bool, **more: bool) -> None:
+            super().write_indicator(indicator, *how, **more)
+            ahead = len(getattr(self.event, "value", None) or "") + len(" ,")
+            if indicator == "," and self.column + ahead > self.best_width:
+                self.write_indent()  # before the item that is too long, not after it
 
         def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
             flat = all(not isinstance(item, dict | list) for item in sequence)

@@ -24,14 +24,17 @@ class Wanted:
     Attributes:
         role: Of Mesos.
         limit_gpus: The most GPUs; None: no limit.
-        weight: Beside other roles; None: it is left as it is.
+        weight: Beside other roles; None: it is left as it is, as of others, or where queues weigh nothing: Mesos has no
+            weight of 0.
         why: What of the tree it follows from, for people.
+        of_others: Whether no queue has it.
     """
 
     role: str
     limit_gpus: int | None
     weight: float | None
     why: str
+    of_others: bool = False
 
 
 def wanted(
@@ -60,7 +63,8 @@ def wanted(
     total = sum(sum(models.values()) for models in pools.values())
     why = f"{total} GPUs, of which queues are guaranteed {min(kept, total)}"
     ours = {each.role for each in made}
-    return [*made, *(Wanted(each, max(total - kept, 0), None, why) for each in sorted({*others} - ours))]
+    left = max(total - kept, 0)
+    return [*made, *(Wanted(each, left, None, why, of_others=True) for each in sorted({*others} - ours))]
 
 
 def in_all_hours(plans: Sequence[Sequence[Wanted]], others: Collection[str]) -> list[Wanted]:

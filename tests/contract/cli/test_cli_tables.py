@@ -17,9 +17,11 @@ import yaml
 from click.testing import CliRunner
 
 import mesos_gpu
+from isolator.node.mesos_access import Daemon
 from mesos_gpu.api.spec.events import Event
 from mesos_gpu.api.spec.gpus.use import Meters
 from mesos_gpu.cli import main, output
+from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.fit import (
     Column,
     Fit,
@@ -37,8 +39,10 @@ from mesos_gpu.cli.reach import contexts, logins
 from mesos_gpu.cli.reach.contexts import Context, Contexts
 from mesos_gpu.cli.top import queue as top_queue
 from mesos_gpu.cli.top import tasks as top_tasks
+from mesos_gpu.model.tenancy import Guarantee, Idle, IdlePolicy, QueueDocument, QueueSpec
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.tenancy.document import encode
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
 from tests.contract.cli.listed import AT, LONGEST, fill_queues, fill_records, queue_share
 
@@ -82,6 +86,10 @@ TABLES: dict[str, tuple[str, ...]] = {
     "access versions": ("VERSION", "AT", "COMMENT"),
     "access rights": ("RIGHT", "ALLOWS"),
     "uploads list": ("UPLOAD", "SIZE", "STATE", "USED", "JOBS"),
+    "queue show": ("#", "Version"),
+    "mesos quota plan --master m:5050": ("ROLE", "USED", "LIMIT", "WEIGHT", "WHY"),
+    "mesos quota show --master m:5050": ("ROLE", "USED", "LIMIT", "WEIGHT"),
+    "mesos reserve plan default --master m:5050": ("NODE", "GPUS", "RESERVED", "RESERVE", "USE"),
 }
 PIPED = (
     "ps", "ps -a -o wide", "ps -q", "nodes", "gpus", "queue", "app list", "report usage -o wide --by user",
@@ -110,6 +118,18 @@ APP = {
     "id": "/shop/web", "instances": 2, "tasksRunning": 2, "tasksHealthy": 2, "healthChecks": [{}], "cpus": 0.1,
     "mem": 64, "gpus": 1, "deployments": [], "cmd": COMMAND,
 }  # fmt: skip
+
+
+LABELS = tuple(f"purpose={what}" for what in ("demo", "teaching", "exam", "on-call", "night", "benchmark"))
+DOCUMENT = QueueDocument(
+    3, AT, "ann", "the room of those on call",
+    queues={
+        "production": QueueSpec(guarantee_gpus={"default": Guarantee(8000)}, weight=3),
+        "research": QueueSpec(
+            limit_gpus={"default": 16_000}, idle=Idle(policy=IdlePolicy.PRESSURE, exempt_labels=LABELS)
+        ),
+    },
+)  # fmt: skip
 
 
 def fill(rest: FakeRest) -> None:
@@ -157,6 +177,30 @@ def fill(rest: FakeRest) -> None:
     rest.fixed["GET /v1/events"] = (200, {"events": _events(), "last": 1_795_449_600_123, "first": 1})
     fill_queues(rest, now)
     fill_records(rest, now)
+
+
+def _of_master(_: Daemon, method: str, path: str, body: bytes, header: object) -> tuple[int, bytes]:
+    """What a master answers: two roles, one of them shared with another framework, and an agent."""
+    limited = {"limit": {"gpus": 1024.0}, "guarantee": {}, "consumed": {"gpus": 1020.0}}
+    agents = [
+        {
+            "agent_info": {"id": {"value": AGENT.format(i)}, "hostname": host},
+            "total_resources": [{"name": "gpus", "type": "SCALAR", "scalar": {"value": 8}}],
+            "allocated_resources": [{"name": "gpus", "type": "SCALAR", "scalar": {"value": 2 * i}}],
+        }
+        for i, host in enumerate(HOSTS)
+    ]
+    told = {
+        "/roles": {
+            "roles": [
+                {"name": "gpu-of-the-platform", "weight": 2.5, "quota": limited, "frameworks": ["f1", "f2"]},
+                {"name": "*", "weight": 1.0, "frameworks": ["f3"]},
+            ]
+        },
+        "/master/frameworks": {"frameworks": [{"id": "f1", "name": "g", "roles": ["gpu-of-the-platform"]}]},
+        "/api/v1": {"get_agents": {"agents": agents}},
+    }
+    return 200, json.dumps(told[path]).encode()
 
 
 def _events() -> list[dict[str, Any]]:
@@ -248,6 +292,8 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
     monkeypatch.setattr(contexts, "load", lambda: CONTEXTS)
     monkeypatch.setattr(logins, "load", lambda: {})
+    monkeypatch.setattr(Daemon, "ask", _of_master)
+    monkeypatch.setattr(Client, "status", lambda _: {"framework_id": "f1"})
     for module in (
         output,
         listing,
@@ -256,7 +302,10 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
         top_tasks,
     ):  # ages are the same on a slow machine, and long after the tests were collected
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW))
-    got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
+    with pytest.MonkeyPatch.context() as patch:
+        if words.startswith(("queue show", "mesos")):  # these read all of the document
+            patch.setitem(rest.fixed, "GET /v1/queues", (200, encode(DOCUMENT)))
+        got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
 

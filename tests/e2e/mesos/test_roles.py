@@ -14,6 +14,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.mesos.master import Master
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.wire.mesos.operator.quotas import update_weights
 from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.frameworks.greedy import Greedy, greedy_gpus
@@ -126,12 +127,15 @@ def test_the_doctor_compares_roles_with_the_tree(stack: Stack, client: Client) -
         said = doctor(stack)
     assert "role * of others may have all GPUs: 4 GPUs, of which queues are guaranteed 3" in said
     assert "--fair_sharing_excluded_resource_names=gpus" in said
-    limits = {"update_quota": {"quota_configs": [{"role": "gpu", "limits": {"gpus": {"value": 2}}}]}}
-    address = f"127.0.0.1:{stack.cluster.master.port}"
-    Master(address, None).call({"type": "UPDATE_QUOTA", **limits})
-    assert "role gpu is limited to 2 GPUs, less than queues may have" in doctor(stack)
+    limited = {"role": "gpu", "limits": {"gpus": {"value": 2}}}
+    master = Master(f"127.0.0.1:{stack.cluster.master.port}", None)
+    master.call({"type": "UPDATE_QUOTA", "update_quota": {"quota_configs": [limited]}})
+    master.call(update_weights({"gpu/sub": 2.0}))
+    said = doctor(stack)
+    assert "role gpu is limited to 2 GPUs, less than queues may have" in said
+    assert "the limit of role gpu does not hold for gpu/sub" in said
     mesos(stack, "quota", "apply", "--yes")
-    assert "role gpu" not in doctor(stack)
+    assert "role gpu is limited" not in doctor(stack)
 
 
 def doctor(stack: Stack) -> str:

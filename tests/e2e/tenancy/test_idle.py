@@ -2,6 +2,7 @@
 who works, is kept, or of whom nobody can tell, is not; and records say to the second what the inventories' scripts did.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from tests.fault.test_kill9 import kill_monitor, kill_scheduler
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 REPORT_S: Final = 1
+LAUNCH_S: Final = 15  # what it takes to start and to end a job, on a busy machine: nobody looks at it then
 RULES: Final[dict[str, Any]] = {
     "warn_after_s": 3, "return_after_s": 8, "busy_share": 0.05, "resume_s": 3, "start_grace_s": 1,
     "exempt_labels": ["demo"], "max_keep_s": 3600,
@@ -92,7 +94,18 @@ def started(
     return jobs
 
 
-def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(client: Client) -> None:
+def said_by(stack: Stack, *words: str) -> tuple[int, str]:
+    """How a command line ends, and all that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(
+    stack: Stack, client: Client
+) -> None:
     jobs = started(client, "lab")
     for name in ("forgotten", "keepalive"):
         was_ended(client, jobs[name], 90)
@@ -127,6 +140,11 @@ def test_who_idles_is_warned_and_ended_and_records_say_what_the_scripts_did(clie
             sum(each[f"{what}_gpu_s"] for each in kept.values())
         )
     assert lab["returned"] == 2
+    for by in (("--by", "user", "--by", "queue"), ("--by", "queue")):
+        code, said = said_by(stack, "report", "idle", *by, "--json")
+        assert code == 0, said
+        (row,) = [row for row in json.loads(said)["rows"] if row["queue"] == "lab"]
+        assert {key for key in row if row[key] != lab[key]} <= {"owner"}
 
 
 def told(client: Client, job: str) -> list[dict[str, Any]]:
@@ -141,15 +159,8 @@ def waits(client: Client) -> str:
 
 @pytest.mark.long
 def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack, client: Client) -> None:
-    def said_by(*words: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False,
-        )  # fmt: skip
-        return done.returncode, done.stdout + done.stderr
-
     def keep(*words: str) -> tuple[int, str]:
-        return said_by("keep", *words)
+        return said_by(stack, "keep", *words)
 
     jobs = started(client, "pressed", ("forgotten", "keepalive", "busy", "unknown", "kept"), "pressure")
     code, said = keep(jobs["kept"], "--for", "2h")
@@ -166,7 +177,7 @@ def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack
 
     wait_until("both are warned, and idle for longer than they may be", are_due, 90)
     assert {client.job(job)["state"] for job in jobs.values()} == {"running"}, "nobody waits"
-    _, shown = said_by("ps", "--columns", "id,use")
+    _, shown = said_by(stack, "ps", "--columns", "id,use")
     uses = {line.partition("-")[0]: line.split()[1] for line in shown.splitlines()[1:]}
     assert {uses[name] for name in ("forgotten", "keepalive")} == {"warned"}, shown
     assert (uses["kept"], uses["unknown"]) == ("kept", "-"), shown
@@ -187,9 +198,9 @@ def test_who_idles_is_ended_for_somebody_who_waits_and_only_for_him(stack: Stack
         assert (client.job(jobs[name])["state"], told(client, jobs[name])) == ("running", []), name
 
 
-def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
+def is_what_the_script_did(record: dict[str, Any], script: Any, *, unbroken: bool = True) -> None:
     """Compare a record with a script that began with it: what is known is so to the second. The rest is unknown: before
-    the first look and after the last, and while nobody looked."""
+    the first look and after the last, and if it is not `unbroken`, while nobody looked."""
     held_ms = round(1000 * (record["ends"] - record["begins"]))
     did = script_of(script, "").so_far(held_ms)
     unknown_s = record["gpu_s"] - record["busy_gpu_s"] - record["idle_gpu_s"]
@@ -202,6 +213,15 @@ def is_what_the_script_did(record: dict[str, Any], script: Any) -> None:
         (record["idle_gpu_s"], did.seen_ms - did.busy_ms),
     ):
         assert did_ms / 1000 - unknown_s - 1 <= said_s <= did_ms / 1000 + 1, record
+    if not unbroken:
+        return
+    assert unknown_s <= 2 * REPORT_S + LAUNCH_S, record
+    known_ms = round(1000 * (record["busy_gpu_s"] + record["idle_gpu_s"]))
+    might_be = [
+        script_of(script, "").so_far(begun + known_ms).busy_ms - script_of(script, "").so_far(begun).busy_ms
+        for begun in range(0, round(1000 * unknown_s) + 1, 100)
+    ]
+    assert min(might_be) / 1000 - 1 <= record["busy_gpu_s"] <= max(might_be) / 1000 + 1, record
 
 
 @pytest.mark.long
@@ -222,4 +242,4 @@ def test_it_goes_on_through_restarts_of_monitor_and_scheduler(stack: Stack, clie
         lambda: {e["reason"] for e in records(client, "restarted").values()} == {"idle", "killed"},
     )
     for name, each in records(client, "restarted").items():
-        is_what_the_script_did(each, SCRIPTS[f"{name}*"])
+        is_what_the_script_did(each, SCRIPTS[f"{name}*"], unbroken=False)

@@ -48,6 +48,15 @@ def test_a_role_of_ours_is_no_other_one() -> None:
     assert [each.role for each in wanted(tree(), NODES, "gpu", {}, ["gpu", "*"])] == ["gpu", "*"]
 
 
+def test_queues_that_weigh_nothing_are_no_others() -> None:
+    made = wanted(tree(prod=QueueSpec(weight=0)), NODES, "gpu", {"prod": "p"}, ["spark"])
+    assert [(each.role, each.weight, each.of_others) for each in made] == [
+        ("gpu", 1.0, False),
+        ("p", None, False),
+        ("spark", None, True),
+    ]
+
+
 def test_a_queue_that_is_not_there_is_no_queue() -> None:
     with pytest.raises(KeyError):
         wanted(tree(), NODES, "gpu", {"prod": "p"}, [])

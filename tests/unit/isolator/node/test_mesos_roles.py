@@ -1,0 +1,92 @@
+"""What a master's answers about roles mean to the doctor: limits, guarantees, and what its lists leave out."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from isolator.node.findings import Finding, Level
+from isolator.node.mesos_access import Daemon
+from isolator.node.mesos_roles import looked_at
+
+OURS = {"name": "mesos-gpu", "id": "f1", "roles": ["gpu"]}
+EXCLUDED = {"fair_sharing_excluded_resource_names": "gpus"}
+
+
+class Told(Daemon):
+    """A master that gives these answers, by path; no answer: a status."""
+
+    answers: Mapping[str, Any]
+
+    def ask(self, method: str, path: str, body: bytes, header: Mapping[str, str]) -> tuple[int, bytes]:
+        answer = self.answers[path]
+        return (answer, b"") if isinstance(answer, int) else (200, json.dumps(answer).encode())
+
+
+def role(name: str, **quota: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "weight": 1.0, "frameworks": ["f1"], "quota": {"role": name, **quota}}
+
+
+def found(roles: Any, frameworks: Any = (OURS,), flags: Mapping[str, str] = EXCLUDED) -> list[Finding]:
+    class Answering(Told):
+        answers = {
+            "/roles": roles if isinstance(roles, int) else {"roles": roles},
+            "/frameworks": frameworks if isinstance(frameworks, int) else {"frameworks": [*frameworks]},
+        }
+
+    return list(looked_at(Answering("master", "m:5050", None, {}), flags))
+
+
+FINDINGS = {
+    "a guarantee": (
+        [role("gpu", guarantee={"gpus": 4})],
+        "role gpu has a guarantee of Mesos: what it does not use is offered to nobody",
+        "mesos quota plan",
+    ),
+    "a limit above nested roles": (
+        [role("gpu", limit={"gpus": 4}), role("gpu/night"), role("gpus/other")],
+        "the limit of role gpu does not hold for gpu/night when offers are made",
+        "roles without a slash",
+    ),
+    "a role at its limit": (
+        [role("gpu", limit={"gpus": 4}, consumed={"gpus": 4, "ports": "[1-2]"})],
+        "role gpu has its limit of 4 GPUs: it is offered no more",
+        "mesos quota plan",
+    ),
+    "roles are refused": (403, "m:5050 does not tell its roles: 403", "view roles"),
+}
+
+
+@pytest.mark.parametrize(("roles", "text", "remedy"), FINDINGS.values(), ids=FINDINGS)
+def test_what_holds_offers_back_is_said(roles: Any, text: str, remedy: str) -> None:
+    (finding,) = found(roles)
+    assert (finding.level, finding.text) == (Level.WARN, text)
+    assert remedy in finding.remedy
+
+
+def test_a_role_below_its_limit_is_right() -> None:
+    (finding,) = found([role("gpu", limit={"gpus": 4}, consumed={"gpus": 3}), role("*")])
+    assert (finding.level, finding.text) == (Level.OK, "2 roles; nothing of them holds offers of GPUs back")
+
+
+HIDDEN = {
+    "one role": ([role("*")], [OURS], "lists of m:5050 refuse the role gpu of mesos-gpu: nothing of it can be said"),
+    "an older framework's": ([], [{"name": "old", "id": "f2"}], "lists of m:5050 refuse the role * of old: nothing"),
+    "everything": ([], [], "m:5050 tells no role and no framework: its lists refuse them, or nobody is registered"),
+    "frameworks": ([role("gpu")], 403, "m:5050 does not tell its frameworks: 403"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("roles", "frameworks", "text"), HIDDEN.values(), ids=HIDDEN)
+def test_what_its_lists_leave_out_is_not_taken_for_nothing(roles: Any, frameworks: Any, text: str) -> None:
+    (finding,) = found(roles, frameworks)
+    assert finding.level is Level.WARN
+    assert finding.text.startswith(text)
+    assert "--mesos-credentials" in finding.remedy
+
+
+def test_gpus_count_in_fair_shares_where_two_frameworks_are() -> None:
+    both = [{**role("gpu"), "frameworks": ["f1", "f2"]}]
+    (finding,) = found(both, flags={})
+    assert "--fair_sharing_excluded_resource_names=gpus" in finding.remedy
