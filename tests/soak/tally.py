@@ -66,7 +66,7 @@ class Tally:
             }
             for kind, row in self.rows.items()
         }
-        return {**asdict(self), "rows": rows}
+        return {**asdict(self), "rows": rows, "again": dict(self.again)}
 
     def text(self) -> str:
         """All of it, for people."""

@@ -1,5 +1,6 @@
 """Stories of a soak: they come from their seed alone, are kept as files, and are made shorter."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,13 +129,16 @@ def test_quantiles_are_values_that_were_seen() -> None:
 
 
 def test_the_table_has_a_line_for_each_fault() -> None:
-    tally = Tally(epochs=2, asked=9, done=9, switches={"masters": 4}, deposed=2)
+    again = Counter({"executor killed": 3})
+    tally = Tally(epochs=2, asked=9, done=9, again=again, switches={"masters": 4}, deposed=2)
     row = tally.row("kill agent")
     row.times, row.tasks, row.recovery_s = 3, 12, [1.0, 2.0, 9.0]
     lines = tally.text().splitlines()
     assert lines[1].split() == ["kill", "agent", "3", "12", "0", "0", "0", "3", "2.0", "9.0", "0", "-", "-"]
     assert lines[-1].endswith("switches of leaders: 4 of masters; 2 schedulers that lived were deposed")
     assert tally.as_json()["rows"]["kill agent"]["p50_s"] == 2
+    assert json.loads(json.dumps(tally.as_json()))["again"] == again
+    assert "3 tasks of them again, 3 executor killed" in tally.text()
 
 
 def test_what_is_wrong_counts_for_the_faults_that_came_after_it_was_asked_for() -> None:
