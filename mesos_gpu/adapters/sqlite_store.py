@@ -182,7 +182,8 @@ class SqliteStore:
                 raise
             raise Damaged(
                 f"the scheduler's state in {self._path} cannot be read: {error}",
-                remedy="restore it from a backup; or, only if none of its tasks runs any more, move it away",
+                remedy=f"restore it from a backup: mesos-gpu restore FILE --state {self._path}; or, only if none of "
+                "its tasks runs any more, move it away",
             ) from error
 
     def load(self) -> Saved:

@@ -4,6 +4,7 @@ and the process that they become.
 
 import ipaddress
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,12 @@ class Service:
             yield f"  nft add rule inet filter input tcp dport {self.port} ip saddr != NETWORK/BITS drop"
             if not self.binaries:
                 yield "This Mesos is without TLS: what is sent there can be read, and changed, on the way."
+
+    def beside(self) -> Iterator[str]:
+        """What is said of a program of Mesos' own that PATH has and that nobody named: it is not run."""
+        own = None if self.binaries else shutil.which(f"mesos-{self.kind}")
+        if own:
+            yield f"{own} is not run, but the Mesos of this package: --mesos-binaries {Path(own).parent} runs it."
 
     def command(self) -> list[str]:
         """What to execute.

@@ -241,6 +241,35 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
     wait_until("it is forgotten", lambda: not client.unknown_tasks(), 60)
 
 
+def test_a_state_that_was_cut_off_is_refused_and_a_backup_of_it_brings_it_back(
+    stack: Stack, client: Client, tmp_path: Path
+) -> None:
+    job = start_job(client, "precious")
+    copy, state = tmp_path / "backup.sqlite", state_of(stack)
+    back_up(stack, copy)
+    running = mesos_says(stack)
+    stack.scheduler.end()  # so that nothing of it is in its -wal
+    os.truncate(state, state.stat().st_size // 2)
+    cut = state.read_bytes()
+
+    stack.scheduler.start()
+    wait_until("it ends", lambda: not stack.scheduler.running, 60)
+    assert stack.scheduler.exit_code == 65, stack.scheduler.tail()
+    (told,) = [line for line in stack.scheduler.tail().splitlines() if "cannot be read" in line]
+    assert str(state) in told
+    assert "mesos-gpu restore" in stack.scheduler.tail().partition("cannot be read")[2]
+    assert state.read_bytes() == cut, "it is left as it was found"
+    assert mesos_says(stack) == running
+
+    bring_back(stack, copy)
+    stack.scheduler.start().wait()
+    wait_until("its card is its", lambda: job in [gpu["job_id"] for gpu in client.gpus()], 60)
+    assert client.job(job)["state"] == "running"
+    assert [task["id"] for task in stack.scheduler.get(f"/v1/jobs/{job}/tasks")["tasks"]] == [f"{job}.1"]
+    assert not client.unknown_tasks()
+    assert running.items() <= mesos_says(stack).items()
+
+
 def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
     """Environments are in the state, the journal, and what the agents keep of tasks."""
     job = start_job(client, "secretive")

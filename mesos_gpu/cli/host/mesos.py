@@ -118,7 +118,7 @@ def check(
 
 
 def _run(service: "Service", is_open: bool) -> None:
-    """Say what a firewall must do, then become it.
+    """Say what is run and what a firewall must do, then become it.
 
     Raises:
         BadConfiguration: It would be open to other hosts, or a flag cannot be used.
@@ -126,7 +126,7 @@ def _run(service: "Service", is_open: bool) -> None:
     """
     if not is_open:
         service.check_names()
-    for line in service.firewall():
+    for line in (*service.beside(), *service.firewall()):
         output.note(line)
     service.meet(output.note)
     service.become()

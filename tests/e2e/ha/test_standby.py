@@ -21,6 +21,7 @@ from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import other_than
 from tests.e2e.ha.test_switch import pytestmark as pytestmark
 from tests.e2e.test_jobs import end_of, submit
+from tests.web.browser import NEEDED, Browser
 
 LEADER = "mesos-gpu-standby"
 
@@ -168,6 +169,23 @@ def test_streams_of_events_end_with_who_led_and_none_is_left(
             stream.close()
     assert other_than(running, leader) is standby
     wait_until("none is left", lambda: listeners(standby) == 0, 20)
+    leader.start().wait()
+
+
+@NEEDED
+def test_a_page_of_a_standby_says_that_it_is_a_copy_and_follows_when_that_one_leads(
+    running: Stack, leader: SchedulerProcess, standby: SchedulerProcess, tmp_path: Path
+) -> None:
+    with contextlib.closing(Browser(tmp_path)) as browser:
+        page = browser.page(f"{standby.url}/#/jobs")
+        page.when("This scheduler stands by", f"{leader.url} leads", "are shown from a copy")
+        leader.kill()
+        assert other_than(running, leader) is standby
+        hidden = "document.getElementById('standby').hidden"
+        wait_until("the same page says that it leads", lambda: page.run(hidden), 60)
+        with Client(standby.url) as client:
+            job = end_of(client, submit(client, "true"))
+        page.when(f"#/jobs/{job['id']}")
     leader.start().wait()
 
 

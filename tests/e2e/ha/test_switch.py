@@ -3,15 +3,19 @@
 import base64
 import contextlib
 import http.client
+import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mesos_gpu.api.spec.shapes import Job
@@ -71,6 +75,21 @@ def framework_of(stack: Stack) -> list[str]:
     return [each["id"] for each in frameworks if each["connected"]]
 
 
+def command_line(urls: str, *words: str) -> "subprocess.Popen[str]":
+    """`mesos-gpu` of its own process, which knows all schedulers by its environment."""
+    environment = {**os.environ, "MESOS_GPU_URL": urls}
+    command = [sys.executable, "-m", "mesos_gpu", *words]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def is_connected(process: "subprocess.Popen[str]", scheduler: SchedulerProcess) -> bool:
+    assert process.poll() is None, process.communicate()
+    connections = psutil.Process(process.pid).net_connections("tcp")
+    return any(each.raddr[1:] == (scheduler.port,) for each in connections)  # () of one that listens
+
+
 def read_jobs(scheduler: SchedulerProcess, headers: Mapping[str, str]) -> tuple[str, bytes] | None:
     """The age and the body of an answer; None: it refuses, or has gone."""
     connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=20)
@@ -91,6 +110,9 @@ def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -
         runs = submit(client, "sleep 12", gpus=1)
         wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
         waits = submit(client, "true", gpus=4)
+    both = ",".join(each.url for each in (first, *stack.standbys()))
+    follows = command_line(both, "wait", runs["id"])
+    wait_until("it has asked the one that leads", lambda: is_connected(follows, first))
     first.kill()
     began = time.monotonic()
     second = other_than(stack, first)
@@ -100,6 +122,11 @@ def test_a_leader_is_killed_and_the_other_goes_on_with_its_tasks(stack: Stack) -
         for job in (runs, waits):
             ended = end_of(client, job)
             assert (ended["state"], ended["attempts"]) == ("finished", 1), ended
+    said, _ = follows.communicate(timeout=60)
+    assert (follows.returncode, runs["id"] in said) == (0, True), said
+    anew = command_line(both, "run", "--", "echo", "by the other")
+    said, _ = anew.communicate(timeout=60)
+    assert (anew.returncode, "by the other" in said) == (0, True), "nobody answers at the first address now"
     print(f"\nanother led, and was connected, after {took_s:.1f} s")
     assert took_s < 3 * SWITCH_S  # on a machine that is busy, or three times slower
 

@@ -1,6 +1,8 @@
 """A scheduler of an earlier commit, its executors and monitors, and this one: under running work, both ways."""
 
 import hashlib
+import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,6 +196,35 @@ def test_what_the_earlier_one_began_is_seen_to_its_end_by_this_one(
     executors = site.scheduler.get("/v1/upgrade")["executors"]
     assert [(each["wire"], each["tasks"], each["unlimited"]) for each in executors] == [(1, 1, 1)]
     see_the_end(client, site, "across", job)
+    go_back(client, site, job)
+
+
+def go_back(client: Client, site: Site, job: dict[str, Any]) -> None:
+    """The earlier one does not take up the state, and starts with the copy that the upgrade made, put there by hand: it
+    has no `restore`, and this one's would give the copy this one's schema."""
+    state = site.scheduler.directory / "state.sqlite"
+    site.scheduler.kill()
+    refused_by_the_earlier(site)
+    (copy,) = state.parent.glob("state.sqlite.before-v*[0-9]")
+    away = state.parent / "away"
+    away.mkdir()
+    for each in [state, *map(state.with_name, (f"{state.name}{end}" for end in ("-wal", "-shm", ".mark")))]:
+        if each.exists():
+            each.rename(away / each.name)
+    shutil.copy(copy, state)
+    site.scheduler.start("--accept-older-state").wait()
+    assert client.job(job["id"])["command"] == job["command"], "what the copy knows is there"
+    client.kill(job["id"])  # it ran when the copy was made, so it is started again
+
+
+def refused_by_the_earlier(site: Site) -> None:
+    """The earlier one ends with the traceback of which docs/upgrade.md tells."""
+    site.scheduler.tree = site.earlier
+    site.scheduler.start()
+    wait_until("it ends", lambda: not site.scheduler.running, LONGEST_S)
+    words = site.scheduler.tail()
+    assert site.scheduler.exit_code == 1, words
+    assert re.search(r"_mark_of\(db\)(?s:.*)ValueError: invalid literal for int\(\)[^\n]*#[^\n]*\n*$", words)
 
 
 def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_runs_on(
@@ -204,10 +235,7 @@ def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_ru
     assert (executors["wire"], executors["tasks"]) == (WIRE, 1)
     running = tasks_of(site)
     site.scheduler.kill()
-    site.scheduler.tree = site.earlier
-    site.scheduler.start()
-    wait_until("it ends", lambda: not site.scheduler.running, LONGEST_S)
-    assert site.scheduler.exit_code
+    refused_by_the_earlier(site)
     assert tasks_of(site) == running
     site.scheduler_is(ROOT)
     assert client.job(job["id"])["state"] == "running"

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,26 @@ def test_the_command_of_a_check_fails_with_it(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.output
     assert "FAIL  master" in done.output
     assert "OK    work_dir" in done.output
+
+
+@pytest.mark.parametrize("kind", ["master", "agent"])
+def test_mesos_own_program_on_the_path_is_named_and_not_run_unless_its_directory_is(
+    kind: str, tmp_path: Path
+) -> None:
+    """Who may write to a directory of PATH does not decide what runs as root."""
+    program, ran = tmp_path / f"mesos-{kind}", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\necho $0 $@ > {ran}\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    # This package's Mesos has no such flag, and ends.
+    words = [sys.executable, "-m", "mesos_gpu", "mesos", kind]
+    flags = ["--ip=127.0.0.1", f"--work_dir={tmp_path / 'work'}", "--no_such_flag=1"]
+    done = subprocess.run([*words, *flags], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"{program} is not run" in done.stderr
+    assert f"--mesos-binaries {tmp_path} runs it" in done.stderr
+    assert not ran.exists()
+    named = [*words, "--mesos-binaries", str(tmp_path), *flags]
+    done = subprocess.run(named, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "is not run" in done.stderr) == (0, False), done.stderr
+    assert ran.read_text().split() == [str(program), *flags]
