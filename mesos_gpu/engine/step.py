@@ -22,6 +22,7 @@ from mesos_gpu.engine.apps.deploying import (
 from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.arrays import making as arrays
 from mesos_gpu.engine.bookings import making as bookings
+from mesos_gpu.engine.bookings.documents import refuse_unusable
 from mesos_gpu.engine.calendar.booked import check_booking
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
@@ -153,6 +154,12 @@ def _on_array_kill_requested(turn: Turn, event: ev.ArrayKillRequested) -> None:
             end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
 
 
+def _on_queues_changed(turn: Turn, event: ev.QueuesChanged) -> None:
+    if event.expected_version == turn.state.queues.version:
+        refuse_unusable(turn.state, event.document)
+    on_queues_changed(turn, event)
+
+
 def _on_match(turn: Turn) -> None:
     match(turn)
     if turn.state.matched_at == turn.now:
@@ -212,7 +219,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.SplitSet: on_split_set,
     ev.SplitDropped: on_split_dropped,
     ev.AccessChanged: on_access_changed,
-    ev.QueuesChanged: on_queues_changed,
+    ev.QueuesChanged: _on_queues_changed,
     ev.BudgetGranted: budgets.on_granted,
     ev.BookingMade: bookings.on_made,
     ev.BookingChanged: bookings.on_changed,

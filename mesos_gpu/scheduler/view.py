@@ -7,6 +7,7 @@ from math import inf
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.deploying import check_change
 from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.bookings.documents import beside_bookings, refuse_unusable
 from mesos_gpu.engine.calendar.booked import booking_called
 from mesos_gpu.engine.explain.arrays import running_in, why_in_array
 from mesos_gpu.engine.explain.coming import Coming
@@ -164,13 +165,15 @@ class StateView:
         return idle_of(self._state, job, self._now)
 
     def check_queues(self, document: QueueDocument) -> Findings:
-        """Hold a tree of queues against the jobs and nodes that there are.
+        """Hold a tree of queues against the jobs, bookings and nodes that there are.
 
         Raises:
-            Conflict: Jobs would be in no leaf.
+            Conflict: Jobs would be in no leaf, or nobody could use what is booked.
         """
         refuse_homeless(self._state, self._settings, document)
-        return found_of(self._state, self._settings, document, self._now)
+        refuse_unusable(self._state, document)
+        found = found_of(self._state, self._settings, document, self._now)
+        return beside_bookings(self._state, document, found, self._now)
 
     def hours_of(self, document: QueueDocument) -> tuple[Span, Span | None]:
         """What the hours of a tree of queues make of it now, and then; None: it stays so."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
+from mesos_gpu.engine.bookings.beginning import begin, is_to_begin, lacking_words, lasts_words, offered_at
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of, pool_in
 from mesos_gpu.engine.bookings.telling import SLACK_S, call_off, is_told, on_places, tell_at, tell_end_at
-from mesos_gpu.engine.bookings.using import count_used, counted_up
+from mesos_gpu.engine.bookings.using import count_used, counted_up, purged_at
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, may_use, others_on, owner_of, unfinished
 from mesos_gpu.engine.gpus.capacities import idle_gpus
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
@@ -37,7 +38,8 @@ _STAYS: Final = 2  # and who is there until it ends by itself, when nobody knows
 
 
 def choose_nodes(turn: Turn, backlog: Backlog) -> None:
-    """Choose what must be chosen now, and put provisional nodes in order; in each match while there are bookings."""
+    """Choose what must be chosen now, let begin what is to, and put provisional nodes in order; in each match while
+    there are bookings."""
     last: Provisional | None = turn.state.provisional
     now = Provisional({} if last is None else dict(last.places))
     for booking in unfinished(turn.state):
@@ -49,6 +51,8 @@ def choose_nodes(turn: Turn, backlog: Backlog) -> None:
             choice.mend(booking)
         else:
             choice.provide(booking)
+        if is_to_begin(turn, turn.state.bookings[booking.id]):
+            begin(turn, turn.state.bookings[booking.id])
     known = {each.id for each in unfinished(turn.state)}
     now.places = {key: places for key, places in now.places.items() if key in known}
     now.next_at = min((_next_of(turn, each, now) for each in unfinished(turn.state)), default=inf)
@@ -67,14 +71,16 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
     leave = [(tell_at(turn, booking, job), job) for job in there]
     if booking.is_active:
         moments = [float(booking.ends)]
-        if booking.spec.purge_after_s and not booking.used_gpus:
-            moments.append(booking.counted_at + booking.spec.purge_after_s)
+        if (purge_at := purged_at(turn, booking)) is not None:
+            moments.append(purge_at)
         users = jobs_of(turn.state, booking)
         leave += [(tell_end_at(turn, booking, job), job) for job in users]
     else:
         moments = [float(booking.begins)]
-    moments += [at if at > turn.now else turn.now for at, job in leave if not is_told(turn, job)]
-    return min((at for at in moments if at >= turn.now), default=inf)
+    if booking.state.has_nodes and len(places) < booking.spec.nodes and not booking.told:
+        moments.append(offered_at(turn))
+    moments += [at for at, job in leave if not is_told(turn, job)]
+    return max(min(moments), turn.now)
 
 
 @dataclass
@@ -102,10 +108,12 @@ class _Choice:
         if chosen:
             self.now.places.pop(booking.id, None)
             booking = replace(booking, state=BookingState.PREPARING)
-        elif booking.told:
+        elif booking.told or self._is_new():
             return
-        begins = shown(booking.begins, booking.spec.zone)
-        self._put_places(booking, chosen, f"its nodes are chosen: {_names(chosen)}; it begins {begins}")
+        begins = f"it begins {shown(booking.begins, booking.spec.zone)}"
+        self._put_places(
+            booking, chosen, f"its nodes are chosen: {_names(chosen)}; {begins}" if chosen else ""
+        )
 
     def mend(self, booking: Booking) -> None:
         """Replace nodes of a booking that are not there any more, or never were."""
@@ -113,22 +121,23 @@ class _Choice:
         if sound == booking.places and len(sound) >= booking.spec.nodes:
             return
         more = self._choose(booking, firm=True, beside=sound)
-        if more or sound != booking.places or not booking.told:
-            gone = _names([place for place in booking.places if place not in sound]) or "what was lacking"
-            self._put_places(
-                booking, (*sound, *more), f"{gone} is replaced by {_names(more)}" if more else ""
-            )
+        if more or sound != booking.places or not (booking.told or self._is_new()):
+            self._put_places(booking, (*sound, *more), _changed_words(booking, sound, more))
 
     def _put_places(self, booking: Booking, places: tuple[Place, ...], message: str) -> None:
         """Let a booking have other places, and tell its owner what is lacking then; who was told to leave those that it
         had goes on."""
-        lacks, of = booking.spec.nodes - len(places), booking.spec.nodes
-        short = f"{lacks} of its {of} nodes are lacking: no other is sound, or can be free in time"
-        message = "; ".join(filter(None, (message, short if lacks else "")))
+        lacks = "" if self._is_new() else lacking_words(replace(booking, places=places))
+        short = f"{lacks}: no other is sound, or can be free in time" if lacks else ""
+        message = "; ".join(filter(None, (message, short))) or booking.message
         counted = counted_up(booking, self.turn.now)
-        self.turn.put(replace(counted, places=places, told=lacks > 0, message=message))
+        self.turn.put(replace(counted, places=places, told=bool(lacks), message=message))
         left = others_on(self.turn.state, booking, booking.gpus)
         call_off(self.turn, left, f"booking {booking.spec.name} has other nodes")
+
+    def _is_new(self) -> bool:
+        """Whether Mesos may have offers that did not come yet: then nobody knows what is lacking."""
+        return self.turn.now < offered_at(self.turn)
 
     def _is_sound(self, place: Place) -> bool:
         state = self.turn.state
@@ -277,6 +286,16 @@ class _Choice:
             return Victim(job.id, _STAYS, lost)
         late = tell_at(turn, booking, job) < turn.now - SLACK_S
         return Victim(job.id, _LATE if late else _IN_TIME, lost)
+
+
+def _changed_words(booking: Booking, kept: tuple[Place, ...], more: tuple[Place, ...]) -> str:
+    """What becomes of places of a booking that has begun, or is to; "": nothing takes the place of what is lacking."""
+    if not more:
+        return ""
+    if not booking.places and not booking.told:  # none were looked for before
+        return f"its nodes are chosen: {_names(more)}; {lasts_words(booking)}"
+    gone = _names([place for place in booking.places if place not in kept]) or "what was lacking"
+    return f"{gone} is replaced by {_names(more)}"
 
 
 def _names(places: Iterable[Place]) -> str:

@@ -23,19 +23,20 @@ def pool_in(state: State, node: Node | None) -> str:
     return DEFAULT_POOL if state.tree is None else pool_of_node(state.tree, node)
 
 
-def ground_of(state: State) -> Ground:
-    """What there is now. What is drained or not sound is not there: unknown is not healthy."""
-    tree, bins = state.tree, list[Bin]()
+def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
+    """What there is now. What is drained or not sound is not there: unknown is not healthy. `document`: with that tree
+    of queues; None: with the one that there is."""
+    tree, bins = state.tree if document is None else Tree(document), list[Bin]()
     for node in state.nodes.values():
         if node.lost_at is not None or is_closed(state, node):
             continue
         models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
-        pool = pool_in(state, node)
+        pool = DEFAULT_POOL if tree is None else pool_of_node(tree, node)
         bins += [
             Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))
             for model, count in models.items()
         ]
-    return Ground(bins) if tree is None else Ground(bins, _Guarantees(state.queues, bins).at)
+    return Ground(bins) if tree is None else Ground(bins, _Guarantees(document or state.queues, bins).at)
 
 
 class _Guarantees:

@@ -1,12 +1,12 @@
 """Bookings are made, moved and cancelled: only what can be kept is taken in."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from typing import Final
 from zoneinfo import ZoneInfoNotFoundError
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.bookings.documents import faults_of
 from mesos_gpu.engine.bookings.ending import end_booking
 from mesos_gpu.engine.bookings.ground import booked_items, ground_of
 from mesos_gpu.engine.bookings.telling import call_off
@@ -22,7 +22,7 @@ from mesos_gpu.model.bookings.booking import (
     BookingState,
     Repeat,
 )
-from mesos_gpu.model.tenancy import DEFAULT_POOL, ZONE
+from mesos_gpu.model.tenancy import ZONE
 from mesos_gpu.policy.calendar.book import Item, clash, horizon, items_of, nearest, never, refusal
 from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times, written
 
@@ -143,13 +143,13 @@ def _refuse_name(state: State, spec: BookingSpec, booking_id: str) -> None:
 
 def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSpec, Time]:
     """The booking with its times, if it can be kept."""
-    faults = list(_faults(turn.state, asked))
+    faults = list(faults_of(turn.state.tree, turn.state.queues, asked))
     spec, first = _times(turn, asked, faults)
     if faults or first is None:
         raise NotAccepted(faults, remedy=_MEND)
     ground, owner = ground_of(turn.state), owner_of(turn.state, spec)
     mine = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
-    if why := never(ground, mine[0]):
+    if why := never(ground, mine[0], turn.now):
         raise NotAccepted([("/gpus", why)], remedy="ask for less, or for another model or pool")
     others = booked_items(turn.state, turn.now, booking_id)
     misfit = clash(ground, [*others, *mine], booking_id)
@@ -159,24 +159,6 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
         raise NotAccepted([("/for_s", misfit.why)], remedy="make it shorter, or repeat it less often")
     what, remedy = refusal(misfit, spec.zone, nearest(ground, others, mine[0], turn.now))
     raise Conflict(what, remedy=remedy)
-
-
-def _faults(state: State, spec: BookingSpec) -> Iterator[tuple[str, str]]:
-    tree = state.tree
-    if tree is None:
-        if spec.pool != DEFAULT_POOL:
-            yield "/pool", f"there is no pool {spec.pool}: no document of queues was applied"
-        if spec.from_guarantee:
-            yield "/from_guarantee", "nothing is guaranteed: no document of queues was applied"
-        return
-    if spec.queue not in tree.queues:
-        yield "/queue", f"there is no queue {spec.queue}; list them with: mesos-gpu queue list"
-    elif spec.from_guarantee and not owner_of(state, spec):
-        yield "/from_guarantee", f"queue {spec.queue} is guaranteed nothing of pool {spec.pool}"
-    if spec.pool != DEFAULT_POOL and all(pool.name != spec.pool for pool in tree.document.pools):
-        yield "/pool", f"there is no pool {spec.pool}"
-    elif spec.queue in tree.queues and spec.pool not in (usable := tree.pools_of(spec.queue)):
-        yield "/pool", f"queue {spec.queue} may not use pool {spec.pool}: it uses {', '.join(usable)}"
 
 
 def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:

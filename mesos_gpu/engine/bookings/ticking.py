@@ -1,11 +1,11 @@
 """What begins and ends by the clock: bookings, and who makes room for them or has run on them."""
 
-from dataclasses import replace
 from typing import Final
 
+from mesos_gpu.engine.bookings.beginning import begin, is_to_begin
 from mesos_gpu.engine.bookings.ending import end_booking
 from mesos_gpu.engine.bookings.telling import SLACK_S, is_told, on_places, tell_at, tell_end_at
-from mesos_gpu.engine.bookings.using import count_used
+from mesos_gpu.engine.bookings.using import count_used, purged_at
 from mesos_gpu.engine.calendar.booked import Provisional, jobs_of, unfinished
 from mesos_gpu.engine.calendar.leads import notice_of
 from mesos_gpu.engine.tenancy import notices
@@ -13,7 +13,6 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingState
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.notice import NoticeReason
-from mesos_gpu.policy.calendar.local_times import shown
 
 _KEPT_S: Final = 30 * DAY_S  # bookings that have ended are remembered
 
@@ -35,23 +34,21 @@ def _look(turn: Turn, booking: Booking) -> None:
     if not booking.is_active and turn.now >= booking.ends:
         end_booking(turn, booking, BookingState.FAILED, "no scheduler ran while it was to be there")
         return
-    if not booking.is_active and turn.now >= booking.begins:
-        booking = _begin(turn, booking)
-    if booking.is_active:
+    if is_to_begin(turn, booking):
+        _begin(turn, booking)
+    elif booking.is_active:
         _look_at_active(turn, count_used(turn, booking))
     elif booking.state is BookingState.PREPARING:
         _make_room(turn, booking)
 
 
-def _begin(turn: Turn, booking: Booking) -> Booking:
-    short = booking.spec.nodes - len(booking.places)
-    until = shown(booking.ends, booking.spec.zone)
-    message = f"it has begun, and lasts until {until}" + (f"; {short} nodes are lacking" if short else "")
-    begun = replace(booking, state=BookingState.ACTIVE, message=message)
-    turn.put(begun)
-    turn.state.provisional = None
-    turn.state.unmatched = True
-    return begun
+def _begin(turn: Turn, booking: Booking) -> None:
+    """Let the match that follows begin it, which chooses its nodes; where none is possible it begins without."""
+    state = turn.state
+    if not state.connected or state.doubtful:
+        begin(turn, booking)
+        state.provisional = None
+    state.unmatched = True
 
 
 def _make_room(turn: Turn, booking: Booking) -> None:
@@ -74,12 +71,11 @@ def _look_at_active(turn: Turn, booking: Booking) -> None:
             outcome = BookingState.FAILED
         end_booking(turn, booking, outcome, _WHY[outcome])
         return
-    if spec.purge_after_s and not booking.used_gpus and booking.places:
-        since = max(booking.counted_at, turn.state.started_at)
-        if turn.now - since >= spec.purge_after_s:
-            why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
-            end_booking(turn, booking, BookingState.RETURNED, why)
-            return
+    purge_at = purged_at(turn, booking)
+    if purge_at is not None and turn.now >= purge_at:
+        why = f"nobody used it for {spec.purge_after_s} s, so it was given back"
+        end_booking(turn, booking, BookingState.RETURNED, why)
+        return
     for job in jobs_of(turn.state, booking):
         if turn.now >= tell_end_at(turn, booking, job):
             _tell(turn, job, f"booking {spec.name} ends", _left_s(turn, job, booking.ends))

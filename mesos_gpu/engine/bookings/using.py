@@ -47,6 +47,14 @@ def idle_gpu_ms(booking: Booking, now: float) -> int:
     return booking.idle_gpu_ms + idle * max(round((until - since) * MS), 0)
 
 
+def purged_at(turn: Turn, booking: Booking) -> float | None:
+    """When a booking is given back if nobody uses it until then, seconds since the epoch; None: it is used, has no
+    nodes or is never given back. Nobody could use it while no scheduler ran."""
+    if not booking.spec.purge_after_s or booking.used_gpus or not booking.places:
+        return None
+    return max(booking.counted_at, turn.state.started_at) + booking.spec.purge_after_s
+
+
 def charge(turn: Turn, booking: Booking) -> None:
     """Put down to the booking's queue what nobody used, if it is charged for that: a record like those of tasks. It is
     no more than was booked, though a clock that was set back has some of its time come twice."""

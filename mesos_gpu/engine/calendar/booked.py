@@ -15,7 +15,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
-from mesos_gpu.model.tenancy import QueueSpec
+from mesos_gpu.model.tenancy import QueueDocument, QueueSpec
 from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
@@ -95,13 +95,15 @@ def unfinished(state: State) -> list[Booking]:
 
 
 def owner_of(state: State, spec: BookingSpec) -> str:
+    """The queue whose guarantee a booking is taken out of: as of `owner_in`, of the document that there is."""
+    return owner_in(state.queues, spec)
+
+
+def owner_in(document: QueueDocument, spec: BookingSpec) -> str:
     """The queue whose guarantee a booking is taken out of: its own, or the next above it that is guaranteed anything
     of the pool, at any hours; "": of none, or there is none."""
-    if not spec.from_guarantee or state.tree is None:
-        return ""
-    queues = state.queues.queues
-    above = (path for path in lineage(spec.queue) if path in queues)
-    return next((path for path in above if _guarantees(queues[path], spec.pool)), "")
+    above = (path for path in lineage(spec.queue) if spec.from_guarantee and path in document.queues)
+    return next((path for path in above if _guarantees(document.queues[path], spec.pool)), "")
 
 
 def _guarantees(queue: QueueSpec, pool: str) -> bool:

@@ -19,6 +19,9 @@ from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
 MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
 _MOST_TRIED: Final = 100  # other times, on each side of the one that was asked for
+_LOOKED_S: Final = (
+    8 * DAY_S
+)  # before and after what was asked for, at the hours of guarantees: weeks are alike
 _MOST_NAMED: Final = 3  # queues
 _MINUTE: Final = 60
 
@@ -161,8 +164,9 @@ def laid_out(
     return every
 
 
-def never(ground: Ground, item: Item) -> str:
-    """Why a booking does not fit though nothing else be booked, in words; "": it would."""
+def never(ground: Ground, item: Item, now: float) -> str:
+    """Why a booking does not fit though nothing else be booked, at no other time either, in words; "": it would at
+    some. `now`: seconds since the epoch."""
     spec = item.spec
     able = {each.node for each in ground.bins if _may(each, spec) and each.gpus >= spec.gpus}
     if len(able) < spec.nodes:
@@ -173,7 +177,7 @@ def never(ground: Ground, item: Item) -> str:
         has = "no node" if not able else counted(len(able), "node")
         return f"{has} of pool {spec.pool} {'has' if len(able) < 2 else 'have'} {what}; {spec.nodes} would be needed"
     misfit = _over_sums(ground, [item])
-    return "" if misfit is None else misfit.why
+    return "" if misfit is None or nearest(ground, (), item, now, most=1) else misfit.why
 
 
 def nearest(
@@ -189,14 +193,18 @@ def nearest(
         now: Seconds since the epoch.
     """
     every = items_of(asked.booking, asked.spec, asked.begins, horizon(now), owner=asked.owner)
-    earlier, later = _candidates(others, every, asked, now)
+    borders = _borders(ground, max(now, asked.begins - _LOOKED_S), asked.ends + _LOOKED_S)
+    earlier, later = _candidates(others, every, asked, now, borders)
 
     def fits(at: int) -> bool:
         if not now <= at < horizon(now):
             return False
         spec = _at(asked.spec, at)
+        first = items_of(asked.booking, spec, now, at + 1, owner=asked.owner)
+        if [each.begins for each in first] != [at] or _over_sums(ground, first):
+            return False  # without a look at all its times
         mine = items_of(asked.booking, spec, now, horizon(now), owner=asked.owner)
-        return bool(mine) and mine[0].begins == at and clash(ground, [*others, *mine], asked.booking) is None
+        return clash(ground, [*others, *mine], asked.booking) is None
 
     return (*sorted(_first(earlier, fits, most)), *_first(later, fits, most))
 
@@ -215,16 +223,26 @@ def _first(moments: Iterable[int], fits: Callable[[int], bool], most: int) -> li
     return fit
 
 
+def _borders(ground: Ground, since: float, until: float) -> list[int]:
+    """When other guarantees hold than before, in some time."""
+    borders, at = list[int](), since
+    while (at := ground.guaranteed(at).until) < until:
+        borders.append(int(at))
+    return borders
+
+
 def _candidates(
-    others: Sequence[Item], every: Sequence[Item], asked: Item, now: float
+    others: Sequence[Item], every: Sequence[Item], asked: Item, now: float, borders: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Moments before and after the one that was asked for, the nearest first: when another booking ends as one of its
-    times begins, or begins as one ends. Whole minutes, away from what was asked for."""
+    times begins, or begins as one ends, and the same with the hours of guarantees. Whole minutes, away from what was
+    asked for."""
     shifts: set[int] = {int(now) + 1 - asked.begins}
     begins = sorted({item.begins for item in every})
-    for other in others:
+    ways = {(each.begins, each.ends) for each in others} | {(at, at) for at in borders}
+    for first, last in ways:
         for mine in begins[:8]:  # its later times are like these
-            shifts |= {other.ends - mine, other.begins - asked.spec.lasts_s - mine}
+            shifts |= {last - mine, first - asked.spec.lasts_s - mine}
     moments = {asked.begins + shift for shift in shifts if shift}
     late = sorted({-(-at // _MINUTE) * _MINUTE for at in moments if at > asked.begins} - {asked.begins})
     early = sorted({at // _MINUTE * _MINUTE for at in moments if now < at < asked.begins}, reverse=True)
@@ -296,7 +314,9 @@ def _of_sum(owner: str, pool: str, milli: int, most: int, owed: Mapping[tuple[st
         has = f"queue {owner} is guaranteed {counted(number_of(most), 'GPU')}{of}"
         return f"{has}, and {number_of(milli)} would be booked of that"
     said = f"{counted(number_of(most), 'GPU')}{of} are guaranteed to nobody, and {number_of(milli)} would be booked"
-    return f"{said}: {_holders(pool, owed)}; a queue books what it is guaranteed itself with --from-guarantee"
+    holders = _holders(pool, owed)
+    own = "a queue books what it is guaranteed itself with --from-guarantee"
+    return f"{said}: {holders}; {own}" if holders else said
 
 
 def _holders(pool: str, owed: Mapping[tuple[str, str], int]) -> str:

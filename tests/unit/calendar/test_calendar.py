@@ -174,7 +174,7 @@ def test_of_dear_models_the_dearest_counts_until_one_is_chosen() -> None:
 def test_what_would_never_fit_says_what_lacks(more: dict[str, object], want: str) -> None:
     asked = item("a", 8, 0, 1)
     asked = replace(asked, spec=replace(asked.spec, **more))  # type: ignore[arg-type]
-    assert never(Ground(bins(8, 8)), asked) == want
+    assert never(Ground(bins(8, 8)), asked, NOW) == want
 
 
 def test_a_refusal_says_when_and_what_would_fit() -> None:

@@ -10,7 +10,7 @@ from mesos_gpu.model.nodes.offer import Scalar
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}
-LACKS = "1 of its 2 nodes are lacking"
+LACKS = "1 of its 2 nodes is lacking"
 
 
 def pair_without_one() -> Booked:

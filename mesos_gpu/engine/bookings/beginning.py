@@ -1,0 +1,50 @@
+"""The begin of a booking's time, and the words for nodes that it lacks."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.bookings.using import count_used
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.bookings.booking import Booking, BookingState
+from mesos_gpu.policy.calendar.local_times import shown
+
+_OFFERS_S: Final = 2.0  # after a subscription, in which Mesos offers what is free
+
+
+def offered_at(turn: Turn) -> float:
+    """Until when what is free may not be offered yet, seconds since the epoch."""
+    return turn.state.registered_at + _OFFERS_S
+
+
+def is_to_begin(turn: Turn, booking: Booking) -> bool:
+    """Whether its time is there, and it has not begun."""
+    return not booking.is_active and booking.begins <= turn.now < booking.ends
+
+
+def begin(turn: Turn, booking: Booking) -> Booking:
+    """Let a booking be active with the nodes that it has. Of one whose owner was not told that others are lacking nobody
+    knows yet whether they are."""
+    lacks = lacking_words(booking)
+    then = lacks if booking.told or not lacks else "its nodes are chosen as soon as Mesos offers any"
+    message = "; ".join(filter(None, (lasts_words(booking), then)))
+    begun = replace(booking, state=BookingState.ACTIVE, message=message)
+    turn.put(begun)
+    return count_used(turn, begun)
+
+
+def lasts_words(booking: Booking) -> str:
+    """Until when a booking lasts that has begun, in words."""
+    return f"it has begun, and lasts until {shown(booking.ends, booking.spec.zone)}"
+
+
+def lacking_words(booking: Booking) -> str:
+    """How many of its nodes a booking lacks, in words; "": none."""
+    of = booking.spec.nodes
+    lacks = of - len(booking.places)
+    if not lacks:
+        return ""
+    return (
+        "its node is lacking"
+        if of == 1
+        else f"{lacks} of its {of} nodes {'is' if lacks == 1 else 'are'} lacking"
+    )

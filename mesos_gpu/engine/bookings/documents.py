@@ -1,0 +1,94 @@
+"""Bookings beside a tree of queues: whether they may be made in it, and whether they are kept with another one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.bookings.ground import booked_items, ground_of
+from mesos_gpu.engine.calendar.booked import owner_in, unfinished
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.bookings.booking import BookingSpec
+from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
+from mesos_gpu.policy.calendar.book import clash
+from mesos_gpu.policy.calendar.local_times import shown
+from mesos_gpu.policy.tenancy.checks import Findings
+from mesos_gpu.policy.tenancy.tree import Tree
+
+_MOST_NAMED: Final = 5  # bookings
+
+
+def faults_of(tree: Tree | None, document: QueueDocument, spec: BookingSpec) -> Iterator[tuple[str, str]]:
+    """Why there is nothing that a booking could be of: fields of it, and what is wrong.
+
+    Args:
+        tree: Of the queues; None: no document was applied.
+        document: With the hours of the queues.
+        spec: What is booked.
+    """
+    if tree is None:
+        if spec.pool != DEFAULT_POOL:
+            yield "/pool", f"there is no pool {spec.pool}: no document of queues was applied"
+        if spec.from_guarantee:
+            yield "/from_guarantee", "nothing is guaranteed: no document of queues was applied"
+        return
+    if spec.queue not in tree.queues:
+        yield "/queue", f"there is no queue {spec.queue}; list them with: mesos-gpu queue list"
+    elif spec.from_guarantee and not owner_in(document, spec):
+        yield "/from_guarantee", f"queue {spec.queue} is guaranteed nothing of pool {spec.pool}"
+    if spec.pool != DEFAULT_POOL and all(pool.name != spec.pool for pool in tree.document.pools):
+        yield "/pool", f"there is no pool {spec.pool}"
+    elif spec.queue in tree.queues and spec.pool not in (usable := tree.pools_of(spec.queue)):
+        yield "/pool", f"queue {spec.queue} may not use pool {spec.pool}: it uses {', '.join(usable)}"
+
+
+def refuse_unusable(state: State, document: QueueDocument) -> None:
+    """Refuse a document by which nobody could use any more what is booked.
+
+    Raises:
+        Conflict: Names the bookings, and what each of them is of that is gone.
+    """
+    tree, gone = Tree(document), list[str]()
+    for booking in unfinished(state):
+        if not any(faults_of(state.tree, state.queues, booking.spec)):
+            whys = [why.partition(";")[0] for _, why in faults_of(tree, document, booking.spec)]
+            gone += [f"{booking.spec.name} ({', '.join(whys)})"] if whys else []
+    if gone:
+        more = f", and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+        raise Conflict(
+            f"with the document nobody could use what is booked: {'; '.join(gone[:_MOST_NAMED])}{more}",
+            remedy="keep these queues and pools, or cancel the bookings first (mesos-gpu reserve cancel)",
+        )
+
+
+def beside_bookings(state: State, document: QueueDocument, found: Findings, now: float) -> Findings:
+    """What was found of a document, and whether what it guarantees, in the hours of each booking, and the nodes of its
+    pools leave what is booked. What is scaled where it is too much is only warned of.
+
+    Args:
+        state: With the bookings.
+        document: It.
+        found: What was found of it apart from them.
+        now: Seconds since the epoch.
+    """
+    why = _crowded(state, document, now)
+    if not why:
+        return found
+    if document.overbook:
+        return replace(found, warnings=(*found.warnings, why))
+    why += ": guarantee less, or cancel bookings (mesos-gpu reserve cancel)"
+    return replace(found, faults=(*found.faults, ("/queues", why)))
+
+
+def _crowded(state: State, document: QueueDocument, now: float) -> str:
+    """What the document takes from what is booked, in words; "": nothing. What does not fit without it, either, as
+    nodes were lost, is not its fault."""
+    items = booked_items(state, now)
+    then = [replace(item, owner=owner_in(document, item.spec)) for item in items]
+    misfit = clash(ground_of(state, document), then)
+    if misfit is None or misfit == clash(ground_of(state), items):
+        return ""
+    there = [state.bookings[item.booking] for item in then if item.begins <= misfit.at < item.ends]
+    names = ", ".join(sorted({each.spec.name for each in there})[:_MOST_NAMED])
+    at = shown(misfit.at, there[0].spec.zone) if there else ""
+    return f"what is booked is not kept beside it: at {at}, bookings {names}: {misfit.why.partition(';')[0]}"
