@@ -22,8 +22,8 @@ def is_to_begin(turn: Turn, booking: Booking) -> bool:
 
 
 def begin(turn: Turn, booking: Booking) -> Booking:
-    """Let a booking be active with the nodes that it has. Of one whose owner was not told that others are lacking nobody
-    knows yet whether they are."""
+    """Let a booking be active with the nodes that it has. Of one whose owner was not told that others are lacking
+    nobody knows yet whether they are."""
     lacks = lacking_words(booking)
     then = lacks if booking.told or not lacks else "its nodes are chosen as soon as Mesos offers any"
     message = "; ".join(filter(None, (lasts_words(booking), then)))

@@ -29,8 +29,8 @@ def test_nothing_is_booked_in_a_pool_that_the_queue_may_not_use() -> None:
 def test_a_job_does_not_run_on_what_was_booked_before_its_queue_lost_that_pool() -> None:
     made = world(QueueSpec())
     made.book()
-    now = QueueDocument(queues={"exam": QueueSpec(pools=("old",))}, pools=(OLD,))
-    made.feed(ev.QueuesChanged(now, made.state.queues.version))
+    now = QueueDocument(2, queues={"exam": QueueSpec(pools=("old",))}, pools=(OLD,))
+    made.state.put(now)  # as one that was taken before bookings were asked about
     made.go(HOUR + 5)
     assert made.booking().is_active
     assert not made.runs(made.run("named", queue="exam", booking="exam").id)
