@@ -11,9 +11,11 @@ from mesos_gpu.policy.calendar.local_times import shown
 _OFFERS_S: Final = 2.0  # after a subscription, in which Mesos offers what is free
 
 
-def offered_at(turn: Turn) -> float:
-    """Until when what is free may not be offered yet, seconds since the epoch."""
-    return turn.state.registered_at + _OFFERS_S
+def offered_at(turn: Turn) -> float | None:
+    """Until when what is free may not be offered yet, seconds since the epoch; None: it is, if anything is, as it is
+    when the clock was set back since the subscription."""
+    since = turn.state.registered_at
+    return since + _OFFERS_S if since <= turn.now < since + _OFFERS_S else None
 
 
 def is_to_begin(turn: Turn, booking: Booking) -> bool:

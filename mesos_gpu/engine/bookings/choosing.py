@@ -77,8 +77,9 @@ def _next_of(turn: Turn, booking: Booking, now: Provisional) -> float:
         leave += [(tell_end_at(turn, booking, job), job) for job in users]
     else:
         moments = [float(booking.begins)]
-    if booking.state.has_nodes and len(places) < booking.spec.nodes and not booking.told:
-        moments.append(offered_at(turn))
+    lacks = booking.state.has_nodes and len(places) < booking.spec.nodes and not booking.told
+    if lacks and (offered := offered_at(turn)) is not None:
+        moments.append(offered)
     moments += [at for at, job in leave if not is_told(turn, job)]
     return max(min(moments), turn.now)
 
@@ -137,14 +138,14 @@ class _Choice:
 
     def _is_new(self) -> bool:
         """Whether Mesos may have offers that did not come yet: then nobody knows what is lacking."""
-        return self.turn.now < offered_at(self.turn)
+        return offered_at(self.turn) is not None
 
     def _is_sound(self, place: Place) -> bool:
         state = self.turn.state
         node = state.nodes.get(place.agent_id)
         if node is None or node.lost_at is not None or is_closed(state, node):
             return False
-        heard_at = max(node.reported_at or 0.0, state.registered_at, state.started_at)
+        heard_at = max(node.reported_at or 0.0, state.registered_at)
         if self.turn.now - heard_at > self.turn.settings.report_stale_s:
             return False  # unknown is not healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}

@@ -1,6 +1,7 @@
 """How a booking begins: its nodes are chosen, it begins, and its owner hears of what is lacking alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -96,6 +97,16 @@ def test_without_the_master_it_begins_all_the_same_and_nothing_is_said_to_be_lac
     assert event == ("booking_started", f"{BEGUN}; its nodes are chosen as soon as Mesos offers any")
     one.register()
     assert one.told(2) == [("booking_chosen", "its nodes are chosen: n1.example; " + BEGUN)]
+
+
+def test_a_clock_that_is_set_back_below_the_subscription_keeps_nobody_waiting(one: Told) -> None:
+    one.go(HOUR - 100)
+    one.register()
+    one.now -= 900.0
+    one.state.bookings["exam"] = replace(one.booking(), begins=int(one.now) + 5)
+    one.offer_again()
+    assert [kind for kind, _ in one.told(8)] == ["booking_chosen", "booking_started"]
+    assert one.booking().places
 
 
 def test_it_begins_and_ends_though_each_of_many_ticks_comes_too_soon_after_the_last(one: Told) -> None:

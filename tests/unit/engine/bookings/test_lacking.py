@@ -7,6 +7,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.bookings.booking import BookingState
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.nodes.offer import Scalar
+from mesos_gpu.testing.builders import gpu
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 STOPPABLE = {"preemptible": True, "notice_s": 60.0, "kill_grace_s": 10.0}
@@ -65,6 +66,25 @@ def test_of_two_that_are_lost_while_it_lasts_the_one_that_there_is_again_is_had(
     assert nodes(world) == ["n3"]
     assert world.booking().told
     assert LACKS in world.booking().message
+
+
+def test_a_node_that_is_silent_is_replaced_though_the_clock_was_set_back_since_the_scheduler_began() -> None:
+    world = Booked()
+    for name in ("n1", "n2"):
+        world.up(name, 4)
+    world.book()
+    world.go(HOUR + 1)
+    (silent,) = nodes(world)
+    (other,) = {"n1", "n2"} - {silent}
+    world = world.restarted()
+    world.settings = replace(world.settings, report_stale_s=30.0)
+    world.feed(ev.Tick())
+    world.now -= 900.0
+    world.feed(ev.Tick())
+    world.now += 850.0
+    world.report(other, *(gpu(f"{other}-{i}") for i in range(4)))
+    world.go(3)
+    assert nodes(world) == [other]
 
 
 class Apart(Booked):
