@@ -172,8 +172,8 @@ class StateView:
         """
         refuse_homeless(self._state, self._settings, document)
         refuse_unusable(self._state, document)
-        found = found_of(self._state, self._settings, document, self._now)
-        return beside_bookings(self._state, document, found, self._now)
+        of_queues = found_of(self._state, self._settings, document, self._now)
+        return beside_bookings(self._state, document, of_queues, self._now)
 
     def hours_of(self, document: QueueDocument) -> tuple[Span, Span | None]:
         """What the hours of a tree of queues make of it now, and then; None: it stays so."""

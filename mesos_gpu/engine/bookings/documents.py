@@ -61,23 +61,23 @@ def refuse_unusable(state: State, document: QueueDocument) -> None:
         )
 
 
-def beside_bookings(state: State, document: QueueDocument, found: Findings, now: float) -> Findings:
+def beside_bookings(state: State, document: QueueDocument, of_queues: Findings, now: float) -> Findings:
     """What was found of a document, and whether what it guarantees, in the hours of each booking, and the nodes of its
     pools leave what is booked. What is scaled where it is too much is only warned of.
 
     Args:
         state: With the bookings.
         document: It.
-        found: What was found of it apart from them.
+        of_queues: What was found of it apart from them.
         now: Seconds since the epoch.
     """
     why = _crowded(state, document, now)
     if not why:
-        return found
+        return of_queues
     if document.overbook:
-        return replace(found, warnings=(*found.warnings, why))
+        return replace(of_queues, warnings=(*of_queues.warnings, why))
     why += ": guarantee less, or cancel bookings (mesos-gpu reserve cancel)"
-    return replace(found, faults=(*found.faults, ("/queues", why)))
+    return replace(of_queues, faults=(*of_queues.faults, ("/queues", why)))
 
 
 def _crowded(state: State, document: QueueDocument, now: float) -> str:

@@ -23,7 +23,16 @@ from mesos_gpu.model.bookings.booking import (
     Repeat,
 )
 from mesos_gpu.model.tenancy import ZONE
-from mesos_gpu.policy.calendar.book import Item, clash, horizon, items_of, nearest, never, refusal
+from mesos_gpu.policy.calendar.book import (
+    Item,
+    clash,
+    horizon,
+    items_of,
+    nearest,
+    never,
+    refusal,
+    unknown_models,
+)
 from mesos_gpu.policy.calendar.local_times import Time, next_time, shown, times, written
 
 _LIST: Final = "see what is booked with: mesos-gpu reserve list"
@@ -149,6 +158,8 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
         raise NotAccepted(faults, remedy=_MEND)
     ground, owner = ground_of(turn.state), owner_of(turn.state, spec)
     mine = items_of(booking_id, spec, turn.now, horizon(turn.now), owner=owner)
+    if why := unknown_models(ground, spec):
+        raise NotAccepted([("/gpu_model", why)], remedy="name models as they are reported: mesos-gpu gpus")
     if why := never(ground, mine[0], turn.now):
         raise NotAccepted([("/gpus", why)], remedy="ask for less, or for another model or pool")
     others = booked_items(turn.state, turn.now, booking_id)

@@ -14,7 +14,7 @@ from typing import Final
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tenancy import DEFAULT_POOL
-from mesos_gpu.model.words import counted
+from mesos_gpu.model.words import counted, no_such_model
 from mesos_gpu.policy.calendar.local_times import moved, shown, times
 
 MOST_STEPS: Final = 5000  # tries to lay out what overlaps, until it counts as not to be done
@@ -162,6 +162,15 @@ def laid_out(
             return None
         every |= layout.places
     return every
+
+
+def unknown_models(ground: Ground, spec: BookingSpec) -> str:
+    """That no node of its pool has GPUs of the models that a booking asks for, in words; "": some have, or it asks for
+    none, or nothing is there at all."""
+    known = {each.model for each in ground.bins if each.pool == spec.pool}
+    if not spec.models or not known or known & {*spec.models}:
+        return ""
+    return no_such_model(spec.models, known, f" of pool {spec.pool}")
 
 
 def never(ground: Ground, item: Item, now: float) -> str:

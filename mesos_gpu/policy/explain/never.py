@@ -7,6 +7,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.model.words import no_such_model
 from mesos_gpu.policy.capacity.fit import largest, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -72,7 +73,7 @@ def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
     if not models:
         return f"asks for {asked_for(want)}, and no node reports any"
     if not any(want.of_any_size().suited(node.installed) for node in nodes):
-        return f"no node has a GPU of model {' or '.join(want.models)}; there are {', '.join(models)}"
+        return no_such_model(want.models, models)
     roomy = [gpu for node in nodes for gpu in want.of_any_capability().suited(node.installed)]
     if not roomy:
         return _by_memory(want, nodes)

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_with_the_nearest_times(booked: Rig) -> Non
     [
         ({"gpus": 0}, ["/gpus"]),
         ({"gpus": 5}, ["/gpus"]),
-        ({"gpu_model": ["H100"]}, ["/gpus"]),
+        ({"gpu_model": ["H100"]}, ["/gpu_model"]),
         ({"from": "someday"}, ["/from"]),
         ({"from": "2026-11-24T09:00"}, ["/from"]),
         ({"from": "2031-01-01T09:00"}, ["/from"]),

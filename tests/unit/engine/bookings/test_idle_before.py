@@ -6,6 +6,7 @@ import pytest
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.nodes.drain import Target
+from tests.unit.engine.bookings.idle_before import WAYS, cost_of
 from tests.unit.engine.bookings.worlds import HOUR, Booked
 
 #: What waits all the time, and the most that GPUs idle for it: GPUs times seconds, of four for an hour.
@@ -50,3 +51,12 @@ def test_no_gpu_stands_idle_longer_than_its_drain_needs(name: str) -> None:
     late, drained = idle_gpu_s(load, drain=False), idle_gpu_s(load, drain=True)
     assert late <= most
     assert drained == 4 * HOUR
+
+
+def test_where_work_waits_a_booking_costs_a_small_part_of_what_a_drain_does() -> None:
+    """The table of docs/bookings.md, at its highest load and for one hour."""
+    none, booked, drained = (cost_of(1.2, way, ahead_s=HOUR) for way in WAYS)
+    of_drain = drained.idle_gpu_s - none.idle_gpu_s
+    assert of_drain > 2 * HOUR, "of four GPUs for an hour"
+    assert booked.idle_gpu_s - none.idle_gpu_s + booked.lost_gpu_s < of_drain / 4
+    assert booked.left == drained.left == 0

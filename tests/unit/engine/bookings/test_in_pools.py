@@ -3,6 +3,7 @@
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.errors import NotAccepted
 from mesos_gpu.model.tenancy import Guarantee, Pool, QueueDocument, QueueSpec
 from tests.unit.engine.bookings.worlds import HOUR, Booked
@@ -75,3 +76,15 @@ def test_a_booking_of_all_that_a_queue_is_guaranteed_leaves_its_other_jobs_to_bo
     assert made.booking().is_active
     made.run("borrows", queue="exam", preemptible=True)
     assert made.job("borrows").seat is None
+
+
+def test_a_model_that_no_node_of_the_pool_has_is_refused_with_those_that_there_are_as_with_jobs() -> None:
+    made = world(QueueSpec())
+    made.up("more", 4, "NVIDIA A100-SXM4-80GB")
+    with pytest.raises(NotAccepted) as refused:
+        made.book(models=("H100", "T4"))
+    said = "no node of pool default has a GPU of model H100 or T4; there are A100, NVIDIA A100-SXM4-80GB"
+    assert refused.value.faults == (("/gpu_model", said),)
+    made.submit("job", gpus=1, gpu_model=("H100",))
+    said = why_of(made.state, made.settings, made.now, made.job("job")).summary
+    assert said.endswith("no node has a GPU of model H100; there are A100, NVIDIA A100-SXM4-80GB, T4")
