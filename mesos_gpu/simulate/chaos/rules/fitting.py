@@ -44,7 +44,9 @@ def _laid_out(account: Account, left: list[Booking], used_now: dict[str, list[tu
     agents = [
         agent for agent in account.mesos.agents.values() if _has_room(account, agent, booking, used_now)
     ]
-    for chosen in _choices(agents, booking.spec.nodes):
+    # What it lacks once it has begun is promised to nobody.
+    nodes = len(booking.places) or booking.spec.nodes
+    for chosen in _choices(agents, nodes):
         for agent in chosen:
             used_now.setdefault(agent.id, []).append((booking, booking.spec.gpus))
         if _laid_out(account, rest, used_now):
