@@ -20,8 +20,8 @@ def is_unnamed(gpu: Gpu) -> bool:
 def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
     """A report with the GPUs that it lacks and tasks on its node hold, as they were named last, of unknown health.
 
-    One that another node's report names was moved there, and is not added. How the GPUs come and go is put into their
-    history.
+    One that another node's report names was moved there, and one whose minor number another GPU has was replaced by it:
+    these are not added. How the GPUs come and go is put into their history.
     """
     if not node.gpus:
         return inventory
@@ -29,7 +29,8 @@ def with_held(turn: Turn, node: Node, inventory: Inventory) -> Inventory:
     for gpu in filter(is_unnamed, node.gpus):
         if gpu.id in named and not is_unnamed(named[gpu.id]):
             record(turn, gpu.id, [Transition(turn.now, gpu.health, named[gpu.id].health, NAMED)])
-    missing = [gpu for gpu in node.gpus if gpu.id not in named]
+    minors = {gpu.minor for gpu in inventory.gpus}
+    missing = [gpu for gpu in node.gpus if gpu.id not in named and gpu.minor not in minors]
     held = tuple([_unnamed(turn, gpu) for gpu in missing if _is_held(turn, node, gpu)])
     return replace(inventory, gpus=(*inventory.gpus, *held)) if held else inventory
 

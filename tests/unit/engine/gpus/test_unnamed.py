@@ -202,3 +202,20 @@ def test_shares_of_a_card_that_vanished_go_on_and_it_gets_no_more() -> None:
     world.submit("j3", gpus=1, gpu_milli=250)
     world.offers(offer("o10"))
     assert world.job("j3").state is JobState.STARTING
+
+
+def test_a_card_that_another_one_has_replaced_is_not_kept_beside_it(world: World) -> None:
+    """No two cards of a host have one minor number."""
+    world.report("a1", *REST)
+    assert shown(world) is not None
+    for _ in range(2):  # the second report has the same again
+        world.report("a1", replace(gpu("new"), minor=CARDS[0].minor), *REST)
+        assert shown(world) is None
+        status = shown(world, GpuId("new"))
+        assert status is not None
+        assert status.health is Health.OK
+    assert world.job("j1").state is JobState.RUNNING
+    world.submit("j3", gpus=1)
+    world.offers(offer("of-j3", gpus=1))
+    (started,) = world.state.tasks_of(JobId("j3"))
+    assert started.gpus == ("new",)
