@@ -18,8 +18,8 @@ from tests.soak import witness
 from tests.soak.acts import DOWN, FAULTS, LOAD, PLANTED, Act, Story
 from tests.soak.evidence import WORK, Line
 from tests.soak.faults import Faults, Injected
-from tests.soak.judge import Excuse, Finding, Verdict, judge
-from tests.soak.load import Item, Load
+from tests.soak.judge import Finding, Verdict, judge
+from tests.soak.load import Excuse, Item, Load
 from tests.soak.rig import Rig
 from tests.soak.tally import Row, Tally
 from tests.soak.work import SLOTS_OF_CARD
@@ -268,9 +268,8 @@ class Epoch:
     def _judged(self) -> Outcome:
         left = self._left() or self._unusable()
         lines = [line for line in self._rig.evidence.lines() if line.at >= self._opened_at]
-        taken = [Excuse(each.begin, each.end, cards=each.cards) for each in self.load.disturbances]
         told = witness.told(self._rig, self.load.items, lines)
-        verdict = judge(self.load.items, lines, [*self._excuses, *taken], told)
+        verdict = judge(self.load.items, lines, [*self._excuses, *self.load.excuses], told)
         verdict.findings += self._findings
         verdict.findings += [Finding("left", each) for each in left]
         verdict.findings[:0] = [Finding("trouble", each) for each in sorted(set(self.load.troubles))]

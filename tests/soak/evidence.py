@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,14 @@ class Line:
     task: str
     cards: tuple[str, ...]
     host: str = ""
+
+
+def by_number(lines: Iterable[Line]) -> Mapping[int, list[Line]]:
+    """The lines of each piece of work; none of one that wrote nothing."""
+    of_each: Mapping[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        of_each[line.number].append(line)
+    return of_each
 
 
 def read_lines(text: str) -> list[Line]:

@@ -5,33 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tests.soak.evidence import Line
-from tests.soak.load import Item
+from tests.soak.evidence import Line, by_number
+from tests.soak.load import Excuse, Item
 
 What = Literal["lost", "doubled", "card", "left", "trouble"]
 Reason = Literal["wiped", "executor killed", "drained or sick", "made room"]
 _AFTER_S: Final = 10.0  # within which what a task wrote is told, unless its host is cut off
 _HIDDEN_S: Final = 30.0  # within which it is also then: a cut lasts less (acts.py)
 _FINISHED: Final = "TASK_FINISHED"
-
-
-@dataclass(frozen=True, slots=True)
-class Excuse:
-    """Why work may be done again: something after which nobody could tell that it had been done, or its place was taken
-    from it.
-
-    Attributes:
-        begin, end: When, in seconds since the epoch.
-        tasks: Whose executors were killed.
-        cards: All that ran on these was ended; empty: nothing was.
-        wiped: A host that forgot what it had not told yet, perhaps since it was cut off before; "": none did.
-    """
-
-    begin: float
-    end: float
-    tasks: frozenset[str] = frozenset()
-    cards: frozenset[str] = frozenset()
-    wiped: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +55,15 @@ class Verdict:
 
 def judge(
     items: Sequence[Item],
-    lines: Iterable[Line],
+    lines: Sequence[Line],
     excuses: Sequence[Excuse],
     told: Mapping[str, Told] = NOTHING_TOLD,
 ) -> Verdict:
     """Hold what was asked for against what tasks wrote. `told`: by the id of the task; of those whose work was done
     again it must have all that is known."""
     verdict = Verdict()
-    by_number: Mapping[int, list[Line]] = defaultdict(list)
+    of_each = by_number(lines)
     for line in lines:
-        by_number[line.number].append(line)
         if line.word == "double":
             verdict.findings.append(
                 Finding("card", f"{line.task} got {', '.join(line.cards)}, which others held", line.number)
@@ -92,8 +72,8 @@ def judge(
             text = f"work {line.number} ran as {line.task} while another of its tasks ran"
             verdict.findings.append(Finding("doubled", text, line.number))
     for item in items:
-        _judge_item(item, by_number[item.number], verdict)
-        _judge_repeats(item, by_number[item.number], _Excused(item, excuses, told), verdict)
+        _judge_item(item, of_each[item.number], verdict)
+        _judge_repeats(item, of_each[item.number], _Excused(item, excuses, told), verdict)
     return verdict
 
 

@@ -68,16 +68,22 @@ class App:
 
 
 @dataclass(slots=True)
-class Disturbance:
-    """What ran on some cards was ended, from then on, in seconds since the epoch, until all is well again."""
+class Excuse:
+    """Why work may be done again: something after which nobody could tell that it had been done, or its place was taken
+    from it.
+
+    Attributes:
+        begin, end: When, in seconds since the epoch; no end: it lasts.
+        tasks: Whose executors were killed.
+        cards: All that ran on these was ended; empty: nothing was.
+        wiped: A host that forgot what it had not told yet, perhaps since it was cut off before; "": none did.
+    """
 
     begin: float
-    cards: frozenset[str]
     end: float = math.inf
-
-    def over(self) -> None:
-        """All is well from now on."""
-        self.end = time.time()
+    tasks: frozenset[str] = frozenset()
+    cards: frozenset[str] = frozenset()
+    wiped: str = ""
 
 
 class Load:
@@ -88,7 +94,7 @@ class Load:
         self._rig, self._next = rig, first
         self.items: list[Item] = []
         self.apps: dict[int, App] = {}
-        self.disturbances: list[Disturbance] = []
+        self.excuses: list[Excuse] = []
         self.troubles: list[str] = []
         self.taken = (
             0  # pieces of work that were refused, for nobody could keep them, and were there all the same
@@ -275,30 +281,31 @@ class Load:
 
     def _drain(self, chance: random.Random) -> Callable[[], None]:
         number = chance.randrange(len(self._rig.cluster.agents))
-        node, disturbance = self._rig.hostname(number), self._disturbed(self._rig.cards[number])
+        node, excuse = self._rig.hostname(number), self._excused(self._rig.cards[number])
         deadline_s = chance.choice((0.0, 2.0, None))
         self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node)
 
         def undrain() -> None:
             self._rig.ask(lambda client: client.undrain_node(node, by=_BY))
-            disturbance.over()
+            excuse.end = time.time()
 
         return lambda: self._later(undrain, node)
 
-    def _disturbed(self, cards: Iterable[str]) -> Disturbance:
-        disturbance = Disturbance(time.time(), frozenset(cards))
-        self.disturbances.append(disturbance)
-        return disturbance
+    def _excused(self, cards: Iterable[str]) -> Excuse:
+        """What runs on these cards may be ended from now on."""
+        excuse = Excuse(time.time(), cards=frozenset(cards))
+        self.excuses.append(excuse)
+        return excuse
 
     def _sick(self, chance: random.Random) -> Callable[[], None]:
         number = chance.randrange(len(self._rig.cards))
         card, path = GpuId(chance.choice(self._rig.cards[number])), self._rig.stack.inventory(number + 1)
-        disturbance = self._disturbed([card])
+        excuse = self._excused([card])
         change_gpu(path, card, health="sick", reason="soak")
 
         def heal() -> None:
             change_gpu(path, card, health=None, reason=None)
-            disturbance.over()
+            excuse.end = time.time()
 
         return heal
 

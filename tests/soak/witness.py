@@ -2,15 +2,14 @@
 
 import contextlib
 import http.client
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import Process
-from tests.soak.evidence import Line
+from tests.soak.evidence import Line, by_number
 from tests.soak.judge import Told, repeated
 from tests.soak.load import Item
 from tests.soak.rig import Rig, environments
@@ -105,10 +104,8 @@ def told(rig: Rig, items: Iterable[Item], lines: Iterable[Line]) -> dict[str, To
     Raises:
         MesosGpuError, OSError, http.client.HTTPException, AssertionError: It does not answer.
     """
-    by_number: Mapping[int, list[Line]] = defaultdict(list)
-    for line in lines:
-        by_number[line.number].append(line)
-    again = [item for item in items if item.job and repeated(by_number[item.number])]
+    of_each = by_number(lines)
+    again = [item for item in items if item.job and repeated(of_each[item.number])]
     if not again:
         return {}
     states = _states(rig)

@@ -100,12 +100,12 @@ def logs(
 
     if since is not None and tail is not None:
         raise click.UsageError("--since and --tail do not go together: each says where to begin")
+    shown = Shown(only, tail, prefix, since, timestamps)
     if id.startswith("/"):
         if rank is not None or attempt is not None:
             raise click.UsageError("--rank and --attempt go with a job; name one task of the app instead")
         from mesos_gpu.cli.jobs.logs_of_app import print_app
 
-        shown = Shown(only, tail, prefix=prefix, since=since, stamped=timestamps)
         print_app(app.marathon(), id, shown, follow=follow)
         return
     client = app.client()
@@ -113,9 +113,9 @@ def logs(
     if array is not None:
         if follow or rank is not None or attempt is not None:
             raise click.UsageError(f"-f, --rank and --attempt go with one task of an array, as {id}.INDEX")
-        _print_array(client, array, Shown(only, tail, prefix=True, since=since, stamped=timestamps))
+        _print_array(client, array, replace(shown, prefix=True))
         return
-    _print_job(client, job, id, rank, attempt, Shown(only, tail, prefix, since, timestamps), follow)
+    _print_job(client, job, id, rank, attempt, shown, follow)
 
 
 def _print_job(

@@ -233,7 +233,7 @@ class _Choice:
         state = self.turn.state
         if node.lost_at is not None or is_closed(state, node) or len(node.gpus) < booking.spec.gpus:
             return False
-        return pool_in(state, node) == booking.spec.pool
+        return pool_in(state.tree, node) == booking.spec.pool
 
     def _on(
         self, booking: Booking, node: Node, taken: Collection[GpuId], ended: Collection[JobId], *, firm: bool

@@ -18,9 +18,9 @@ from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import span_at
 
 
-def pool_in(state: State, node: Node | None) -> str:
+def pool_in(tree: Tree | None, node: Node | None) -> str:
     """The pool of a node; of one that is not known the default one."""
-    return DEFAULT_POOL if state.tree is None else pool_of_node(state.tree, node)
+    return DEFAULT_POOL if tree is None else pool_of_node(tree, node)
 
 
 def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
@@ -31,7 +31,7 @@ def ground_of(state: State, document: QueueDocument | None = None) -> Ground:
         if node.lost_at is not None or is_closed(state, node):
             continue
         models = Counter(gpu.model for gpu in sound_of(state, node, node.gpus))
-        pool = DEFAULT_POOL if tree is None else pool_of_node(tree, node)
+        pool = pool_in(tree, node)
         bins += [
             Bin(node.id, model, pool, count, 1 if tree is None else tree.cost_milli(model, 1))
             for model, count in models.items()

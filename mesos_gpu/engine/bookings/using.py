@@ -74,7 +74,7 @@ def charge(turn: Turn, booking: Booking) -> None:
     node = turn.state.nodes.get(booking.places[0].agent_id)
     span = Span(
         TaskId(f"{booking.id}.{booking.day}"), JobId(""), booking.by, booking.spec.queue, "", "",
-        pool_in(turn.state, node), tuple(parts),
+        pool_in(turn.state.tree, node), tuple(parts),
         borrowed=False, charge_percent=_ALL, begins_ms=booking.begins * MS,
     )  # fmt: skip
     day = booking.begins // DAY_S

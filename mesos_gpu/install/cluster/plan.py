@@ -159,7 +159,7 @@ def planned(
         executor = archive.packed(archive.contents()) if needed else b""
     numbers = record.numbers(cluster.of(Role.ZOOKEEPER))
     known = record.with_role(Role.ZOOKEEPER)
-    meets = len(list(cluster.of(Role.SCHEDULER))) > 1 or record.follows_log(cluster)
+    meets = record.schedulers_meet(cluster)
     hosts = sorted(
         cluster.hosts,
         key=lambda host: ([*Role].index(host.roles[0]), host.name in numbers and host.name not in known),

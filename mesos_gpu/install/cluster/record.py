@@ -93,9 +93,11 @@ class Record:
         """Names of the hosts that had a role."""
         return [name for name, each in self.hosts.items() if role in each.host.roles]
 
-    def follows_log(self, cluster: Cluster) -> bool:
-        """Whether a scheduler that stays was one of several: its state goes with a log in ZooKeeper, by which it knows
-        whether it is the newest."""
+    def schedulers_meet(self, cluster: Cluster) -> bool:
+        """Whether there are several schedulers, or one that stays was one of several: its state goes with a log in
+        ZooKeeper, by which it knows whether it is the newest."""
+        if len(list(cluster.of(Role.SCHEDULER))) > 1:
+            return True
         had = (self.hosts.get(host.name) for host in cluster.of(Role.SCHEDULER))
         return bool(cluster.zookeeper) and any(each is not None and HA in each.files for each in had)
 

@@ -71,13 +71,13 @@ def _even_numbers(cluster: Cluster, record: Record) -> Iterator[Problem]:
 
 
 def _options(cluster: Cluster, record: Record) -> Iterator[Problem]:
-    several = len(list(cluster.of(Role.SCHEDULER))) > 1 or record.follows_log(cluster)
+    meets = record.schedulers_meet(cluster)
     for host in cluster.of(Role.SCHEDULER):
         names = {word.partition("=")[0] for word in shlex.split(host.options)}
         place = f"/hosts/{host.name}/options"
         own = OWN_OPTIONS | (_OF_TLS if host.tls else set()) | ({"--ha-cacert"} if cluster.ca else set())
         for name in sorted(names & own):
             yield Problem(place, f"have {name}, which is decided by the plan: leave it out")
-        if several and "--host" not in names:
+        if meets and "--host" not in names:
             what = "lack --host ADDRESS, and tls: or --insecure-plain-http"
             yield Problem(place, f"{what}: schedulers, of which one leads, send requests on to it")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.soak.evidence import Line
-from tests.soak.judge import Excuse, Told, Verdict, judge
-from tests.soak.load import Item
+from tests.soak.judge import Told, Verdict, judge
+from tests.soak.load import Excuse, Item
 
 CARD = "GPU-1"
 

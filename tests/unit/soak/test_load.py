@@ -37,10 +37,10 @@ def test_what_is_asked_of_one_host_is_asked_in_turn() -> None:
     undo = load.do(Act("drain", 1, 0.0, 2.0))
     assert undo is not None
     undo()
-    assert [each.end for each in load.disturbances] == [math.inf], "it is drained until that is answered"
+    assert [each.end for each in load.excuses] == [math.inf], "it is drained until that is answered"
     answers.set()
     load.settle(60)
     load.close()
-    (disturbance,) = load.disturbances
-    assert disturbance.begin <= disturbance.end < math.inf
+    (excuse,) = load.excuses
+    assert excuse.begin <= excuse.end < math.inf
     assert (said, load.troubles) == (["drain a1", "undrain a1"], [])
