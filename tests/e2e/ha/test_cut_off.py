@@ -4,8 +4,6 @@ reaches Mesos.
 
 import contextlib
 import http.client
-import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -20,20 +18,17 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
-from mesos_gpu.local.zookeeper import JAR
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import framework_of, other_than
 from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.starts.needs import NAMESPACES, ZOOKEEPER
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces"),
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
-    pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables"),
+    *NAMESPACES,
+    ZOOKEEPER,
 ]
-ZOOKEEPER = 2181  # beside the master, on one host
+ZOOKEEPER_PORT = 2181  # beside the master, on one host
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +161,7 @@ def test_a_standby_that_zookeeper_does_not_hear_says_how_old_it_is_and_never_lea
     """What is asked of it for the leader goes on, for it reaches that one."""
     # Until its copy is younger than the last change that it sent on, it asks the leader.
     wait_until("it answers itself", lambda: ask(standby, "GET", "/v1/jobs")[1] is not None, 20)
-    with cut_off(standby, zookeepers_of(stack), ZOOKEEPER):
+    with cut_off(standby, zookeepers_of(stack), ZOOKEEPER_PORT):
         wait_until("it is no candidate any more", lambda: leader.get("/v1/leader")["candidates"] == 1, 30)
         wait_until("its copy is old", lambda: (ask(standby, "GET", "/v1/jobs")[1] or 0) >= 4, 30)
         status, _, made = ask(standby, "POST", "/v1/jobs", {"name": "cut", "command": "true", "gpus": 1})
@@ -189,7 +184,7 @@ def test_a_leader_that_zookeeper_does_not_hear_changes_nothing_and_another_leads
     [framework] = framework_of(stack)
     runs = submit(client, "sleep 8; echo done", gpus=1)
     wait_until("it runs", lambda: client.job(runs["id"])["state"] == "running")
-    with cut_off(leader, zookeepers_of(stack), ZOOKEEPER):
+    with cut_off(leader, zookeepers_of(stack), ZOOKEEPER_PORT):
         status, _, refused = ask(leader, "POST", "/v1/jobs", {"name": "refused", "command": "true"})
         assert (status, "ZooKeeper" in refused["error"]["message"]) == (507, True), refused
         assert other_than(stack, leader) is standby

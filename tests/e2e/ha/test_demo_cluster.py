@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +11,14 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.local import network, zookeeper
-from mesos_gpu.local.zookeeper import JAR
+from tests.starts.needs import NAMESPACES, ZOOKEEPER
 
 DEMO_S = 120  # on a machine that does nothing else
 needs_hosts = [
     pytest.mark.cluster,
     pytest.mark.timeout(4 * DEMO_S),
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces"),
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
-    pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables"),
+    *NAMESPACES,
+    ZOOKEEPER,
 ]
 
 

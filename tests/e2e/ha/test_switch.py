@@ -23,18 +23,16 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.code.send import upload
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
-from mesos_gpu.local.zookeeper import JAR
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
 from tests.contract.events.receiver import Receiver, told
 from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.starts.needs import ZOOKEEPER
 
 SWITCH_S = 10.0  # that a switch may take where nothing else runs
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
+    ZOOKEEPER,
 ]
 
 

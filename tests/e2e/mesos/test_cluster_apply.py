@@ -18,10 +18,10 @@ from mesos_gpu.adapters.simulated_gpus import simulated_gpus, write_inventory
 from mesos_gpu.cli import main
 from mesos_gpu.libmesos import fetch
 from mesos_gpu.local.network import Network
-from mesos_gpu.local.zookeeper import JAR
 from tests.certificates import Authority, Made
 from tests.conftest import wait_until
 from tests.remote.hosts import RemoteHost, let_in, make_keys, missing, remote_host, write_file
+from tests.starts.needs import ZOOKEEPER
 
 PROGRAM = str(Path(sys.executable).with_name("mesos-gpu"))
 INVENTORY = "/var/lib/mesos-gpu-inventory.json"
@@ -29,9 +29,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(900),  # three servers of ZooKeeper and three masters start one after the other
     pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
+    ZOOKEEPER,
 ]
 
 

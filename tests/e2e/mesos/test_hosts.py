@@ -2,7 +2,6 @@
 between them is cut.
 """
 
-import os
 import shutil
 import signal
 import subprocess
@@ -18,18 +17,15 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.network import Host, Way
 from mesos_gpu.local.processes import Agent, Process
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.local.zookeeper import JAR
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, output_of, submit
+from tests.starts.needs import NAMESPACES, ZOOKEEPER
 
 TIMEOUT_S = 6  # after which a scheduler that is hasty gives up what runs on agents that are away
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces"),
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
-    pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables"),
+    *NAMESPACES,
+    ZOOKEEPER,
 ]
 
 

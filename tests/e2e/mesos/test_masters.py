@@ -18,15 +18,13 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local.processes import Master, poll
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.local.zookeeper import JAR
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, submit
+from tests.starts.needs import ZOOKEEPER
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
+    ZOOKEEPER,
 ]
 
 

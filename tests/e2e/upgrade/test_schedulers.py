@@ -12,21 +12,19 @@ import pytest
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local import stack as stacks
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.local.zookeeper import JAR
 from mesos_gpu.scheduler.ha.part import DEPOSED
 from tests.conftest import wait_until
 from tests.e2e.ha.test_switch import framework_of, other_than
 from tests.e2e.test_jobs import end_of, output_of
 from tests.e2e.upgrade.earlier import HA_EARLIER, ROOT, AnyScheduler, archive_of, unpacked
+from tests.starts.needs import ZOOKEEPER
 
 DAMAGED = 65
 LONGEST_S = 120
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(
-        not JAR.exists(), reason="needs ZooKeeper: apt-get install -y zookeeper default-jre-headless"
-    ),
+    ZOOKEEPER,
 ]
 
 
