@@ -171,7 +171,7 @@ def test_what_happens_is_told_each_once_though_the_scheduler_is_killed_while_it_
         assert list(bodies) == sorted(bodies), "they came in their order"
         assert sorted(told(receiver, "/notify")) == sorted(("finished", job) for job in ids)
 
-        lines += read_until(follower.stdout.fileno(), f'"number": {max(bodies)}'.encode())
+        lines = read_until(follower.stdout.fileno(), f'"number": {max(bodies)}'.encode(), seen=lines)
         told_too = [int(number) for number in re.findall(rb'"number": (\d+), [^\n]*"job_id": "told-', lines)]
         assert told_too == sorted(set(told_too)), "who follows is told each once"
         assert {*bodies} <= {*told_too}

@@ -19,6 +19,9 @@ from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.channel.frames import LAST, MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_END_S: Final = (
+    1.0  # for a thread to end once the line is closed: one may wait for a terminal that others read, too
+)
 
 
 class Session:
@@ -52,6 +55,7 @@ class Session:
         )  # a window of them at most
         self._woken, self._wake = os.pipe()  # of what tells: a signal, or credit
         os.set_blocking(self._wake, False)
+        self._ended = threading.Event()
         self._signals: list[int] = []
 
     def run(self) -> int:
@@ -63,9 +67,7 @@ class Session:
             BadAnswer: What comes is no frame.
             BrokenPipeError: Nobody reads our output any more.
         """
-        with self._heard_signals(), self._line:
-            for work in (self._hear, self._tell):
-                threading.Thread(target=work, name="channel", daemon=True).start()
+        with self._threads(), self._heard_signals(), self._line:
             while True:
                 frame = self._heard.get()
                 if isinstance(frame, MesosGpuError):
@@ -76,6 +78,25 @@ class Session:
                     what = frame.data.decode(errors="replace")
                     raise Conflict(what, remedy="see what runs there: mesos-gpu show JOB")
                 self._write(frame)
+
+    @contextlib.contextmanager
+    def _threads(self) -> Iterator[None]:
+        """One hears and one tells. None of them uses a file after its end, which may be another one's by then."""
+        threads = [
+            threading.Thread(target=work, name="channel", daemon=True) for work in (self._hear, self._tell)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            self._rouse()
+            for thread in threads:
+                thread.join(_END_S)
+            if not any(thread.is_alive() for thread in threads):
+                os.close(self._woken)
+                os.close(self._wake)
 
     def _write(self, frame: Frame) -> None:
         view = memoryview(frame.data)
@@ -122,11 +143,13 @@ class Session:
 
     def _tell(self) -> None:
         with contextlib.suppress(ConnectionClosed):
-            while True:
+            while not self._ended.is_set():
                 with self._lock:
                     most = MOST_DATA if self._credit >= MOST_DATA else 0  # else ever smaller frames would go
                 given = [self._stdin] if self._stdin is not None and most else []
                 ready = select.select([self._woken, *given], [], [])[0]
+                if self._ended.is_set():
+                    return
                 if self._woken in ready:
                     os.read(self._woken, 4096)
                     self._send_signals()

@@ -1,6 +1,7 @@
 """How commands open a channel: what is asked of the scheduler, how often, and what is told when there is none."""
 
 import json
+import os
 import queue
 import socket
 import threading
@@ -156,6 +157,17 @@ def forwarded(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, *frames: Frame) -
         return forward(App(rest.url), JOB, 0, [(listener, 80)])
 
 
+def test_nothing_that_a_tunnel_opened_is_left_when_it_has_ended(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that waits for a file which is closed meanwhile fails, or reads another one of its number."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        forwarded(rest, monkeypatch, Frame(Kind.EXIT, numbers=(0,)))
+        assert not [each.name for each in threading.enumerate() if each.name in ("channel", "tunnel")]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # of the connection to the scheduler
+
+
 def test_a_tunnel_ends_with_the_exit_code_of_its_other_end(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +175,9 @@ def test_a_tunnel_ends_with_the_exit_code_of_its_other_end(
 
 
 @pytest.mark.parametrize(
-    "sent", [encode_record(Record(Mark.OPEN, 1, number=80)), b"\xff" * 64, json.dumps({}).encode() * 8]
+    "sent",
+    [encode_record(Record(Mark.OPEN, 1, number=80)), b"\xff" * 64, json.dumps({}).encode() * 8],
+    ids=["of the other side", "no record", "text"],
 )
 def test_a_tunnel_whose_other_end_sends_what_it_may_not_ends_and_says_so(
     rest: FakeRest, monkeypatch: pytest.MonkeyPatch, sent: bytes

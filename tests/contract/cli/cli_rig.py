@@ -108,8 +108,9 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
     return process.returncode, out.decode(), (err or b"").decode()
 
 
-def read_until(fd: int, words: bytes, timeout_s: float = 60.0) -> bytes:
-    seen, deadline = b"", time.monotonic() + timeout_s
+def read_until(fd: int, words: bytes, timeout_s: float = 60.0, seen: bytes = b"") -> bytes:
+    """What was `seen` of it before, and what comes until these words have come."""
+    deadline = time.monotonic() + timeout_s
     while words not in seen:
         ready, _, _ = select.select([fd], [], [], max(deadline - time.monotonic(), 0))
         assert ready, f"{words!r} did not come; only {seen!r}"

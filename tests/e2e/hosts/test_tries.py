@@ -81,7 +81,12 @@ class Scene:
         files += [*(top / "scheduler").rglob("*"), *(top / "nodes").rglob("*")]
         for agent in stack.cluster.agents:
             files += [agent.log, agent.directory / "work" / "meta", agent.directory / "work" / "provisioner"]
-            files += [path for path in agent.directory.glob("run/containers/**/*") if path.is_file()]
+            # Not by a pattern: that fails when a container ends meanwhile.
+            files += [
+                Path(at, name)
+                for at, _, names in os.walk(agent.directory / "run/containers")
+                for name in names
+            ]
         files += [
             stack.cluster.master.log,
             *self.sandboxes(),
