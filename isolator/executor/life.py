@@ -41,7 +41,7 @@ class Kind(Enum):
     SHUTDOWN = "shutdown"  # by the agent, by SIGTERM, or because the agent is gone for good
     ACKNOWLEDGED = "acknowledged"  # the last update
     GONE = "gone"  # the connection to the agent has ended
-    CLAIMED = "claimed"  # of a task outside a gang: the ledger has its GPUs and all that will be made
+    CLAIMED = "claimed"  # the ledger has its GPUs and all that will be made; what comes before its start takes a while
     SET_UP = "set_up"  # its enclosure stands; files are to be fetched
     READY = "ready"  # to be started
     IN_PLACE = "in_place"  # ready, as a gang's member

@@ -51,6 +51,7 @@ class Executor:
         self._timers: dict[Kind, float] = {}  # when each is due, on the monotonic clock
         self._work: Work | None = None
         self._checker: Checker | None = None
+        self._introduction = encode_program(__version__)  # of this executor, until it is said
 
     def run(self) -> int:
         """Run until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
@@ -202,9 +203,10 @@ class Executor:
     def _say(self, effect: Effect, state: str, message: str = "") -> None:
         self._connection.update(effect.life.task_id, state, message=message)
 
-    def _say_starting(self, effect: Effect) -> None:
-        data = encode_program(__version__)
-        self._connection.update(effect.life.task_id, "TASK_STARTING", data=data)
+    def _say_begun(self, effect: Effect, state: str) -> None:
+        """The first update also says what this executor is."""
+        data, self._introduction = self._introduction, b""
+        self._connection.update(effect.life.task_id, state, data=data)
 
     def _say_health(self, effect: Effect) -> None:
         self._connection.update(
@@ -275,8 +277,8 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.DISMISS_CHECKS: lambda _, effect: effect.event.payload.stop(),
     Action.TERMINATE: Executor._terminate,
     Action.UNDO: Executor._undo,
-    Action.SAY_STARTING: Executor._say_starting,
-    Action.SAY_RUNNING: lambda self, effect: self._say(effect, "TASK_RUNNING"),
+    Action.SAY_STARTING: lambda self, effect: self._say_begun(effect, "TASK_STARTING"),
+    Action.SAY_RUNNING: lambda self, effect: self._say_begun(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
     Action.RESIZE: Executor._resize,
     Action.SAY_RESIZED: Executor._say_data,

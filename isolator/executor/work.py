@@ -107,7 +107,8 @@ class Work:
     def prepare(self) -> None:
         """Claim what the task is granted, and set up its enclosure.
 
-        Posts CLAIMED unless it is of a gang; then SET_UP if files are to be fetched, else READY or IN_PLACE.
+        Posts CLAIMED if more than a process is to be made, unless it is of a gang; then SET_UP if files are to be
+        fetched, else READY or IN_PLACE.
 
         Raises:
             NotStarted: It cannot run here, or nowhere.
@@ -132,7 +133,7 @@ class Work:
         with self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume))):
             if volume is not None and not volume.exists():  # it was removed before it was leased
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
-            if not plan.hosts:
+            if not plan.hosts and (plan.image or plan.fetch or plan.upload or self._enforcing is not None):
                 self._post(Event(Kind.CLAIMED))
             enclosure = self._with_instance(plan, enclosure, inventory)
             enclosure.set_up()

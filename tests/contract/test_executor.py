@@ -17,9 +17,11 @@ import pytest
 from isolator.agent.commands import executor_command
 from isolator.devices.facts import write_inventory
 from isolator.gpus.ledger import Claimed, Owner
+from mesos_gpu import __version__
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos.assignment import decode_outcome
 from mesos_gpu.wire.mesos.v1 import start_message
 from tests.conftest import wait_until
@@ -64,7 +66,14 @@ def unique() -> str:
 def test_how_a_command_ends(one: Host, command: str, state: str, message: str, outcome: Outcome) -> None:
     one.launch(command, gpus=GPUS)
     assert one.end(state) == (message, outcome)
-    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", state]
+    assert one.states() == ["TASK_RUNNING", state]
+
+
+def test_what_starts_at_once_says_what_its_executor_is_when_it_runs(one: Host) -> None:
+    one.launch("true")
+    introduced = decode_program(one.update("TASK_RUNNING")[1])
+    assert introduced is not None
+    assert introduced.version == __version__
 
 
 def test_argv_needs_no_shell(one: Host) -> None:
@@ -260,7 +269,7 @@ def test_kill_is_sigterm_then_the_grace_then_sigkill_of_the_whole_tree(one: Host
     assert 0.4 <= time.monotonic() - began < 30
     assert "terminated" in one.stdout()
     assert (message, outcome) == ("killed on request", Outcome(signal=9))
-    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_KILLED"]
+    assert one.states() == ["TASK_RUNNING", "TASK_KILLING", "TASK_KILLED"]
     assert sleeps(mark) == []
 
 
@@ -346,6 +355,17 @@ def test_a_word_that_comes_before_the_member_has_its_place_counts(one: Host) -> 
     assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED"]
 
 
+def test_the_first_update_says_what_the_executor_is(one: Host) -> None:
+    one.agent.wait_for(lambda: bool(one.agent.subscribes))
+    go(one)
+    one.launch("true", hosts=("n1", "n2"))
+    one.end("TASK_FINISHED")
+    introduced = decode_program(one.update("TASK_STARTING")[1])
+    assert introduced is not None
+    assert introduced.version == __version__
+    assert one.update("TASK_RUNNING")[1] == b""
+
+
 @pytest.mark.parametrize("how", ["KILL", "SHUTDOWN"])
 def test_a_member_that_waits_is_ended_without_a_start(one: Host, how: str) -> None:
     one.launch("echo never", gpus=GPUS, hosts=("n1", "n2"))
@@ -389,7 +409,7 @@ def test_where_no_thread_is_to_be_had_the_end_is_reported(
         message, outcome = one.end("TASK_FAILED")
         assert "can't start new thread" in message
         assert outcome.infrastructure
-        assert (one.states(), one.stdout()) == (["TASK_STARTING", "TASK_FAILED"], "")
+        assert (one.states(), one.stdout()) == (["TASK_FAILED"], "")
 
 
 # --- claims
@@ -515,8 +535,8 @@ def test_an_agent_restart_loses_nothing(one: Host) -> None:
     again = one.agent.subscribes[1]
     assert [task["task_id"]["value"] for task in again["unacknowledged_tasks"]] == [TASK]
     sent = [update["status"]["state"] for update in again["unacknowledged_updates"]]
-    assert sent[:2] == ["TASK_STARTING", "TASK_RUNNING"]
-    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"]
+    assert sent[:1] == ["TASK_RUNNING"]
+    assert one.states() == ["TASK_RUNNING", "TASK_FAILED"]
 
 
 def test_what_is_acknowledged_is_not_sent_again(one: Host) -> None:

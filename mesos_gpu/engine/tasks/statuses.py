@@ -130,7 +130,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     job = turn.state.current(task)
     message = task.evicted or status.message or task.message
     more: dict[str, Any] = {}
-    if new is TaskState.STARTING and status.data:
+    if new in (TaskState.STARTING, TaskState.RUNNING) and task.program is None and status.data:
         more["program"] = _program(status)
     if new is TaskState.RUNNING and task.started_at is None:
         more["started_at"] = _when(turn, task, status)

@@ -1,6 +1,6 @@
 """What a node monitor and an executor are: `Program` to JSON, and back. Pure.
 
-In a monitor's report it is the field `program`; an executor says it in the data of its TASK_STARTING. Only the standard
+In a monitor's report it is the field `program`; an executor says it in the data of its first update. Only the standard
 library: the host side imports it.
 """
 

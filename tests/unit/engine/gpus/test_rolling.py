@@ -271,11 +271,13 @@ def test_a_launch_is_written_in_the_newest_wire_of_both() -> None:
         assert launch.tasks[0].wire == {"a1": 1, "a2": WIRE}[agent]
 
 
-def test_what_an_executor_is_is_kept_with_its_task() -> None:
+@pytest.mark.parametrize("first", ["TASK_STARTING", "TASK_RUNNING"])
+def test_what_an_executor_is_is_kept_with_its_task(first: str) -> None:
     world = cluster("a1")
     world.submit("j1", gpus=1)
     world.offers(offer("o", "a1", gpus=1))
-    world.status("j1.1", "TASK_STARTING", data=encode_program("0.1.0"))
+    world.status("j1.1", first, data=encode_program("0.1.0"))
+    world.status("j1.1", "TASK_RUNNING")
     assert world.state.tasks[TaskId("j1.1")].program == Program("0.1.0", WIRE, OLDEST)
 
 
