@@ -2,7 +2,8 @@
 searched for them.
 
 `begin` is the statement by which an interpreter takes modules from there. What is not in the file, or what another
-Python compiled, comes from the directory that it was made of, as ever.
+Python compiled, comes from the directory that it was made of, as ever. The standard library's modules are in it, too:
+finding and reading them took a tenth of an executor's start. Only the very build of Python whose they are takes them.
 """
 
 import ast
@@ -14,12 +15,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Final, NamedTuple
 
+from mesos_gpu.install import library
 from mesos_gpu.install.lean import lean
+from mesos_gpu.install.library import above, imports
 from mesos_gpu.wire.digest import blake2b
 
 #: What each executor imports: at its start, and when it takes the user of its task.
@@ -37,8 +40,8 @@ try:
 except OSError:
     packed = b""
 if packed:
-    loader, modules = marshal.loads(packed)
-    exec(loader, {{"MODULES": modules, "ROOT": {root!r}}})
+    loader, index = marshal.loads(packed)
+    exec(loader, {{"INDEX": index, "DATA": packed, "ROOT": {root!r}}})
 """
 
 
@@ -73,11 +76,27 @@ def packed(root: Path, first: Iterable[str], seen: str = "") -> bytes:
         OSError: A source cannot be read.
     """
     loader = compile(lean(_LOADER.read_text()), str(_LOADER), "exec", dont_inherit=True)
+    ours = list(reached(root, first))
+    names = [name for each in ours for name in imports(each.tree.body)]
     modules = {
         each.name: (each.is_package, each.file, marshal.dumps(_compiled(seen or str(root), each)))
-        for each in reached(root, first)
+        for each in ours
     }
-    return importlib.util.MAGIC_NUMBER + marshal.dumps((loader, modules))
+    standard = library.packed(names)
+    codes = bytearray()
+    index = _appended(codes, modules), _appended(codes, standard), sys.version, len(codes)
+    return importlib.util.MAGIC_NUMBER + marshal.dumps((loader, index)) + codes
+
+
+def _appended(
+    codes: bytearray, modules: Mapping[str, library.Packed]
+) -> dict[str, tuple[bool, str, int, int]]:
+    """By name, what an index says: whether it is a package, its file, where in `codes` its code begins, its size."""
+    index = {}
+    for name, (package, file, code) in modules.items():
+        index[name] = package, file, len(codes), len(code)
+        codes += code
+    return index
 
 
 def kept(root: Path, first: Iterable[str], cache: Path) -> bytes:
@@ -149,28 +168,11 @@ def reached(root: Path, first: Iterable[str]) -> Iterator[Module]:
         seen.add(name)
         module = Module(name, str(path.relative_to(root)), lean(path.read_text(), str(path)))
         yield module
-        wanted += _above(name)
-        wanted += [each for imported in _imports(module.tree.body) for each in (imported, *_above(imported))]
+        wanted += above(name)
+        wanted += [each for imported in imports(module.tree.body) for each in (imported, *above(imported))]
 
 
 def _file(root: Path, name: str) -> Path | None:
     """A module's file; None: there is no such module, as of `from module import function`."""
     path = root.joinpath(*name.split("."))
     return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
-
-
-def _above(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _imports(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """What statements import when a module is run, not what its functions do."""
-    for node in body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If | ast.Try):
-            yield from _imports([*node.body, *node.orelse])

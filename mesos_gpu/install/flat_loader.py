@@ -1,4 +1,4 @@
-"""What a flat file begins with: the finder of its modules. Whoever runs this gives it `MODULES` and `ROOT`."""
+"""What a flat file begins with: the finder of its modules. Whoever runs this gives it `INDEX`, `DATA` and `ROOT`."""
 
 import marshal
 import sys
@@ -9,19 +9,35 @@ from typing import Any
 
 
 class Flat:
-    """Finds and loads modules; `modules`: by name whether it is a package, its file below `root`, and its code."""
+    """Finds and loads modules."""
 
-    def __init__(self, modules: Mapping[str, tuple[bool, str, bytes]], root: str) -> None:
-        """Not yet asked by imports."""
-        self._modules, self._root = modules, root
+    def __init__(
+        self,
+        index: tuple[
+            Mapping[str, tuple[bool, str, int, int]], Mapping[str, tuple[bool, str, int, int]], str, int
+        ],
+        data: bytes,
+        root: str,
+    ) -> None:
+        """Not yet asked by imports.
+
+        Args:
+            index: Of modules below `root`: by name whether it is a package, its file, where its code begins, and its
+                size; the same of modules of Python's library; of which Python these are; the size of all code.
+            data: With all code at its end.
+            root: A directory.
+        """
+        modules, library, python, size = index
+        self._modules = {**modules, **library} if python == sys.version else modules
+        self._codes, self._root = memoryview(data)[len(data) - size :], root
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Where a module comes from: from here, if it is packed."""
         entry = self._modules.get(name)
         if entry is None:
             return None
-        package, file, _ = entry
-        where = f"{self._root}/{file}"
+        package, file, _, _ = entry
+        where = file if file[0] == "/" else f"{self._root}/{file}"
         loader: Any = self
         spec = ModuleSpec(name, loader, origin=where, is_package=package)
         spec.has_location = True
@@ -35,9 +51,10 @@ class Flat:
 
     def exec_module(self, module: ModuleType) -> None:
         """Run its code, which came in one file with this."""
-        code = marshal.loads(self._modules[module.__name__][2])  # nosec B302 # its owner is this code's, too
+        _, _, begin, size = self._modules[module.__name__]
+        code = marshal.loads(self._codes[begin : begin + size])  # nosec B302 # its owner is this code's, too
         exec(code, module.__dict__)  # nosec B102 # as above
 
 
-finder: Any = Flat(MODULES, ROOT)  # type: ignore[name-defined]  # noqa: F821
+finder: Any = Flat(INDEX, DATA, ROOT)  # type: ignore[name-defined]  # noqa: F821
 sys.meta_path.insert(0, finder)

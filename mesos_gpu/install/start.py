@@ -60,8 +60,8 @@ def flat(path: str) -> None:
     except FileNotFoundError:
         return
     if magic == _frozen_importlib_external.MAGIC_NUMBER:
-        loader, modules = marshal.loads(packed)  # nosec B302 # of the archive that this is of
-        exec(loader, {"MODULES": modules, "ROOT": path})  # nosec B102 # as above
+        loader, index = marshal.loads(packed)  # nosec B302 # of the archive that this is of
+        exec(loader, {"INDEX": index, "DATA": packed, "ROOT": path})  # nosec B102 # as above
 
 
 def main() -> int:

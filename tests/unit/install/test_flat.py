@@ -125,7 +125,7 @@ def test_what_others_could_have_written_is_not_used(packages: Path, tmp_path: Pa
 def test_where_nothing_can_be_kept_it_is_made_anew(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     data = flat.kept(packages, ["isolator.one"], tmp_path / "cache")
-    assert marshal.loads(data[4:])[1].keys() == {
+    assert marshal.loads(data[4:])[1][0].keys() == {
         "isolator",
         "isolator.one",
         "isolator.inner",
@@ -153,13 +153,26 @@ def test_what_the_launch_helper_imports_is_bounded(launcher: Path) -> None:
     assert imported(launcher, "mesos_gpu.libmesos.launching") - OF_HELPER == set()
 
 
-def test_all_of_ours_that_they_import_comes_from_the_file(launcher: Path) -> None:
+def test_all_that_they_import_and_is_written_in_python_comes_from_the_file(launcher: Path) -> None:
     begin = flat.begin(str(launcher / flat.NAME), helpers.ROOT)
-    listing = "print(*[name for name, m in sys.modules.items() if type(m.__loader__).__name__ == 'Flat'])"
-    packed = set(
-        run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
-    )
-    assert packed >= ours([*OF_EXECUTOR, *OF_HELPER])
+    listing = "print(*[f'{type(m.__loader__).__name__}:{name}' for name, m in sys.modules.items()])"
+    told = run(f"{begin}import isolator.executor.main, mesos_gpu.libmesos.launching\n{listing}").split()
+    assert {f"Flat:{name}" for name in ours([*OF_EXECUTOR, *OF_HELPER])} <= set(told)
+    others = {each for each in told if each.startswith("SourceFileLoader:")}
+    assert others - set(run(f"import sys\n{listing}").split()) == set()
+
+
+def test_another_build_of_python_has_its_own_library(packages: Path) -> None:
+    (packages / "isolator" / "one.py").write_text("import string\nvalue = string.__loader__\n")
+    file = made(packages)
+    told = "import isolator.one as m\nprint(type(m.value).__name__, type(m.__loader__).__name__)\n"
+    data = file.read_bytes()
+    loader, (modules, standard, version, size) = marshal.loads(data[4:])
+    assert version == sys.version
+    for build, whose in ((version, "Flat"), (f"{version} built anew", "SourceFileLoader")):
+        head = marshal.dumps((loader, (modules, standard, build, size)))
+        file.write_bytes(data[:4] + head + data[len(data) - size :])
+        assert where(packages, file, told) == f"{whose} Flat\n"
 
 
 def test_all_other_modules_of_the_isolator_go_with_those_of_the_file(launcher: Path) -> None:
