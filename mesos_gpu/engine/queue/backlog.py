@@ -38,13 +38,14 @@ from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Re
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
+    Leave,
     Limit,
     after_launch,
     decisive,
     ends_by,
     leave_of_all,
     reserve,
-    with_leave,
+    with_leaves,
 )
 from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.tenancy.tree import Bound
@@ -167,7 +168,10 @@ class Backlog:
         return None if self._barriers is None else self._barriers.wait_of_rules(job)
 
     def helps_no_more(self, job: Job) -> bool:
-        """Whether room that was made for a job is of no use: a rule or a limit keeps it from starting whoever ends."""
+        """Whether room that was made for a job is of no use: a rule or a limit keeps it from starting whoever ends, or
+        some of the room is in a pool that it may not use any more."""
+        if self.held is not None and not self.held.may_use_room(job):
+            return True
         wait = self.rule_against(job)
         if job.room_made_at is not None and job.room_made_at > self._now:
             return False  # hours are to change
@@ -348,54 +352,51 @@ class Backlog:
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
-        if self.held is None or not self.held.tree.document.pools or not job.spec.gpus:
-            return self._reservations_in(job, request, DEFAULT_POOL)
-        pools = self.held.pools.every(job) if self._reading else self.held.pools_of(job)
-        by_pool = [self._reservations_in(job, request, pool) for pool in sorted(pools)]
-        return min(filter(None, by_pool), key=lambda each: max(r.at for r in each), default=[])
+        held = self.held
+        if held is None or not held.tree.document.pools or not job.spec.gpus:
+            return self._reservations_in(job, request, (DEFAULT_POOL,))
+        pools = held.pools.every(job) if self._reading else held.pools_of(job)
+        parts: list[tuple[str, ...]] = [(pool,) for pool in sorted(pools)]
+        if job.spec.tasks > 1 and held.tree.overflow_after_s(job.spec.queue) is None:
+            together = tuple(sorted(self.open_pools(job) or ()))  # they have no order
+            parts += [together] if len(together) > 1 else []
+        each = [self._reservations_in(job, request, part) for part in parts]
+        return min(filter(None, each), key=lambda each: max(r.at for r in each), default=[])
 
-    def _reservations_in(self, job: Job, request: Request, pool: str) -> list[Reservation]:
-        """Find where and when it could start in one pool."""
-        limits = self._limits(job, pool)
-        if not limits or self.held is None:
-            return self._from(job, pool, self._reserve(job, request, pool))
-        cost = self.held.cost_of(job, pool)
-        granted = leave_of_all(limits, cost, self._now)
-        if granted is None:
-            return []
-        leave, spares = granted
-        if leave.awaited:  # a node may idle no longer than for the node's own sake
-            gpus = request.resources.gpus * job.spec.tasks
-            kept = Reservation(
-                job.id,
-                job.spec.queue,
-                request.resources.with_gpus(gpus),
-                leave.at,
-                spares=spares,
-                awaited=leave.awaited,
-            )
-            return [kept]
-        there = self._from(job, pool, self._reserve(job, request, pool))
-        return [with_leave(reservation, leave, limits, cost) for reservation in there]
-
-    def _from(self, job: Job, pool: str, reservations: list[Reservation]) -> list[Reservation]:
-        """Reservations in a pool: not before a job may use it."""
-        opens_at = 0.0 if self.held is None else self.held.pools.opens_at(job, pool)
-        return (
-            [replace(each, at=max(each.at, opens_at)) for each in reservations] if opens_at else reservations
-        )
+    def _reservations_in(self, job: Job, request: Request, pools: tuple[str, ...]) -> list[Reservation]:
+        """Find where and when it could start in some pools, of which each has limits that leave room for all of it."""
+        leaves: list[tuple[Leave, Sequence[Limit], int]] = []
+        for pool in pools:
+            limits = self._limits(job, pool)
+            if not limits or self.held is None:
+                continue
+            cost = self.held.cost_of(job, pool)
+            granted = leave_of_all(limits, cost, self._now)
+            if granted is None:
+                return []
+            leave, spares = granted
+            if leave.awaited:  # a node may idle no longer than for the node's own sake
+                needs = request.resources.with_gpus(request.resources.gpus * job.spec.tasks)
+                awaited = leave.awaited
+                return [Reservation(job.id, job.spec.queue, needs, leave.at, spares=spares, awaited=awaited)]
+            leaves.append((leave, limits, cost))
+        there = self._reserve(job, request, pools)
+        opens = [self.held.pools.opens_at(job, pool) for pool in pools] if self.held else []
+        if opens_at := max(opens, default=0.0):  # not before the job may use them
+            there = [replace(each, at=max(each.at, opens_at)) for each in there]
+        return [with_leaves(each, leaves) for each in there]
 
     def _reserve(
-        self, job: Job, request: Request, pool: str = "", *, beside: bool = True
+        self, job: Job, request: Request, pools: tuple[str, ...] = (), *, beside: bool = True
     ) -> list[Reservation]:
-        """Find room on nodes of a pool; "": on any that it may use. `beside`: what is kept for others is left alone."""
+        """Find room on nodes of some pools; (): on any that it may use. `beside`: what is kept for others is left
+        alone."""
         every = self._state.nodes
         # What others are ended for is kept for whom they are ended.
         there = [every[agent_id] for agent_id in job.room_on if agent_id in every] or every.values()
         able = [node for node in there if self.serves(job, node, ever=self._reading)]
-        if pool and self.held is not None and self.held.tree.document.pools and job.spec.gpus:
-            held = self.held
-            able = [node for node in able if held.pool_of(node.id) == pool]
+        if pools and (held := self.held) is not None and held.tree.document.pools and job.spec.gpus:
+            able = [node for node in able if held.pool_of(node.id) in pools]
         nodes = [self._left_of(job, node) if beside else self.capacity(node) for node in able]
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None

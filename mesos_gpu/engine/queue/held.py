@@ -196,6 +196,11 @@ class Held:
             known = self._sets[pools] = frozenset(pools)
         return known
 
+    def may_use_room(self, job: Job) -> bool:
+        """Whether each node that is kept for a job is in a pool that it may use, now or later."""
+        nodes, pools = self._state.nodes, self.pools.every(job)
+        return all(self.pool_of(agent_id) in pools for agent_id in job.room_on if agent_id in nodes)
+
     def pools_with(self, job: Job) -> list[str]:
         """Name, of the pools that a job may use now, those that have nodes with a model that it asks for."""
         wanted = job.spec.gpu_model

@@ -163,7 +163,10 @@ def _judge(turn: Turn, job: Job, rules: Idle, verdict: policy.Verdict, ms: int) 
             "its GPUs are at work again" if new.state is IdleState.ACTIVE else "nothing comes of it",
         )
     elif new.state is IdleState.WARNED and known.state is not IdleState.WARNED:
-        _warn(turn, job, rules)
+        if notices.stands(turn, job) is None:
+            _warn(turn, job, rules)
+        else:  # it ends for something else, and is warned if that is called off
+            new = replace(new, state=IdleState.SUSPECT, since=known.since)
     elif (
         rules.policy is IdlePolicy.ALWAYS
         and verdict in (policy.Verdict.IDLE, policy.Verdict.PAUSED)
@@ -288,8 +291,6 @@ def _warn(turn: Turn, job: Job, rules: Idle) -> None:
     )
     notice = None
     for task in _members(turn, job):
-        if task.notice is not None and task.notice.stands:
-            return  # it ends already
         number = task.notice.number + 1 if task.notice else 1
         told = task.notice.told if task.notice else 0
         notice = Notice(number, NoticeReason.IDLE, why, turn.now, turn.now + left_s, told=told, warning=True)

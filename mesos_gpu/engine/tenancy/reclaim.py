@@ -457,11 +457,13 @@ class Reclaim:
             sums[path, pool] += milli
 
     def _wanted(self, job: Job) -> tuple[str, int]:
-        """The pool where a waiting job would be, and what it would hold there."""
+        """The pool where a waiting job would be, that of its room if there is any, and what it would hold there."""
         seat = self._seating.seat_for(job)
         if seat is not None:
             return seat.pool, seat.milli * job.spec.tasks
-        pool, milli = next(iter(self._seating.ground.wants(job)), (DEFAULT_POOL, job.spec.counted_milli))
+        room = {self.pool_of(agent_id) for agent_id in job.room_on if agent_id in self._turn.state.nodes}
+        wants = self._seating.ground.wants(job) or ((DEFAULT_POOL, job.spec.counted_milli),)
+        pool, milli = next((want for want in wants if want[0] in room), wants[0])
         return pool, milli * job.spec.tasks
 
     # --- how long somebody waits first

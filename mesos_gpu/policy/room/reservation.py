@@ -230,14 +230,17 @@ def leave_of_all(
     )
 
 
-def with_leave(
-    reservation: Reservation, leave: Leave, limits: Sequence[Limit], want_milli: int
+def with_leaves(
+    reservation: Reservation, leaves: Iterable[tuple[Leave, Sequence[Limit], int]]
 ) -> Reservation:
-    """The reservation of a job for which limits hold, and that costs so much in all: it waits for both."""
-    at = max(reservation.at, leave.at)
-    spares = tuple(_spare_at(limit, at, leave.awaited, want_milli) for limit in limits)
-    awaited = reservation.awaited if reservation.at >= leave.at else leave.awaited
-    return replace(reservation, at=at, spares=spares, awaited=awaited)
+    """The reservation of a job that waits for the limits of pools, too. `leaves`: of each pool when its limits leave
+    room, the limits, and what the job costs there, thousandths."""
+    for leave, limits, want_milli in leaves:
+        at = max(reservation.at, leave.at)
+        spares = tuple(_spare_at(limit, at, leave.awaited, want_milli) for limit in limits)
+        awaited = reservation.awaited if reservation.at >= leave.at else leave.awaited
+        reservation = replace(reservation, at=at, spares=(*reservation.spares, *spares), awaited=awaited)
+    return reservation
 
 
 def _spare_at(limit: Limit, at: float, awaited: Sequence[Allocation], want_milli: int) -> Spare:

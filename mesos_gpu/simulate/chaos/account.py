@@ -119,7 +119,11 @@ class Account:
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
+        self.registered_at = 0.0  # the scheduler with the master
         self.unseen_since: dict[AgentId, float] = {}  # GPUs of agents that the scheduler is not offered
+        self.followed: set[AgentId] = (
+            set()
+        )  # agents that are gone, and of whose hosts another one has reported
         self.void_now: set[OfferId] = set()  # those that it might use before the batch just heard
         self.unacknowledged: dict[tuple[TaskId, str], int] = {}
         self.submitted: set[JobId] = set()
@@ -177,9 +181,12 @@ class Account:
         return word.given_up or cut or self.is_replaced(task_id)
 
     def is_replaced(self, task_id: TaskId) -> bool:
-        """Whether the agent of a launch is gone for good, and the one that its host has now has reported."""
-        task = self.disk.tasks.get(task_id) if self.mesos.gone else None
-        if task is None or task.agent_id not in self.mesos.gone:
-            return False
-        there = (agent for agent in self.mesos.agents.values() if agent.hostname == task.hostname)
-        return any(agent.id in self.agents for agent in there)
+        """Whether the agent of a launch is gone for good, and another one of its host has reported since."""
+        task = self.disk.tasks.get(task_id) if self.followed else None
+        return task is not None and task.agent_id in self.followed
+
+    def note_followed(self, agent_id: AgentId, hostname: str) -> None:
+        """An agent has reported: those that its host had before have another one after them from now on, whatever
+        becomes of this one."""
+        gone = self.mesos.gone.items()
+        self.followed.update(each for each, host in gone if host == hostname and each != agent_id)

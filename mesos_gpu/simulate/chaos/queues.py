@@ -211,8 +211,8 @@ def _id_of(array: JobArray) -> str:
     return array.id
 
 
-def _idle_document(a: int, b: int) -> QueueDocument:
-    plain, dice = document_of(a, b), random.Random(a << 24 | b >> 3)
+def with_idle_rules(plain: QueueDocument, dice: random.Random) -> QueueDocument:
+    """The tree, of which some queues end jobs whose GPUs do nothing, and some give longer notice."""
     queues = {
         path: replace(
             spec,
@@ -226,7 +226,7 @@ def _idle_document(a: int, b: int) -> QueueDocument:
 
 def _change_idle(world: World, a: int, b: int) -> None:
     """Another tree, with rules of idle GPUs."""
-    document = _idle_document(a, b)
+    document = with_idle_rules(document_of(a, b), random.Random(a << 24 | b >> 3))
     words = ", ".join(
         f"{path} {each.idle.policy.value}" for path, each in document.queues.items() if each.idle
     )

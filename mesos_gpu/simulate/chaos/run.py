@@ -136,10 +136,11 @@ ARRAYS: Final = _mix({**_ARRAYS, **dict.fromkeys(APPS, 0.0)}, WEIGHTS)
 _IDLES: Final = {
     **_RECLAIMS,
     "change queues": 0.0,
-    "change idle rules": 0.3,
+    "change idle rules": 1.0,
     "submit to queue": 6.0,
-    "do": 3.0,
-    "wake": 1.5,
+    "do": 6.0,
+    "wake": 2.0,
+    "go on": 20.0,
     "keep": 0.4,
     "monitor dies": 0.5,
     "restart": 0.3,
@@ -179,6 +180,23 @@ _BOOKINGS: Final = {
     "long": 0.1,
 }
 BOOKINGS: Final = _mix(_BOOKINGS, QUEUES)
+#: Arrays, GPUs that idle, bookings, hours and pools in one world.
+_TOGETHER: Final = {
+    **_BOOKINGS,
+    "change hours": 0.0,
+    "change all": 0.8,
+    "submit array": 1.5,
+    "kill tasks": 0.5,
+    "do": 5.0,
+    "wake": 1.5,
+    "keep": 0.3,
+    "monitor dies": 0.3,
+    "book": 2.5,
+    "submit for booking": 3.0,
+    "pass bookings": 1.5,
+    "go on": 16.0,
+}
+TOGETHER: Final = _mix(_TOGETHER, QUEUES)
 #: How often what happens, by chance one of them for each episode.
 MIXES = (
     WEIGHTS,
@@ -193,6 +211,7 @@ MIXES = (
     IDLES,
     HOURS,
     BOOKINGS,
+    TOGETHER,
 )
 
 

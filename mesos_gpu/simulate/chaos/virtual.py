@@ -140,7 +140,7 @@ class VirtualMesos:
         self.now, self.use = 0.0, Meters()
         self.role, self.reserves = role, reserves
         self.agents = {agent.id: agent for agent in agents}
-        self.gone: set[AgentId] = set()  # an operator said so
+        self.gone: dict[AgentId, str] = {}  # an operator said so; and their hosts
         self.runs: dict[TaskId, Run] = {}  # alive, or with updates that nobody acknowledged
         self.facts: dict[JobId, Facts] = {}
         self.offers: dict[OfferId, tuple[Agent, dict[str, float]]] = {}
@@ -503,7 +503,7 @@ class VirtualMesos:
             ports=list(agent.ports),
         )
         del self.agents[agent.id]
-        self.gone.add(agent.id)
+        self.gone[agent.id] = agent.hostname
         self.agents[new.id] = new
         return new
 

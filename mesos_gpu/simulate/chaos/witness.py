@@ -77,7 +77,10 @@ class Witness(Account):
                 case ev.AgentLost(agent_id):
                     for offer_id in [o for o, a in self.held.items() if a == agent_id]:
                         del self.held[offer_id]
-                case ev.Registered() | ev.Disconnected():
+                case ev.Registered():
+                    self.held.clear()
+                    self.registered_at = now
+                case ev.Disconnected():
                     self.held.clear()
                 case _:
                     self._hear_people(event, now)
@@ -88,6 +91,7 @@ class Witness(Account):
         """What was cut off for too long stays given up, though the clock was set back since; what is cut off is so at
         most since that. Drains end as soon as they would have."""
         before, last, self._heard_at = self.queues, self._heard_at, now
+        self.registered_at = min(self.registered_at, now)
         if self.watch.see(now):
             self.hours_change |= self.queues is not before
         for place, ends_at in self.drained.items() if now < last else ():
@@ -153,6 +157,7 @@ class Witness(Account):
         if status.data and status.state == "TASK_RUNNING" and status.agent_id:
             node = self.disk.nodes.get(status.agent_id)
             if node is not None and node.monitor == status.task_id:  # one that was given up is not believed
+                self.note_followed(status.agent_id, node.hostname)
                 self._hear_report(status.agent_id, status.data, now)
 
     def _learn(self, event: ev.StatusArrived) -> None:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from mesos_gpu.model.bookings.booking import Booking, BookingSpec
-from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.simulate.chaos.account import Told
+from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 from mesos_gpu.simulate.chaos.acts import Act, do
-from mesos_gpu.simulate.chaos.rules import bookings, charges
+from mesos_gpu.simulate.chaos.rules import bookings, charges, idle, stops
 from mesos_gpu.simulate.chaos.world import World
 
 
@@ -25,8 +25,13 @@ def test_a_launch_may_be_given_up_when_the_other_agent_of_its_host_has_reported(
     world.mesos.die(run.agent)
     new = world.mesos.rename(run.agent)
     assert not world.witness.given_up(run.id, world.now), "nobody has said that it is gone"
-    world.witness.agents[new.id] = Told({}, None, world.now)
+    world.witness.note_followed(new.id, new.hostname)
     assert world.witness.given_up(run.id, world.now)
+    world.mesos.die(new)
+    last = world.mesos.rename(new)
+    assert world.witness.given_up(run.id, world.now), "though the one that has reported is gone, too"
+    assert last.id not in world.witness.followed
+    assert new.id not in world.witness.followed, "nobody has reported since"
 
 
 def test_room_is_not_kept_for_who_could_not_leave_before_a_booking_that_has_no_nodes_yet() -> None:
@@ -52,3 +57,22 @@ def test_what_stands_ready_is_added_up_between_what_is_used_and_what_is_noted() 
     assert (round(ready.least, -2), round(ready.most, -2), ready.unsure) == (10_000, 30_000, False)
     ready.pass_to(105.0)
     assert ready.unsure, "the clock was set back"
+
+
+def test_what_was_not_offered_when_room_was_made_may_be_forgotten_sooner_than_what_was() -> None:
+    world = _with_a_job()
+    (agent, *_), account = world.mesos.agents.values(), world.witness
+    account.unseen_since = {agent.id: world.now - 20.0}
+    made = [world.now - 25.0, world.now - 20.0, world.now - 15.0]
+    assert [stops._may_be_forgotten(account, agent, at, world.now) for at in made] == [False, True, True]
+    assert stops._may_be_forgotten(account, agent, made[0], world.now + 11.0)
+    account.unseen_since = {}
+    assert not stops._may_be_forgotten(account, agent, made[2], world.now)
+
+
+def test_a_report_that_is_sent_again_does_not_make_of_work_something_else() -> None:
+    world, task_id, gpu_id = _with_a_job(), TaskId("j1.1"), GpuId("g00")
+    for seen_ms, busy_ms in ((10_000, 9_000), (20_000, 18_000), (20_000, 18_000)):
+        use = TaskUse(task_id, gpu_id, world.now, work=Work(0.0, seen_ms, busy_ms))
+        idle.hear(world.witness, [use], world.now)
+    assert world.witness.idling.known[task_id, gpu_id].worked_ms == 20_000

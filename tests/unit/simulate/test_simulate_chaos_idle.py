@@ -8,6 +8,7 @@ import pytest
 from mesos_gpu.engine.tenancy import idle as engine
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tenancy import Idle
 from mesos_gpu.policy.tenancy import idle as policy
 from mesos_gpu.policy.tenancy.idle import Used, Verdict
@@ -43,6 +44,16 @@ def _whoever_had_notice_is_ended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine, "_call_off", lambda *_: None)
 
 
+def _whoever_has_not_resumed_for_long_enough_is_ended(patch: pytest.MonkeyPatch) -> None:
+    """Also who is at work, if his notice ends before he has worked for `resume_s`."""
+    real = policy.may_end
+
+    def may_end(known: Idleness, rules: Idle, *times: float) -> bool | None:
+        return real(replace(known, resumed_ms=0), rules, *times)
+
+    patch.setattr(policy, "may_end", may_end)
+
+
 def _who_is_kept_is_ended(patch: pytest.MonkeyPatch) -> None:
     real = engine._judge
 
@@ -64,6 +75,10 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "whoever had notice is ended": (
         _whoever_had_notice_is_ended,
         {"nobody is returned who is at work again", "who is kept is neither told nor ended"},
+    ),
+    "whoever has not resumed for long enough is ended": (
+        _whoever_has_not_resumed_for_long_enough_is_ended,
+        {"nobody is returned who is at work again"},
     ),
     "who is kept is ended": (_who_is_kept_is_ended, {"who is kept is neither told nor ended"}),
     "nobody is warned": (

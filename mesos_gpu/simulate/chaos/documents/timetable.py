@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, Hours, Pool, QueueDocument, QueueSpec, Weekday
-from mesos_gpu.simulate.chaos.queues import document_of
+from mesos_gpu.simulate.chaos.queues import document_of, with_idle_rules
 from mesos_gpu.simulate.chaos.times.hours import in_force
 from mesos_gpu.simulate.chaos.world import MODELS, World
 
@@ -109,6 +109,14 @@ def _change(world: World, a: int, b: int) -> None:
     world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
 
 
+def _change_all(world: World, a: int, b: int) -> None:
+    """Another tree, with hours, pools and rules of idle GPUs."""
+    plain = document_at(a, b, world.now)
+    document = with_idle_rules(plain, random.Random(b << 24 | a))
+    world.say(f"an operator writes queues, after version {world.state.queues.version}: {_words(document)}")
+    world.inbox.append(ev.QueuesChanged(document, world.state.queues.version))
+
+
 def _words(document: QueueDocument) -> str:
     plain = QueueSpec()
     told = []
@@ -151,6 +159,7 @@ def _set_back(world: World, a: int, b: int) -> None:
 #: name: (how often, what it does)
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "change hours": (0.0, _change),
+    "change all": (0.0, _change_all),
     "pass hours": (0.0, _pass_hours),
     "set clock in hours": (0.0, _set_back),
 }

@@ -402,7 +402,8 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
         return
     if booking.is_active and users_of(account, booking):
         account.calendar.used[booking.id] = now
-    sound = [place for place in booking.places if _is_sound(account, place.agent_id, place.gpus, now)]
+    since = account.registered_at  # then each node has time to report
+    sound = [each for each in booking.places if _is_sound(account, each.agent_id, each.gpus, now, since)]
     connected = account.mesos.connected
     if booking.is_active and connected and len(booking.places) < booking.spec.nodes and not booking.told:
         wrong[LIFE, booking.id] = f"{booking.id} lacks nodes, and nobody was told"
@@ -425,12 +426,18 @@ def users_of(account: Account, booking: Booking) -> list[Task]:
     return [task for task in tasks if (job := _job(account, task)) is not None and _may_use(booking, job)]
 
 
-def _is_sound(account: Account, agent_id: object, gpus: Iterable[GpuId], now: float) -> bool:
+def _is_sound(
+    account: Account, agent_id: object, gpus: Iterable[GpuId], now: float, since: float = 0.0
+) -> bool:
+    """Whether cards of a node are known to be sound. `since`: what was reported before holds from then on, too."""
     node = next((node for node in account.disk.nodes.values() if node.id == agent_id), None)
     known = account.agents.get(node.id) if node is not None else None
     if node is None or known is None or node.lost_at is not None or not node.wire:
         return False
-    if now - known.at > account.settings.report_stale_s or (Target.NODE, node.hostname) in account.drained:
+    if (
+        now - max(known.at, since) > account.settings.report_stale_s
+        or (Target.NODE, node.hostname) in account.drained
+    ):
         return False
     return all(_is_well(account, known.health, gpu) for gpu in gpus)
 

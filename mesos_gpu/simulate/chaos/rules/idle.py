@@ -44,7 +44,8 @@ def hear(account: Account, uses: Iterable[TaskUse], now: float) -> None:
         idle_ms = new.seen_ms - old.seen_ms - (new.busy_ms - old.busy_ms)
         busy_ms = new.busy_ms - old.busy_ms
         known.idle_ms, known.busy_ms = known.idle_ms + idle_ms, known.busy_ms + busy_ms
-        known.worked_ms = known.worked_ms + busy_ms + idle_ms if busy_ms > idle_ms else 0
+        if busy_ms or idle_ms:  # a report that is sent again says nothing new
+            known.worked_ms = known.worked_ms + busy_ms + idle_ms if busy_ms > idle_ms else 0
         if idle_ms > 0:
             known.idle_at = now
 

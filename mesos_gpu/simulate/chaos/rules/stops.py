@@ -275,9 +275,9 @@ def _stays_below(account: Account, job: Job, now: float) -> None:
     for path, pool in {(_side(mine, account, each), tree.pool_where(account, each)) for each in given}:
         if not path:
             continue  # of its own queue, by its priority
-        giver = _held_soon(account, path, pool, now, but=job.id)
+        giver = _held_soon(account, path, pool, now, but=job.id, most=True)
         own = next(each for each in reversed(mine) if each not in set(tree.lineage(path)))
-        taker = _held_soon(account, own, pool, now, but=job.id)
+        taker = _held_soon(account, own, pool, now, but=job.id, most=False)
         taker += tree.dearest(account, job.spec, pool)
         due, theirs = standing.due(own, pool), standing.due(path, pool)
         less = sum(
@@ -311,14 +311,16 @@ def _side(mine: list[str], account: Account, task: Task) -> str:
     return next((path for path in reversed(theirs) if path not in mine), "")
 
 
-def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId) -> int:
-    """What a queue holds when others than one have what was freed for them."""
+def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId, most: bool) -> int:
+    """What a queue holds of a pool when others than one have what was freed for them: at most, or at least. Of room in
+    several pools nobody knows how much is had in each."""
     tasks = [each for each in tree.holding(account, path, now) if tree.pool_where(account, each) == pool]
     stays = (each for each in tasks if each.preempted_for in (None, but) or _moves(_job(account, each)))
     held = sum(tree.cost_of(account, each) for each in stays)
     for job in account.disk.jobs.values():
         waits = job.state is JobState.PENDING and job.room_made_at is not None and job.id != but
-        if waits and path in tree.lineage(job.spec.queue):
+        room = {tree.pool_of(account.queues, a) for i in job.room_on if (a := account.mesos.agents.get(i))}
+        if waits and path in tree.lineage(job.spec.queue) and (pool in room if most else room == {pool}):
             held += tree.dearest(account, job.spec, pool)
     return held
 
@@ -339,8 +341,7 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         agents = [a for i in job.room_on if (a := account.mesos.agents.get(i)) is not None]
         if any(now - account.lent.get(agent.hostname, -_LATE_S) < _LATE_S for agent in agents):
             continue
-        known_s = account.settings.offer_return_s / 2  # so long what is not offered is taken to be on its way
-        if any(now - account.unseen_since.get(agent.id, now) > known_s for agent in agents):
+        if any(_may_be_forgotten(account, agent, job.room_made_at, now) for agent in agents):
             continue
         others = {each for each in launched if not _was_before(account, account.disk.jobs[each], job)}
         before, after = (
@@ -350,6 +351,14 @@ def freed_is_kept(account: Account, launched: set[JobId], now: float) -> None:
         if before >= job.spec.tasks > after and not _is_at_limit(account, job, agents, launched, now):
             words = f"{job.id} had room for {before} tasks on {job.room_on}, and {after} when others were launched"
             raise Violation("what was freed is kept for whom it was freed", words, job.id, *launched)
+
+
+def _may_be_forgotten(account: Account, agent: Agent, room_made_at: float, now: float) -> bool:
+    """Whether the engine may take what an agent does not offer for another framework's: it was last offered too long
+    ago, or before the room was made, when nobody need have looked at it."""
+    since = account.unseen_since.get(agent.id, now)
+    known_s = account.settings.offer_return_s / 2  # so long it is taken to be on its way
+    return now - since > known_s or since <= room_made_at
 
 
 def _was_before(account: Account, other: Job, job: Job) -> bool:

@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu_use import TaskUse, Work
 from mesos_gpu.model.saves import KeepRecord, SaveIdleness
 from mesos_gpu.model.tasks.event import EventKind
 from mesos_gpu.model.tasks.idle import IdleState
-from mesos_gpu.model.tasks.notice import Notice
+from mesos_gpu.model.tasks.notice import Notice, NoticeReason
 from mesos_gpu.model.tenancy import Idle, IdlePolicy, JobClass, QueueDocument, QueueSpec, Stop
 from mesos_gpu.model.usage import SpanEnd
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
@@ -403,15 +403,18 @@ def test_a_version_that_only_reports_calls_a_warning_off() -> None:
     assert rig.kinds()[-1] is EventKind.IDLE_OVER
 
 
+def stop(rig: Rig, how: Stop) -> None:
+    """The queue is stopped, or served again."""
+    latest = rig.world.state.queues
+    queue = replace(latest.queues["ml"], stop=how)
+    rig.world.feed(ev.QueuesChanged(replace(latest, queues={"ml": queue}), latest.version))
+
+
 def test_another_notice_ends_it_first() -> None:
     rig = rigged()
     run(rig)
     rig.play(120)
-    rig.world.feed(
-        ev.QueuesChanged(
-            replace(document(), queues={"ml": replace(document().queues["ml"], stop=Stop.DRAIN)}), 1
-        )
-    )
+    stop(rig, Stop.DRAIN)
     rig.world.tick(1)
     rig.play(60)
     notice = rig.notice()
@@ -420,6 +423,23 @@ def test_another_notice_ends_it_first() -> None:
 
 
 PRESSURE = replace(RULES, policy=IdlePolicy.PRESSURE)
+
+
+def test_who_is_told_to_end_for_a_drain_is_warned_when_that_is_called_off() -> None:
+    rig = rigged(notice_s=300)
+    run(rig, notice_s=300)
+    rig.play(90)
+    stop(rig, Stop.DRAIN)
+    rig.play(60)
+    notice = rig.notice()
+    assert notice is not None
+    assert (notice.reason, notice.stands) == (NoticeReason.DRAIN, True)
+    stop(rig, Stop.NONE)
+    rig.play(10)
+    notice = rig.notice()
+    assert notice is not None
+    assert (notice.reason, notice.warning) == (NoticeReason.IDLE, True), "nobody is ended without it"
+    assert rig.kinds().count(EventKind.IDLE_WARNING) == 1
 
 
 def test_under_pressure_nobody_ends_while_nobody_waits() -> None:

@@ -1,0 +1,75 @@
+"""Room that others make for a job, when its queue may not use their pool any more."""
+
+import pytest
+
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.notice import NoticeReason
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tenancy import Pool, QueueSpec
+from tests.unit.engine.pools.test_pool_order import FAST, SLOW, owed
+from tests.unit.engine.tenancy.lending import Tenants
+
+POOLS = (Pool("fast", models=("H100",), dedicated=True), Pool("slow", models=("T4",), dedicated=True))
+NOTICE_S = 30.0
+
+
+def _may_use(world: Tenants, *pools: str) -> None:
+    """The team may use these pools, and is guaranteed slow cards if it may use them; fast ones are another's."""
+    queues = {
+        "team": QueueSpec(pools=pools, guarantee_gpus=owed(slow=2) if "slow" in pools else {}),
+        "dev": QueueSpec(pools=("fast", "slow"), guarantee_gpus=owed(fast=4), notice_s=NOTICE_S),
+    }
+    world.document_of(queues, pools=POOLS)
+
+
+def _lent(world: Tenants) -> Task:
+    (task,) = world.state.round_of(world.job("lent"))
+    return task
+
+
+@pytest.fixture
+def told(world: Tenants) -> Tenants:
+    """A borrower on the slow node was told to make room for a job that is guaranteed it; the fast node is full."""
+    _may_use(world, "slow")
+    world.runs("mine", "dev", 4, gpu_model=("H100",))
+    world.runs("lent", "dev", 4, gpu_model=("T4",))
+    world.submit("owed", queue="team", gpus=2)
+    world.passes(10)
+    notice = _lent(world).notice
+    assert notice is not None
+    assert (notice.stands, notice.reason) == (True, NoticeReason.RECLAIM)
+    return world
+
+
+def test_nobody_is_ended_for_a_job_that_may_not_use_his_pool_any_more(told: Tenants) -> None:
+    _may_use(told, "fast")
+    assert not told.passes(NOTICE_S + 10)
+    notice = _lent(told).notice
+    assert notice is not None
+    assert not notice.stands
+    assert (told.job("owed").room_made_at, told.job("owed").room_on) == (None, ())
+
+
+def test_room_stands_in_a_pool_that_a_job_may_use_among_others(told: Tenants) -> None:
+    _may_use(told, "slow", "fast")
+    assert told.passes(NOTICE_S + 5) == {"lent"}
+    told.obeys()
+    told.passes(2)
+    assert told.job("owed").state is not JobState.PENDING
+
+
+def test_room_for_a_gang_in_two_pools_without_an_order_is_kept_until_all_of_it_is_there(
+    world: Tenants,
+) -> None:
+    world.document_of({"team": QueueSpec(), "other": QueueSpec()}, pools=(FAST, SLOW))
+    for name, model in (("low0", "H100"), ("low1", "T4")):
+        world.runs(name, "team", 4, gpu_model=(model,))
+    world.submit("gang", queue="team", gpus=3, tasks=2, priority=5, preemptible=True)
+    assert world.passes(5) == {"low0", "low1"}
+    world.submit("next", queue="other", gpus=2, preemptible=True)
+    world.ends("low0", "TASK_KILLED")
+    world.passes(5)
+    assert world.job("next").state is JobState.PENDING
+    world.ends("low1", "TASK_KILLED")
+    world.passes(2)
+    assert world.job("gang").state is not JobState.PENDING

@@ -1,0 +1,41 @@
+"""Chaos with arrays, idle GPUs, bookings, hours and pools in one world: it holds, and a bug of each is found there."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mesos_gpu.simulate.chaos import run as chaos
+from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos_arrays import BUGS as OF_ARRAYS
+from tests.unit.simulate.test_simulate_chaos_bookings import BUGS as OF_BOOKINGS
+from tests.unit.simulate.test_simulate_chaos_idle import BUGS as OF_IDLE_GPUS
+
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    name: bugs[name]
+    for bugs, name in (
+        (OF_ARRAYS, "a limit is passed after a restart"),
+        (OF_BOOKINGS, "a booking's nodes are chosen twice"),
+        (OF_IDLE_GPUS, "unknown is taken for idle"),
+    )
+}
+
+
+@pytest.fixture(autouse=True)
+def _together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "MIXES", (chaos.TOGETHER,))
+
+
+def test_the_engine_holds_with_all_of_them_in_one_world() -> None:
+    result = chaos.run(1200, 1)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+    for name in ("BookingMade", "ArrayKillRequested", "KeepAsked", "QueuesChanged", "GiveNotice"):
+        assert result.counts[name], f"{name} never came to pass"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
+def test_a_bug_of_one_of_them_is_found_and_told_shortly(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    assert_found(rules, monkeypatch)
