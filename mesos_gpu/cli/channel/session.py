@@ -81,7 +81,7 @@ class Session:
 
     @contextlib.contextmanager
     def _threads(self) -> Iterator[None]:
-        """One hears and one tells. None of them uses a file after its end, which may be another one's by then."""
+        """Let one thread hear and one tell. Neither uses a file after its end, which may be another one's by then."""
         threads = [
             threading.Thread(target=work, name="channel", daemon=True) for work in (self._hear, self._tell)
         ]
