@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from isolator.agent.commands import executor_command
 from isolator.devices.facts import write_inventory
 from isolator.gpus.ledger import Claimed, Owner
 from mesos_gpu import __version__
@@ -590,27 +587,3 @@ def test_the_token_and_the_agents_name_go_with_each_call(open_directory: Path, a
         one.end("TASK_FINISHED")
     assert {header["Authorization"] for header in agent.headers} == {"Bearer secret"}
     assert {header[":path"] for header in agent.headers} == {"/slave(3)/api/v1/executor"}
-
-
-# --- lean
-
-
-def test_it_starts_lean(one: Host) -> None:
-    """CPU from the start of the process until it has subscribed, and memory then; twice the goal in time, for a
-    busy machine."""
-    one.agent.wait_for(lambda: bool(one.agent.subscribes))
-    fields = Path(f"/proc/{one.process.pid}/stat").read_text().rpartition(")")[2].split()
-    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    status = Path(f"/proc/{one.process.pid}/status").read_text()
-    rss_kib = int(status.partition("VmRSS:")[2].split()[0])
-    assert cpu_s < 0.24
-    assert rss_kib < 35 * 1024
-
-
-def test_its_command_needs_neither_this_environment_nor_this_directory() -> None:
-    command = executor_command()
-    assert os.path.realpath(sys.executable) in command
-    # It gets as far as looking for the agent: everything it imports is found.
-    ended = subprocess.run(["/bin/sh", "-c", command], env={}, cwd="/", capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert "KeyError: 'MESOS_AGENT_ENDPOINT'" in ended.stderr
