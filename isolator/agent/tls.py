@@ -3,12 +3,14 @@
 Nothing of TLS is imported where there is none: that costs an executor 10 ms of its start.
 """
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.adapters.tls.variables import CACERT, CERT, KEY, NAME, TLS
+
+if TYPE_CHECKING:
+    import socket
 
 _OFF: Final = ("", "0", "false", "off", "no")
 
@@ -31,12 +33,13 @@ class AgentTls:
         cacert = env.get(CACERT) or env.get("LIBPROCESS_SSL_CA_FILE", "")
         return cls(cacert, env.get(CERT, ""), env.get(KEY, ""), env.get(NAME, ""))
 
-    def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
+    def connect(self, host: str, port: int, timeout_s: float) -> "socket.socket":
         """Connect, and shake hands.
 
         Raises:
             OSError: The agent does not answer, or cannot prove that it is the one.
         """
+        import socket
         import ssl
 
         from mesos_gpu.adapters.tls.trust import OTHER_NAME

@@ -6,9 +6,10 @@ It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Wh
 Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
 """
 
+import _socket
+import contextlib
 import errno
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,20 +28,20 @@ from mesos_gpu.errors import Unavailable
 Probe = tuple[int, str | None, bool]
 #: Each with the address family that it decides on.
 _PROGRAMS: Final = (
-    (bpf_sys.CONNECT4, socket.AF_INET),
-    (bpf_sys.CONNECT6, socket.AF_INET6),
-    (bpf_sys.SENDMSG4, socket.AF_INET),
-    (bpf_sys.SENDMSG6, socket.AF_INET6),
+    (bpf_sys.CONNECT4, _socket.AF_INET),
+    (bpf_sys.CONNECT6, _socket.AF_INET6),
+    (bpf_sys.SENDMSG4, _socket.AF_INET),
+    (bpf_sys.SENDMSG6, _socket.AF_INET6),
 )
 _LISTENING: Final = (
-    (bpf_sys.BIND4, socket.AF_INET),
-    (bpf_sys.BIND6, socket.AF_INET6),
+    (bpf_sys.BIND4, _socket.AF_INET),
+    (bpf_sys.BIND6, _socket.AF_INET6),
 )
 TRIAL_S: Final = 30.0
 _BELOW: Final = (
     "task"  # in a cgroup that Mesos gave to the container: the executor, which is in that, has no fence
 )
-_LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+_LOOPBACK: Final = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Fence:
         """
         for port, address, _ in self.probes():
             if address is None or ":" not in address:
-                return port, address or _LOOPBACK[socket.AF_INET]
+                return port, address or _LOOPBACK[_socket.AF_INET]
         raise Unavailable(
             "an image cannot see that ports are denied to it: none of IPv4 is",
             remedy="give the agent an address of version 4",
@@ -182,13 +183,16 @@ def see_denied(probe: Probe) -> None:
         PermissionError: It is not; why that may be.
     """
     port, address, binds = probe
-    ways = tuple(product((socket.SOCK_STREAM, socket.SOCK_DGRAM), (False,) if binds else (False, True)))
+    ways = tuple(product((_socket.SOCK_STREAM, _socket.SOCK_DGRAM), (False,) if binds else (False, True)))
     for family, loopback in _LOOPBACK.items():
         target = loopback if address is None else _as_told(address, family)
         for kind, bind in ways if target else ():
             if (said := _tried(family, kind, (target, port), bind=bind)) != errno.EPERM:
+                import socket
+
                 how = "nothing" if not said else os.strerror(said)
-                what = f"{family.name}, {kind.name}, {'listening' if bind else 'reaching'}: {how}"
+                names = f"{socket.AddressFamily(family).name}, {socket.SocketKind(kind).name}"
+                what = f"{names}, {'listening' if bind else 'reaching'}: {how}"
                 raise PermissionError(
                     errno.EPERM,
                     f"port {port} is not denied by the rules of its cgroup ({what}); before Linux 5.15 the use of "
@@ -196,28 +200,26 @@ def see_denied(probe: Probe) -> None:
                 )
 
 
-def _as_told(address: str, family: socket.AddressFamily) -> str:
+def _as_told(address: str, family: int) -> str:
     """Write an address as a socket of that family is told it; "": that family has no such address."""
-    if family is socket.AF_INET6:
+    if family == _socket.AF_INET6:
         return address if ":" in address else f"::ffff:{address}"
     return "" if ":" in address else address
 
 
-def _tried(
-    family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[str, int], *, bind: bool
-) -> int:
+def _tried(family: int, kind: int, target: tuple[str, int], *, bind: bool) -> int:
     """The error number of reaching for it, or of listening there; 0: none; EPERM where this host does not speak that
     family at all."""
     try:
-        made = socket.socket(family, kind)
+        made = _socket.socket(family, kind)
     except OSError:
         return errno.EPERM
-    with made:
+    with contextlib.closing(made):
         made.setblocking(False)
         try:
             if bind:
                 made.bind(target)
-            elif kind is socket.SOCK_STREAM:
+            elif kind == _socket.SOCK_STREAM:
                 made.connect(target)
             else:
                 made.sendto(b"", target)

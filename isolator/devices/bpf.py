@@ -6,7 +6,7 @@ A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_c
 minor}, or struct bpf_sock_addr {user_family, user_ip4, user_ip6[4], user_port…}, addresses and port in network order.
 """
 
-import socket
+import _socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -115,7 +115,7 @@ def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction
 
 
 def _denial(denial: Denial, family: int) -> list[Instruction]:
-    fit = [Instruction(JUMP_UNLESS, dst=2, imm=socket.htons(denial.port))]
+    fit = [Instruction(JUMP_UNLESS, dst=2, imm=_socket.htons(denial.port))]
     if denial.address is not None:
         words = _words(denial.address, family)
         if not words:
@@ -132,10 +132,10 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
 def _words(text: str, family: int) -> list[tuple[int, int]]:
     """Split an address as sockets of `family` see it: the offset of each word in the context, and the word's value."""
     if ":" in text:
-        packed = b"" if family == socket.AF_INET else socket.inet_pton(socket.AF_INET6, text)
+        packed = b"" if family == _socket.AF_INET else _socket.inet_pton(_socket.AF_INET6, text)
     else:
-        packed = (b"" if family == socket.AF_INET else bytes(10) + b"\xff\xff") + socket.inet_aton(text)
-    start = _USER_IP4 if family == socket.AF_INET else _USER_IP6
+        packed = (b"" if family == _socket.AF_INET else bytes(10) + b"\xff\xff") + _socket.inet_aton(text)
+    start = _USER_IP4 if family == _socket.AF_INET else _USER_IP6
     return [(start + 4 * place, word) for place, (word,) in enumerate(struct.iter_unpack("=i", packed))]
 
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
+_PLAIN: Final = frozenset(
+    b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)  # RFC 3986, 2.3
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
@@ -203,7 +206,7 @@ class Ledger:
         """The file is made at the first call."""
         self._path = path or directory() / "ledger.sqlite"
         # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
-        self._uri = f"{self._path.absolute().as_uri()}?mode=rw"
+        self._uri = f"{_uri(self._path)}?mode=rw"
 
     @property
     def directory(self) -> Path:
@@ -449,7 +452,7 @@ class Ledger:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
-            with contextlib.closing(_connect(f"{part.absolute().as_uri()}?mode=rwc")) as db:
+            with contextlib.closing(_connect(f"{_uri(part)}?mode=rwc")) as db:
                 part.chmod(0o600)  # it names the tasks of all users
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
@@ -492,6 +495,12 @@ class Ledger:
 
 def _marks(traces: Iterable[Trace]) -> str:
     return json.dumps([(trace.kind, trace.what) for trace in traces])
+
+
+def _uri(path: Path) -> str:
+    """As of `Path.as_uri`, which imports what only URLs of other kinds need (sqlite.org/uri.html, section 3.1)."""
+    text = os.fsencode(path.absolute())
+    return "file://" + "".join(chr(each) if each in _PLAIN else f"%{each:02X}" for each in text)
 
 
 def _connect(uri: str) -> sqlite3.Connection:

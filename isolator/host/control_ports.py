@@ -3,7 +3,8 @@
 Lean: the executor imports it.
 """
 
-import socket
+import _socket
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -58,10 +59,10 @@ def _bad(word: str, why: str) -> BadConfiguration:
     )
 
 
-def _family(address: str) -> socket.AddressFamily | None:
-    for family in (socket.AF_INET, socket.AF_INET6):
+def _family(address: str) -> int | None:
+    for family in (_socket.AF_INET, _socket.AF_INET6):
         try:
-            socket.inet_pton(family, address)
+            _socket.inet_pton(family, address)
         except OSError:
             continue
         return family
@@ -77,7 +78,7 @@ def _is_of_this_host(address: str) -> bool:
     family = _family(address)
     if family is None:
         return False
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+    with contextlib.closing(_socket.socket(family, _socket.SOCK_DGRAM)) as probe:
         try:
             probe.bind((address, 0))
         except OSError:

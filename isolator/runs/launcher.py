@@ -3,12 +3,13 @@
 A fork of a program with threads may find locks held for ever (fork(2)); this one is made before there are any.
 """
 
+import _socket
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import signal
-import socket
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -96,12 +97,12 @@ class Launcher:
     """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`."""
 
     pid: int
-    _socket: socket.socket = field(repr=False)
+    _line: _socket.socket = field(repr=False)
 
     @classmethod
     def fork(cls) -> Self:
         """Make the process; it waits. To be called while there is one thread."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket.socketpair()
         pid = os.fork()
         if pid == 0:
             ours.close()
@@ -115,9 +116,9 @@ class Launcher:
         Raises:
             LaunchFailed: It could not; it has ended.
         """
-        with self._socket:
+        with contextlib.closing(self._line):
             self._tell("start", order)
-            said = _read(self._socket.fileno())
+            said = _read(self._line.fileno())
         if said:
             self.wait()
             raise LaunchFailed(**json.loads(said))
@@ -130,7 +131,7 @@ class Launcher:
             OSError: The process has ended.
         """
         self._tell("help", order)
-        with self._socket.makefile("rb") as file:
+        with open(self._line.fileno(), "rb", closefd=False) as file:
             answer = file.readline()
         if not answer:
             raise ProcessLookupError(3, "the process that becomes the task has ended")
@@ -144,7 +145,7 @@ class Launcher:
         processes.send(processes.descendants(self.pid), signal.SIGKILL)
 
     def _tell(self, what: str, order: Order) -> None:
-        self._socket.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
+        self._line.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
 
     def wait(self) -> int:
         """Wait until it has ended: its exit status, or minus the signal that ended it."""
@@ -155,15 +156,15 @@ class Launcher:
 
     def dismiss(self) -> None:
         """End the process, which is not needed."""
-        self._socket.close()
+        self._line.close()
         self.wait()
 
 
-def _run(theirs: socket.socket) -> None:
+def _run(theirs: _socket.socket) -> None:
     """The child's life."""
     os.closerange(3, theirs.fileno())
     os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-    with theirs.makefile("rb") as orders:
+    with open(theirs.fileno(), "rb", closefd=False) as orders:
         for line in orders:
             what, order = json.loads(line)
             if what == "start":
@@ -172,7 +173,7 @@ def _run(theirs: socket.socket) -> None:
     os._exit(0)
 
 
-def _help(theirs: socket.socket, order: Mapping[str, Any]) -> bytes:
+def _help(theirs: _socket.socket, order: Mapping[str, Any]) -> bytes:
     """A child that becomes what the order says; what the parent is to be told of its end."""
     (failure, fails), (words, says) = os.pipe(), os.pipe()
     pid = os.fork()

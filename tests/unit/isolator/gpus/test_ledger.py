@@ -211,3 +211,9 @@ def test_what_is_known_only_later_is_on_record_too_and_undone_last(
     assert second.traces == (Trace("nodes", "/b"),)
     with pytest.raises(NotFound, match=r"a\.1 holds nothing"):
         ledger.leave("a.1", other, Trace("container", "0123"))
+
+
+@pytest.mark.parametrize("name", ["plain", "a b?c#d%e&f", "ü", os.fsdecode(b"\xff")])
+def test_a_ledger_is_where_its_path_says(tmp_path: Path, name: str) -> None:
+    Ledger(tmp_path / name / "ledger.sqlite").holdings()
+    assert [path.name for path in (tmp_path / name).glob("*.sqlite")] == ["ledger.sqlite"]
