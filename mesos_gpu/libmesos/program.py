@@ -1,22 +1,33 @@
-"""What the master and the agent make of their flags before Mesos sees them.
+"""What the master and the agent have in common: what they make of their flags before Mesos sees them, and that they
+start anew when the time of day was set back.
 
 Only the standard library is used, and little of it: these programs start bare.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
+import time
 
 from mesos_gpu.libmesos.cxx import CallFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Final
 
 #: Flags that libprocess takes from its environment, as main.cpp hands them on.
 _OF_LIBPROCESS: Final = ("ip", "port", "advertise_ip", "advertise_port")
 _ZK, _FILE = "zk://", "file://"
+#: For less than that Mesos stands still by itself: starting anew takes as long.
+BACK_S: Final = 5.0
+_LOOK_S: Final = 1.0
+_AT_ONCE_S: Final = 0.05
+_STREAMS: Final = 2  # the greatest descriptor of them
+_GO: Final = b"\n"  # of a program that waits for it: see helpers
 
 
 class ZooKeeper:
@@ -101,3 +112,65 @@ def zookeeper(value: str) -> ZooKeeper | None:
         except OSError as error:
             raise CallFailed(f"--zk={value}: {error.strerror}") from None
     return ZooKeeper(value) if value else None
+
+
+def ahead() -> float:
+    """How far the time of day is ahead of the clock that nobody sets, in seconds."""
+    while True:
+        before, now, after = time.monotonic(), time.time(), time.monotonic()
+        if after - before < _AT_ONCE_S:  # it was not stopped between the two
+            return now - before
+
+
+class Watch:
+    """Compares the clocks."""
+
+    def __init__(self, ahead: Callable[[], float] = ahead) -> None:
+        """Begin with what they show now. `ahead`: asks them."""
+        self._ahead = ahead
+        self._farthest = ahead()
+
+    def back_s(self) -> float:
+        """By how much the time of day is behind what it would be if it had never been set back, in seconds; 0: by less
+        than counts. A step ahead that is undone is one back: timers were made meanwhile."""
+        now = self._ahead()
+        self._farthest = max(self._farthest, now)
+        back_s = self._farthest - now
+        return back_s if back_s > BACK_S else 0.0
+
+
+def watch_clock(name: str) -> None:
+    """Start this program anew, in its process, when the time of day was set back, and say so on its standard error.
+
+    Mesos' timers go by the time of day: set back, those that wait do so until it has caught up, also when it is set
+    right again at once. Offers, status updates and the ends of tasks stand still then. An agent that starts anew takes
+    up what runs there, and of several masters another one leads.
+
+    Args:
+        name: Of the program, for people.
+    """
+    threading.Thread(target=_watch, args=(name, Watch()), daemon=True).start()
+
+
+def _watch(name: str, clocks: Watch) -> None:
+    never = threading.Event()
+    while not (back_s := clocks.back_s()):
+        never.wait(_LOOK_S)
+    print(
+        f"{name}: the time of day was set back by {back_s:.0f} s: starting anew, or timers would wait as long",
+        file=sys.stderr,
+        flush=True,
+    )
+    again()
+
+
+def again() -> None:
+    """Start this very command in this process. Of its files it has only its standard streams, as at its first start."""
+    reads, writes = os.pipe()
+    os.write(writes, _GO)
+    os.dup2(reads, 0)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > _STREAMS:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                os.set_inheritable(int(name), False)
+    os.execv(sys.executable, sys.orig_argv)

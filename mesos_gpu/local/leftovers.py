@@ -299,9 +299,9 @@ def _remove_cgroups(roots: Iterable[str]) -> list[str]:
     return left
 
 
-def mounts(directory: Path) -> list[str]:
-    """Mount points at and under a directory, the oldest first."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+def mounts(directory: Path, of: int | Literal["self"] = "self") -> list[str]:
+    """Mount points at and under a directory, the oldest first, as that process sees them."""
+    lines = Path(f"/proc/{of}/mountinfo").read_text().splitlines()
     # proc(5): blanks and backslashes in paths are octal escapes
     points = [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4]) for line in lines]
     return [point for point in points if f"{point}/".startswith(f"{directory}/")]

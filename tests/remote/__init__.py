@@ -1,1 +1,1 @@
-"""Hosts with a server of SSH, a root and processes of their own, in namespaces of this machine."""
+"""Hosts in namespaces of this machine: with SSH, a root and processes of their own, or with boots and clocks."""

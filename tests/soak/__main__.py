@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.remote.machines import LIBRARY, NO_CLOCKS
 from tests.soak.acts import FAULTS, SMALL, Act, Plan, Story, story_of, told
 from tests.soak.epoch import Epoch, Outcome, tally_up
 from tests.soak.rig import Rig
@@ -157,9 +158,12 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def faults_of(names: str | None, small: bool) -> tuple[str, ...]:
     """Kinds of faults."""
-    chosen = names.split(",") if names is not None else list(SMALL if small else FAULTS)
-    if unknown := [name for name in chosen if name and name not in FAULTS]:
-        raise SystemExit(f"--faults: {', '.join(unknown)}: choose of {', '.join(FAULTS)}")
+    there = SMALL if small else FAULTS
+    chosen = names.split(",") if names is not None else list(there)
+    if unknown := [name for name in chosen if name and name not in there]:
+        raise SystemExit(f"--faults: {', '.join(unknown)}: choose of {', '.join(there)}")
+    if not LIBRARY.exists() and (clocks := [name for name in chosen if name.startswith("clock ")]):
+        raise SystemExit(f"{', '.join(clocks)} {NO_CLOCKS}")
     return tuple(filter(None, chosen))
 
 

@@ -22,7 +22,8 @@ OTHERS: Final = {
     "pause scheduler": 2, "pause master": 1, "pause agent": 1, "pause zookeeper": 1, "zookeepers down": 1,
     "cut master-masters": 1, "cut master-agent": 1, "cut master-scheduler": 1, "cut agent-scheduler": 1,
     "cut agent-agent": 1, "cut agent-masters": 1, "cut scheduler-masters": 1, "cut standby-masters": 1,
-    "cut scheduler-standby": 1, "slow": 1, "lose": 1, "wipe agent": 1,
+    "cut scheduler-standby": 1, "slow": 1, "lose": 1, "wipe agent": 1, "reboot agent": 2, "clock scheduler": 2,
+    "clock master": 1, "clock agent": 2,
 }  # fmt: skip
 FAULTS: Final = (*KILLS, *OTHERS)
 DOWN: Final = "zookeepers down"
@@ -43,6 +44,8 @@ _LASTS_S: Final = {
     "pause": (6, 12),  # a session with ZooKeeper ends after four
     "slow": (4, 10),
     "lose": (4, 10),
+    "reboot": (1, 8),
+    "clock": (4, 12),
 }
 
 

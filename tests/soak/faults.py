@@ -13,11 +13,13 @@ from mesos_gpu.local.network import Host, Way
 from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import SchedulerProcess
 from tests.soak.acts import Act
+from tests.soak.hosts import RIGHT
 from tests.soak.rig import Rig
 
 _WAYS: Final[tuple[Way, ...]] = ("from", "to", "both")
 _KBIT_S: Final = 2000
 _LOST: Final = 0.15  # of packets
+_STEPS: Final = ("+1h", "-1h")
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Injected:
 
 @dataclass(slots=True)
 class Faults:
-    """Injects them into a rig; a host's network has one fault at a time."""
+    """Injects them into a rig; a host's network, its power and a clock have one fault at a time each."""
 
     rig: Rig
     _busy: set[str] = field(default_factory=set)
@@ -62,17 +64,19 @@ class Faults:
             "kill keeper": lambda chance: self._kill_executors(chance, "gpu-keeper", 3),
             "zookeepers down": self._zookeepers_down,
             "wipe agent": self._wipe,
+            "reboot agent": self._reboot,
         }
         if act.kind in by_kind:
             return by_kind[act.kind](chance)
-        return {"kill": self._kill, "pause": self._pause}[word](chance, rest)
+        return {"kill": self._kill, "pause": self._pause, "clock": self._set_clock}[word](chance, rest)
 
     def heal_all(self) -> None:
-        """Every network as it was, and nobody stopped."""
+        """Every network and clock as it was, and nobody stopped."""
         for process in self.rig.tended:
             _send(process, signal.SIGCONT)
         for host in self.rig.hosts:
             host.heal()
+        self.rig.machines.heal()
         self._busy.clear()
 
     def _one(self, chance: random.Random, role: str) -> tuple[Process | SchedulerProcess, int | None]:
@@ -130,6 +134,35 @@ class Faults:
                 shutil.rmtree(agent.directory / "work" / name, ignore_errors=True)
             (agent.directory / "work").mkdir(exist_ok=True)
         return Injected(agent.url, agent=number, wiped=True)
+
+    def _reboot(self, chance: random.Random) -> Injected | None:
+        number = chance.randrange(len(self.rig.cluster.agents))
+        agent, name = self.rig.cluster.agents[number], f"power {number}"
+        if name in self._busy:
+            return None
+        self._busy.add(name)
+        off = contextlib.ExitStack()
+        off.callback(self._busy.discard, name)
+        off.enter_context(self.rig.kept_down(agent))
+        agent.kill()
+        tasks = self.rig.executors("w", agent.directory).values()
+        self.rig.machines.reboot(number)
+        return Injected(agent.url, off.close, agent=number, again=frozenset(tasks))
+
+    def _set_clock(self, chance: random.Random, role: str) -> Injected | None:
+        process, agent = self._one(chance, role)
+        name = f"clock {process.url}"
+        if name in self._busy:
+            return None
+        self._busy.add(name)
+        offset = chance.choice(_STEPS)
+        self.rig.machines.set(process.url, offset)
+
+        def heal() -> None:
+            self.rig.machines.set(process.url, RIGHT)
+            self._busy.discard(name)
+
+        return Injected(f"{process.url} {offset}", heal, agent=agent)
 
     def _hosts(self, chance: random.Random, role: str) -> tuple[list[Host], int | None]:
         """Hosts of a role, and whose node the first is."""

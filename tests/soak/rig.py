@@ -21,6 +21,7 @@ from mesos_gpu.local.network import Host
 from mesos_gpu.local.processes import Master, Process, poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.soak.evidence import Evidence
+from tests.soak.hosts import Hosts
 from tests.soak.tending import Tending, Watching
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class Rig:
             small: One master, two agents, and no hosts of their own.
         """
         nodes = [NodeSpec(GPUS)] * (2 if small else 3)
-        self.small = small
+        self.small, self.machines = small, Hosts(directory / "hosts")
         self.stack = Stack(
             directory / "stack",
             nodes,
@@ -66,8 +67,10 @@ class Rig:
             hosts=not small,
             secure=not small,
             scheduler_arguments=_ARGUMENTS,
-            executor_environment={"MESOS_GPU_RECHECK_S": "1"},
+            executor_environment={"MESOS_GPU_RECHECK_S": "1", **({} if small else self.machines.environment)},
         )
+        if not small:
+            self.machines.take(self.stack)
         self.cluster = self.stack.cluster
         self.evidence = Evidence(directory / "evidence")
         names = [
@@ -193,6 +196,7 @@ class Rig:
         self._tending.stop()
         self._watching.stop()
         self.stack.stop()
+        self.machines.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -200,12 +204,13 @@ class Rig:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def executors(self, prefix: str) -> dict[int, str]:
-        """Living executors of the cluster by pid, with their ids, which begin so."""
+    def executors(self, prefix: str, below: Path | None = None) -> dict[int, str]:
+        """Living executors of the cluster by pid, with their ids, which begin so. `below`: a directory of those that
+        count; None: all do."""
         executors = {}
         for pid, environment in environments():
             executor = environment.get("MESOS_EXECUTOR_ID", "")
-            ours = environment.get("MESOS_DIRECTORY", "").startswith(f"{self.stack.directory}/")
+            ours = environment.get("MESOS_DIRECTORY", "").startswith(f"{below or self.stack.directory}/")
             if ours and executor.startswith(prefix) and "MESOS_TASK_ID" not in environment:
                 with contextlib.suppress(OSError):
                     if Path(f"/proc/{pid}/comm").read_text().startswith(("python", "mesos-gpu")):

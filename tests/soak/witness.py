@@ -93,7 +93,7 @@ def _containers(agent: Process) -> set[str]:
 
 def _mounts(rig: Rig) -> Iterator[str]:
     """Mounts in what belongs to tasks."""
-    for point in leftovers.mounts(rig.stack.directory):
+    for point in {*leftovers.mounts(rig.stack.directory), *rig.machines.mounts}:
         if "/sandbox" in point or "/containers/" in point or "/runs/" in point:
             yield f"mount: {point}"
 

@@ -1,4 +1,4 @@
-"""The time of day is set, forth and back, under work: of the scheduler, and of a host's executors and monitor."""
+"""The time of day is set, forth and back, under work: of the scheduler, and of a host with all that is there."""
 
 import time
 from functools import partial
@@ -12,33 +12,12 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.fault.test_kill9 import executors
+from tests.remote.machines import LIBRARY, NO_CLOCKS, Clock, Clocked
 
-LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not LIBRARY.exists(), reason="needs faketime: apt-get install -y faketime"),
+    pytest.mark.skipif(not LIBRARY.exists(), reason=NO_CLOCKS),
 ]
-
-
-class Clock:
-    """The time of day of processes with this environment; monotonic clocks go on as they do."""
-
-    def __init__(self, directory: Path) -> None:
-        self._file = directory / "clock"
-        self.set("+0")
-        self.environment = {
-            "LD_PRELOAD": str(LIBRARY),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
-
-    def set(self, offset: str) -> None:
-        """Set it that far from what it was: `+1h`, see faketime(1)."""
-        new = self._file.with_suffix(".new")
-        new.write_text(f"{offset}\n")
-        new.chmod(0o644)
-        new.replace(self._file)
 
 
 def steps_do_no_harm(client: Client, clock: Clock) -> None:
@@ -76,11 +55,19 @@ def test_the_scheduler_s_clock_is_set(open_directory: Path, monkeypatch: pytest.
             assert submit(client, "true")["submitted_at"] < time.time() - 3000, "its clock was set"
 
 
-def test_the_clock_of_a_host_is_set(open_directory: Path) -> None:
+def test_the_clock_of_a_host_with_master_and_agent_is_set(open_directory: Path) -> None:
+    """Mesos' timers go by the time of day: it starts anew when that is set back, or stands still for an hour."""
     clock = Clock(open_directory)
     stack = Stack(open_directory / "stack", [NodeSpec(2)], executor_environment=clock.environment)
+    mesos = (*stack.cluster.masters, *stack.cluster.agents)
+    for process in mesos:
+        process.host = Clocked("", process.ip, clock)
     with stack, Client(stack.url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 2)
+        pids = [process.pid for process in mesos]
         steps_do_no_harm(client, clock)
         (monitor,) = executors(stack, "gpu-monitor")
         assert str(LIBRARY) in {each.path for each in monitor.memory_maps()}, "its clock was set"
+        assert [process.pid for process in mesos] == pids
+        for process in mesos:
+            assert "the time of day was set back by 7200 s: starting anew" in process.log.read_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak.__main__ import faults_of
 from tests.soak.acts import DOWN, FAULTS, KILLS, LOAD, SMALL, Act, Plan, Story, story_of
 from tests.soak.epoch import Outcome, Shot, tally_up
 from tests.soak.faults import Injected
@@ -39,6 +40,14 @@ def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
 def test_on_one_machine_only_what_it_has_is_killed() -> None:
     acts = story_of(1, 1, Plan(lasts_s=600, faults=SMALL), small=True).acts
     assert {act.kind for act in acts} == {*LOAD, *SMALL}
+
+
+def test_faults_that_a_machine_has_not_are_refused_by_name() -> None:
+    assert faults_of("kill agent", small=True) == ("kill agent",)
+    assert faults_of("reboot agent,kill agent", small=False) == ("reboot agent", "kill agent")
+    for names, small in (("reboot agent", True), ("clock sun", False)):
+        with pytest.raises(SystemExit, match=f"--faults: {names}: choose of kill scheduler, "):
+            faults_of(names, small)
 
 
 def test_what_was_killed_seldom_is_killed_more_often_then() -> None:
