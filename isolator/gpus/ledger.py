@@ -498,7 +498,7 @@ def _marks(traces: Iterable[Trace]) -> str:
 
 
 def _uri(path: Path) -> str:
-    """As of `Path.as_uri`, which imports what only URLs of other kinds need (sqlite.org/uri.html, section 3.1)."""
+    """Do as `Path.as_uri`, which imports what only URLs of other kinds need (sqlite.org/uri.html, section 3.1)."""
     text = os.fsencode(path.absolute())
     return "file://" + "".join(chr(each) if each in _PLAIN else f"%{each:02X}" for each in text)
 
