@@ -66,6 +66,7 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench placement
 	@$(BIN)/mesos-gpu bench queues
 	@$(BIN)/mesos-gpu bench arrays
+	@$(BIN)/mesos-gpu bench bookings
 	@$(BIN)/mesos-gpu bench reports
 	@$(BIN)/mesos-gpu bench metrics
 	@$(BIN)/mesos-gpu bench store

@@ -32,6 +32,7 @@ from mesos_gpu.cli.bench.starts import (
     of_mesos_alone,
 )
 from mesos_gpu.cli.bench.store import store
+from mesos_gpu.cli.bench.tenancy.bookings import bookings
 from mesos_gpu.cli.bench.tenancy.idle import idle
 from mesos_gpu.cli.bench.tenancy.reports import reports
 from mesos_gpu.cli.bench.volume import volume
@@ -100,6 +101,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
 
 bench.add_command(access)
 bench.add_command(api)
+bench.add_command(bookings)
 bench.add_command(idle)
 bench.add_command(isolation)
 bench.add_command(volume)

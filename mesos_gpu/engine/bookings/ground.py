@@ -3,6 +3,7 @@
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mesos_gpu.engine.calendar.booked import owner_of
 from mesos_gpu.engine.charges import pool_of_node
@@ -15,7 +16,7 @@ from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
 from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Guaranteed, Item, horizon, items_of
 from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
-from mesos_gpu.policy.times.hours import span_at
+from mesos_gpu.policy.times.hours import Spans
 
 
 def pool_in(tree: Tree | None, node: Node | None) -> str:
@@ -44,18 +45,25 @@ class _Guarantees:
 
     def __init__(self, written: QueueDocument, bins: list[Bin]) -> None:
         """Look at no time yet."""
-        self._written, self._bins = written, bins
+        self._spans, self._bins = Spans(written), bins
         self._known: list[tuple[float, Guaranteed]] = []  # of times that were asked for, with their begins
+        self._of_document: dict[int, Guaranteed] = {}  # by the id of a document, which the spans keep
 
     def at(self, moment: float) -> Guaranteed:
         """What is at a moment, seconds since the epoch."""
         place = bisect(self._known, moment, key=lambda each: each[0])
         if place and moment < self._known[place - 1][1].until:
             return self._known[place - 1][1]
-        span = span_at(self._written, moment)
-        tree = Tree(span.document)
-        made = Guaranteed(_free(tree, self._bins), _owed(tree), span.until)
+        span = self._spans.at(moment)
+        made = replace(self._by(span.document), until=span.until)
         self._known.insert(place, (span.since, made))
+        return made
+
+    def _by(self, document: QueueDocument) -> Guaranteed:
+        made = self._of_document.get(id(document))
+        if made is None:
+            tree = Tree(document)
+            made = self._of_document[id(document)] = Guaranteed(_free(tree, self._bins), _owed(tree))
         return made
 
 

@@ -6,9 +6,10 @@ lay all of them out is what makes a booking one that can be kept.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.model.bookings.booking import AHEAD_DAYS, DAY_S, BookingSpec
@@ -24,6 +25,7 @@ _LOOKED_S: Final = (
 )  # before and after what was asked for, at the hours of guarantees: weeks are alike
 _MOST_NAMED: Final = 3  # queues
 _MINUTE: Final = 60
+_ORDER: Final = attrgetter("begins", "ends", "booking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,17 @@ class Ground:
 
     bins: Sequence[Bin]
     guaranteed: Callable[[float], Guaranteed] = _always_nothing
+    _costs: dict[Hashable, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def milli(self, item: Item) -> int:
         """What a time of a booking costs at most, thousandths."""
+        kind = item.chosen or (item.spec.pool, item.spec.models, item.spec.gpus_in_all)
+        known = self._costs.get(kind)
+        if known is None:
+            known = self._costs[kind] = self._milli(item)
+        return known
+
+    def _milli(self, item: Item) -> int:
         if item.chosen:
             costs = {(each.node, each.model): each.cost for each in self.bins}
             return sum(costs.get((each.node, each.model), 1) * each.gpus * WHOLE for each in item.chosen)
@@ -144,11 +154,26 @@ def horizon(now: float) -> float:
 def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Clash | None:
     """Why not all times can be kept; None: they can. `only`: a booking; what overlaps none of its times is not looked
     at."""
+    laid = set[
+        Hashable
+    ]()  # what overlaps as something did that has its nodes needs no other look: most days are alike
     for group in _overlapping(items, only):
-        misfit = _over_itself(group) or _over_sums(ground, group) or _over_nodes(ground, group)
+        misfit = _over_itself(group) or _over_sums(ground, group)
+        form = _form(group)
+        if misfit is None and form not in laid:
+            misfit = _over_nodes(ground, group)
+            laid.add(form)
         if misfit is not None:
             return misfit
     return None
+
+
+def _form(group: Sequence[Item]) -> Hashable:
+    """Groups of one form have places, or not, whenever they are there."""
+    first = group[0].begins
+    return tuple(
+        [(each.booking, id(each.spec), each.begins - first, each.ends - first, each.chosen) for each in group]
+    )
 
 
 def laid_out(
@@ -273,7 +298,7 @@ def _overlapping(items: Iterable[Item], only: str | None) -> Iterator[list[Item]
 def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
     group: list[Item] = []
     until = 0
-    for item in sorted(items, key=lambda each: (each.begins, each.ends, each.booking)):
+    for item in sorted(items, key=_ORDER):
         if group and item.begins >= until:
             yield group
             group, until = [], 0

@@ -1,6 +1,6 @@
 """Which figures of queues hold at a moment, by the hours that a document has, and when they are others. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
@@ -17,9 +17,10 @@ MOST_SPANS: Final = (
 _WEEKS: Final = 54  # in which every zone has had each of its offsets
 _DAYS: Final = tuple(Weekday)
 _END: Final = "24:00"
-_LONG: Final = 9  # days in which each border of a week has come
-Window = tuple[tuple[Weekday, ...], str, str, str]
-Active = tuple[tuple[str, tuple[int, ...]], ...]  # by queue, which of its entries hold
+_LONG: Final = 10  # days in which each border of a week has come
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+Window = tuple[tuple[Weekday, ...], str, str, str]  # the days of an entry, its begin and end, and the zone
+Holding = frozenset[int]  # which windows hold, by their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +38,116 @@ class Span:
     document: QueueDocument
 
 
+class Spans:
+    """All spans of a document. What is worked out for one is kept for the next: in a year most days are alike."""
+
+    def __init__(self, document: QueueDocument) -> None:
+        """Look at no time yet."""
+        self._document = document
+        entries = {path: [_window(each) for each in spec.hours] for path, spec in document.queues.items()}
+        windows = list(dict.fromkeys(window for of in entries.values() for window in of))
+        self._windows = dict(enumerate(windows))
+        self._numbers = {path: [windows.index(each) for each in of] for path, of in entries.items() if of}
+        self._zones = tuple(sorted({zone for *_, zone in windows}))
+        self._documents: dict[Holding, QueueDocument] = {frozenset(): document}
+        self._begun: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+        self._borders: dict[int, list[int]] = {}
+
+    def at(self, moment: float) -> Span:
+        """What holds at a moment, and for how long. An entry that begins or ends and changes no figure is no border."""
+        held, today = self._document_at(moment), int(moment // DAY_S)
+        if not self._zones:
+            return Span(-inf, inf, held)
+        later = (at for day in range(today, today + _LONG) for at in self._borders_of(day))
+        back = (at for day in range(today, today - _LONG, -1) for at in reversed(self._borders_of(day)))
+        until = (at for at in later if at > moment and self._document_at(at) is not held)
+        since = (at for at in back if at <= moment and self._document_at(at - 1) is not held)
+        return Span(next(since, -inf), next(until, inf), held)
+
+    def of_year(self, moment: float) -> Iterator[tuple[float, QueueDocument]]:
+        """Each way in which figures hold together at any time in the year that follows, with the first moment of it:
+        what holds at `moment` is the first. Weeks repeat themselves, but for those in which a clock is set."""
+        seen = set[Holding]()
+        for at in self._moments(moment) if self._zones else ():
+            holding = self._holding(at)
+            if holding not in seen:
+                seen.add(holding)
+                yield at, self._with(holding)
+
+    def _moments(self, moment: float) -> Iterator[float]:
+        """A moment, and all borders of one week for each set of offsets that zones have in the year that follows."""
+        yield moment
+        seen = set[tuple[Any, ...]]()
+        for week in range(_WEEKS):
+            begins = moment + week * 7 * DAY_S
+            ends, first = begins + 7 * DAY_S, int(begins // DAY_S)
+            offsets = tuple(_offset(zone, at) for zone in self._zones for at in (begins, ends))
+            if offsets not in seen:
+                seen.add(offsets)
+                borders = (at for day in range(first, first + 8) for at in self._borders_of(day))
+                yield from (at for at in borders if begins < at <= ends)
+
+    def _document_at(self, moment: float) -> QueueDocument:
+        return self._with(self._holding(moment))
+
+    def _with(self, holding: Holding) -> QueueDocument:
+        """The document with the figures of some windows: one and the same wherever all figures are the same."""
+        known = self._documents.get(holding)
+        if known is None:
+            made = self._made(holding)
+            known = next((each for each in self._documents.values() if each == made), made)
+            self._documents[holding] = known
+        return known
+
+    def _made(self, holding: Holding) -> QueueDocument:
+        queues = dict(self._document.queues)
+        for path, numbers in self._numbers.items():
+            every = zip(queues[path].hours, numbers, strict=True)
+            entries = [entry for entry, number in every if number in holding]
+            queues[path] = _spec(queues[path], entries)
+        return replace(self._document, queues=queues)
+
+    def _holding(self, moment: float) -> Holding:
+        holding: list[int] = []
+        for zone in self._zones:
+            today = shown_at(moment, ZoneInfo(zone)).toordinal()
+            begun = (*self._begun_on(zone, today - 1), *self._begun_on(zone, today))
+            holding += [number for begins, ends, number in begun if begins <= moment < ends]
+        return frozenset(holding)
+
+    def _borders_of(self, day: int) -> list[int]:
+        """When entries begin or end on a day of UTC, counted from that of the epoch; in their order."""
+        borders = self._borders.get(day)
+        if borders is None:
+            first = _EPOCH + day
+            near = range(first - 2, first + 2)  # local days: one begins at most 14 h before that of UTC
+            begun = (each for zone in self._zones for on in near for each in self._begun_on(zone, on))
+            borders = sorted({at for begins, ends, _ in begun for at in (begins, ends) if at // DAY_S == day})
+            self._borders[day] = borders
+        return borders
+
+    def _begun_on(self, zone: str, day: int) -> list[tuple[int, int, int]]:
+        """When windows of a zone begin and end that begin on a local day, with their numbers."""
+        begun = self._begun.get((zone, day))
+        if begun is None:
+            on, place = date.fromordinal(day), ZoneInfo(zone)
+            begun = [
+                (*_times(window, on, place), number)
+                for number, window in self._windows.items()
+                if window[3] == zone and _DAYS[on.weekday()] in window[0]
+            ]
+            self._begun[zone, day] = begun
+        return begun
+
+
 def span_at(document: QueueDocument, moment: float) -> Span:
-    """What holds at a moment, and for how long. An entry that begins or ends and changes no figure is no border."""
-    if not any(spec.hours for spec in document.queues.values()):
-        return Span(-inf, inf, document)
-    now = _active(document, moment)
-    held, borders = _with(document, now), _borders(document, moment)
-
-    def differs(at: float) -> bool:
-        then = _active(document, at)
-        return then != now and _with(document, then) != held
-
-    before = (at for at in reversed(borders) if at <= moment)
-    since = next((at for at in before if differs(at - 1)), -inf)
-    until = next((at for at in borders if at > moment and differs(at)), inf)
-    return Span(since, until, held)
+    """What holds at one moment, as `Spans.at` has it."""
+    return Spans(document).at(moment)
 
 
 def spans_of_year(document: QueueDocument, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-    """Each way in which figures hold together at any time in the year that follows, with the first moment of it: what
-    holds at `moment` is the first. Weeks repeat themselves, but for those in which a clock is set."""
-    seen = set[Active]()
-    if not any(spec.hours for spec in document.queues.values()):
-        return
-    for at in _moments(document, moment):
-        active = _active(document, at)
-        if active not in seen:
-            seen.add(active)
-            yield at, _with(document, active)
+    """As `Spans.of_year` has it."""
+    return Spans(document).of_year(moment)
 
 
 def changed(before: QueueDocument, after: QueueDocument) -> Mapping[str, Mapping[str, Any]]:
@@ -79,78 +162,32 @@ def changed(before: QueueDocument, after: QueueDocument) -> Mapping[str, Mapping
     return differ
 
 
-def _moments(document: QueueDocument, moment: float) -> Iterator[float]:
-    """A moment, and all borders of one week for each set of offsets that zones have in the year that follows."""
-    yield moment
-    zones = sorted({entry.zone for spec in document.queues.values() for entry in spec.hours})
-    seen = set[tuple[Any, ...]]()
-    for week in range(_WEEKS):
-        begins = moment + week * 7 * DAY_S
-        offsets = tuple(_offset(zone, begins + day * DAY_S) for zone in zones for day in (0, 7))
-        if offsets not in seen:
-            seen.add(offsets)
-            yield from (at for at in _borders(document, begins) if begins < at <= begins + 7 * DAY_S)
-
-
 def _offset(zone: str, moment: float) -> timedelta | None:
     return datetime.fromtimestamp(moment, ZoneInfo(zone)).utcoffset()
 
 
-def _active(document: QueueDocument, moment: float) -> Active:
-    return tuple(
-        (path, tuple(i for i, entry in enumerate(spec.hours) if _holds(_window(entry), moment)))
-        for path, spec in document.queues.items()
-        if spec.hours
-    )
-
-
-def _with(document: QueueDocument, active: Active) -> QueueDocument:
-    now = {path: _spec(document.queues[path], entries) for path, entries in active if entries}
-    return replace(document, queues={**document.queues, **now}) if now else document
-
-
-def _spec(spec: QueueSpec, entries: tuple[int, ...]) -> QueueSpec:
+def _spec(spec: QueueSpec, entries: Sequence[Hours]) -> QueueSpec:
     """A queue with the figures of some of its entries: of two that say something of one the later counts."""
     figures: dict[str, Any] = {}
-    for i in entries:
+    for entry in entries:
         for name in HOURS_FIGURES:
-            value = getattr(spec.hours[i], name)
+            value = getattr(entry, name)
             if isinstance(value, Mapping):
                 figures[name] = {**figures.get(name, getattr(spec, name)), **value}
             elif value is not None:
                 figures[name] = value
-    return replace(spec, **figures)
-
-
-# --- of one entry
+    return replace(spec, **figures) if figures else spec
 
 
 def _window(entry: Hours) -> Window:
     return entry.days, entry.begins, entry.ends, entry.zone
 
 
-@lru_cache(maxsize=4096)
-def _holds(window: Window, moment: float) -> bool:
-    return any(begins <= moment < ends for begins, ends in _times(window, moment, range(-1, 1)))
-
-
-def _borders(document: QueueDocument, moment: float) -> list[int]:
-    """When entries begin or end in some days before a moment, and after it."""
-    windows = {_window(entry) for spec in document.queues.values() for entry in spec.hours}
-    days = range(-_LONG, _LONG)
-    return sorted({at for window in windows for times in _times(window, moment, days) for at in times})
-
-
-def _times(window: Window, moment: float, days: range) -> Iterator[tuple[int, int]]:
-    """When an entry begins and ends that begins on one of some days, counted from that of a moment."""
-    of_week, begins, ends, zone = window
-    place = ZoneInfo(zone)
-    today = shown_at(moment, place).date()
-    for day in (today + timedelta(days=each) for each in days):
-        if _DAYS[day.weekday()] in of_week:
-            from_, to = time.fromisoformat(begins), time() if ends == _END else time.fromisoformat(ends)
-            over = timedelta(days=to <= from_)
-            yield _at(day, from_, place), _at(day + over, to, place)
+def _times(window: Window, day: date, place: ZoneInfo) -> tuple[int, int]:
+    """When an entry begins and ends that begins on a local day."""
+    _, begins, ends, _ = window
+    from_, to = time.fromisoformat(begins), time() if ends == _END else time.fromisoformat(ends)
+    return _at(day, from_, place), _at(day + timedelta(days=to <= from_), to, place)
 
 
 @lru_cache(maxsize=4096)

@@ -108,3 +108,11 @@ def test_bench_idle_measures_reports_of_busy_and_of_idle_jobs() -> None:
         "document_idle_us",
     ]
     assert all(us > 0 for us in told.values())
+
+
+def test_bench_bookings_judges_what_fits_and_what_does_not() -> None:
+    done = CliRunner().invoke(main, ["bench", "bookings", "--queues", "16", "--json"])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert list(told) == ["once_ms", "daily_ms", "daily_refused_ms"]
+    assert all(ms > 0 for ms in told.values())

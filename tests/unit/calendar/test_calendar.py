@@ -58,6 +58,21 @@ def books(draw: st.DrawFn) -> tuple[list[Bin], list[Item]]:
     return ground, made
 
 
+@given(books(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=5))
+def test_a_day_that_is_like_one_that_fits_is_judged_as_if_it_were_alone(
+    made: tuple[list[Bin], list[Item]], days: list[tuple[int, int]]
+) -> None:
+    ground, items = made
+    each_day = [
+        [replace(each, begins=each.begins + at, ends=each.ends + at + longer * HOUR) for each in items]
+        for day, (which, longer) in enumerate(days)
+        for at in [day * 40 * HOUR + which * HOUR]
+    ]
+    alone = [clash(Ground(ground), day) for day in each_day]
+    all_of_them = [each for day in each_day for each in day]
+    assert clash(Ground(ground), all_of_them) == next(filter(None, alone), None)
+
+
 @given(books())
 @example((bins(8), [item("b0", 8, 0, 2), item("b1", 8, 2, 2)]))
 def test_what_fits_is_never_more_than_there_is(made: tuple[list[Bin], list[Item]]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.tenancy import Guarantee, Hours, QueueDocument, QueueSpec, Weekday
-from mesos_gpu.policy.times.hours import changed, span_at, spans_of_year
+from mesos_gpu.policy.times.hours import Spans, changed, span_at, spans_of_year
 from mesos_gpu.policy.times.local_time import DAY_S
 
 VIENNA = "Europe/Vienna"
@@ -157,6 +157,16 @@ def test_nothing_changes_within_a_span_and_something_does_at_its_ends(
         inside = span_at(made, begin + int(span.until - begin) * percent // 100)
         assert (inside.document, inside.until) == (span.document, span.until)
         assert span_at(made, span.until).since == span.until
+
+
+@given(st.lists(ENTRIES, min_size=1, max_size=3), st.lists(MOMENTS, min_size=2, max_size=8))
+@settings(max_examples=40)
+def test_what_is_kept_of_one_span_makes_no_other_one_different(
+    entries: list[Hours], moments: list[int]
+) -> None:
+    made = document(*entries)
+    spans = Spans(made)
+    assert [spans.at(moment) for moment in moments] == [span_at(made, moment) for moment in moments]
 
 
 @given(st.lists(ENTRIES, min_size=1, max_size=2), MOMENTS)

@@ -1,0 +1,99 @@
+"""`mesos-gpu bench bookings`: how long the engine judges a booking beside hours, and beside what is booked."""
+
+from dataclasses import replace
+from time import thread_time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.bench.queues import quick_world
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.bookings.booking import BookingSpec, Repeat
+from mesos_gpu.model.tenancy import DEFAULT_POOL, Guarantee, Hours, QueueDocument, QueueSpec, Weekday
+
+if TYPE_CHECKING:
+    from mesos_gpu.testing.builders import World
+
+_GPUS: Final = 8  # of each node
+_HOUR: Final = 3600
+_OTHERS: Final = 5  # that are booked each day
+_ZONE: Final = "Europe/Vienna"
+_WORKDAYS: Final = tuple(Weekday)[:5]
+_NOW: Final = 1_795_521_600.0  # Tuesday, 2026-11-24 12:00 UTC
+_ASKED: Final = BookingSpec("asked", "exam", 2, "14:00", _HOUR)
+
+
+@click.command()
+@click.option(
+    "--nodes", default=20, show_default=True, type=click.IntRange(20, 10_000), help="Of 8 GPUs each."
+)
+@click.option(
+    "--queues", default=30, show_default=True, type=click.IntRange(16, 100), help="With hours of their own."
+)
+@json_option
+def bookings(nodes: int, queues: int, as_json: bool) -> None:
+    """Judge bookings beside queues whose guarantees change by day and by night, and beside five that are there each
+    day; the engine's processor time for one, in ms.
+
+    One that is once, one that is there each day, and one of whole nodes that fits at night alone: for that the times
+    that are nearest are looked for.
+    """
+    by_day = (
+        nodes * _GPUS - queues
+    ) // _GPUS  # whole nodes that nobody is guaranteed then: fewer than by night
+    asked = {
+        "once": _ASKED,
+        "daily": replace(_ASKED, repeat=Repeat.DAILY),
+        "daily_refused": replace(
+            _ASKED, gpus=_GPUS, nodes=by_day + 1, lasts_s=3 * _HOUR, repeat=Repeat.WEEKDAYS
+        ),
+    }
+    output.note(f"{nodes:,} nodes, {queues} queues with hours")
+    result = {f"{name}_ms": round(_judged_ms(_world(nodes, queues), spec), 1) for name, spec in asked.items()}
+    if as_json:
+        output.document(result)
+    else:
+        output.table(("FIGURE", "MS"), list(result.items()), empty="")
+
+
+def _world(nodes: int, queues: int) -> "World":
+    from mesos_gpu.testing.builders import gpu
+
+    world = quick_world()
+    world.now = _NOW
+    for i in range(nodes):
+        world.node(f"n{i}", *(gpu(f"n{i}-{k}") for k in range(_GPUS)), cpus=100)
+    hours = {f"q{i}": QueueSpec(hours=_hours(i)) for i in range(queues)}
+    world.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(), **hours}), 0))
+    for i in range(_OTHERS):
+        other = BookingSpec(f"other{i}", "exam", 2, f"{9 + i}:30", 2 * _HOUR, repeat=Repeat.DAILY)
+        world.feed(ev.BookingMade(other.name, other, "ann"))
+    return world
+
+
+def _hours(number: int) -> tuple[Hours, ...]:
+    """Of a queue: four kinds of days and three of nights, so that much changes in a day."""
+    day = Hours(
+        f"{6 + number % 4:02}:00", "18:00", zone=_ZONE, guarantee_gpus={DEFAULT_POOL: Guarantee(1000)}
+    )
+    night = replace(
+        day, begins=f"{20 + number % 3}:30", ends="05:00", days=_WORKDAYS,
+        guarantee_gpus={DEFAULT_POOL: Guarantee(500)},
+    )  # fmt: skip
+    return day, night
+
+
+def _judged_ms(world: "World", spec: BookingSpec) -> float:
+    began = thread_time()
+    try:
+        step(world.state, ev.BookingMade(spec.name, spec, "ann"), world.now, world.settings)
+        remedy = ""
+    except Conflict as refused:
+        remedy = refused.remedy
+    took_ms = (thread_time() - began) * 1000
+    assert bool(remedy) == (spec.gpus == _GPUS), f"whole nodes are refused, and they alone: {remedy}"
+    return took_ms
