@@ -146,7 +146,7 @@ def span_at(document: QueueDocument, moment: float) -> Span:
 
 
 def spans_of_year(document: QueueDocument, moment: float) -> Iterator[tuple[float, QueueDocument]]:
-    """As `Spans.of_year` has it."""
+    """Tell each way in which figures hold together in the year that follows, as `Spans.of_year` does."""
     return Spans(document).of_year(moment)
 
 

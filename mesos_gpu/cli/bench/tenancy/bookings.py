@@ -76,7 +76,7 @@ def _world(nodes: int, queues: int) -> "World":
 
 
 def _hours(number: int) -> tuple[Hours, ...]:
-    """Of a queue: four kinds of days and three of nights, so that much changes in a day."""
+    """Make the hours of a queue: there are four kinds of days and three of nights, so that much changes in a day."""
     day = Hours(
         f"{6 + number % 4:02}:00", "18:00", zone=_ZONE, guarantee_gpus={DEFAULT_POOL: Guarantee(1000)}
     )
