@@ -207,8 +207,8 @@ class QueuesRequest(TypedDict, total=False):
     at."""
 
     version: _Version | None
-    at: float | None
-    by: str | None
+    at: Any
+    by: Any
     comment: _Comment | None
     reclaim_at: Any
     fairness: Annotated[str, one_of(*Fairness)] | None
