@@ -95,8 +95,8 @@ class _Choice:
     def provide(self, booking: Booking) -> None:
         """Let a booking have provisional nodes, and choose them for good if the first on them must be told now."""
         places = self.now.places.get(booking.id, ())
-        lacks = len(places) < booking.spec.nodes
-        if lacks or not all(map(self._is_sound, places)) or self._is_taken(booking, places):
+        lacks = len(places) < booking.spec.nodes or self._is_obstructed(booking, places)
+        if lacks or not self._are_there(booking, places) or self._is_taken(booking, places):
             places = self._choose(booking, firm=False)
             self.now.places[booking.id] = places
         there = on_places(self.turn, booking, places).values()
@@ -149,6 +149,18 @@ class _Choice:
         if self.turn.now - heard_at > self.turn.settings.report_stale_s:
             return False  # unknown is not healthy
         return {*place.gpus} <= {gpu.id for gpu in sound_of(state, node, node.gpus)}
+
+    def _are_there(self, booking: Booking, places: Collection[Place]) -> bool:
+        """Whether places are sound, and in the pool of a booking: a node may be in another one by now."""
+        state = self.turn.state
+        pools = {pool_in(state.tree, state.nodes.get(place.agent_id)) for place in places}
+        return pools <= {booking.spec.pool} and all(map(self._is_sound, places))
+
+    def _is_obstructed(self, booking: Booking, places: Collection[Place]) -> bool:
+        """Whether somebody is on places who cannot be told to leave them by the begin: others may be free by now."""
+        there = on_places(self.turn, booking, places).values()
+        latest = self.turn.now - SLACK_S
+        return any(not job.spec.preemptible or tell_at(self.turn, booking, job) < latest for job in there)
 
     def _is_taken(self, booking: Booking, places: Collection[Place]) -> bool:
         taken = self._taken(booking)

@@ -49,10 +49,12 @@ def idle_gpu_ms(booking: Booking, now: float) -> int:
 
 def purged_at(turn: Turn, booking: Booking) -> float | None:
     """When a booking is given back if nobody uses it until then, seconds since the epoch; None: it is used, has no
-    nodes or is never given back. Nobody could use it while no scheduler ran."""
+    nodes or is never given back. Nobody could use it while no scheduler ran, and nobody has to before its begin, which
+    comes again when the clock is set back."""
     if not booking.spec.purge_after_s or booking.used_gpus or not booking.places:
         return None
-    return max(booking.counted_at, turn.state.started_at) + booking.spec.purge_after_s
+    since = max(booking.counted_at, turn.state.started_at, booking.begins)
+    return since + booking.spec.purge_after_s
 
 
 def charge(turn: Turn, booking: Booking) -> None:

@@ -79,6 +79,7 @@ class Witness(Account):
                         del self.held[offer_id]
                 case ev.Registered():
                     self.held.clear()
+                    self.calendar.since.clear()  # it sees, and mends, from now on
                     self.registered_at = now
                 case ev.Disconnected():
                     self.held.clear()

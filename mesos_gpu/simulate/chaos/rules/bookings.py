@@ -400,8 +400,8 @@ def _due(account: Account, booking: Booking, now: float, wrong: dict[tuple[str, 
         wrong[_TIMES, booking.id] = f"{booking.id} has not begun"
     if not booking.state.has_nodes:
         return
-    if booking.is_active and users_of(account, booking):
-        account.calendar.used[booking.id] = now
+    if booking.is_active and any(task.launched_at < now for task in users_of(account, booking)):
+        account.calendar.used[booking.id] = now  # not by who may not any more at the moment of his launch
     since = account.registered_at  # then each node has time to report
     sound = [each for each in booking.places if _is_sound(account, each.agent_id, each.gpus, now, since)]
     connected = account.mesos.connected

@@ -51,7 +51,8 @@ def _needed(account: Account, task: Task, reason: NoticeReason, job: Job, now: f
 def _drained(account: Account, job: Job, now: float) -> str:
     if any(spec.stop is Stop.DRAIN for spec in tree.specs_of(account.queues, job.spec.queue)):
         return "its queue is drained"
-    tasks = [account.disk.tasks[task_id] for task_id in account.latest(job.id)]
+    every = (account.disk.tasks[task_id] for task_id in account.latest(job.id))
+    tasks = [task for task in every if not task.ended]
     places = {(Target.NODE, task.hostname) for task in tasks}
     places |= {(Target.GPU, str(gpu)) for task in tasks for gpu in task.gpus}
     ends = [end for place in places if (end := account.drained.get(place)) is not None]

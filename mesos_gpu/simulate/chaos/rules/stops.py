@@ -81,9 +81,10 @@ def _las(account: Account, job: Job, other: Job, now: float) -> bool:
 
 def _is_old_enough(account: Account, job: Job, other: Job, now: float) -> None:
     least = tree.runtime(account.queues, other.spec.queue, job.spec.queue)
-    rebalances = borrows(account, other) and not _moves(job) and not _is_ahead(other, now)
+    ahead = _is_ahead(other, now)  # it is stopped when hours have changed
+    rebalances = borrows(account, other) and not _moves(job) and not ahead
     least_s = least.rebalance_s if rebalances else least.reclaim_s
-    ran_s = 0.0 if job.started_at is None else now - job.started_at
+    ran_s = 0.0 if job.started_at is None else (other.room_made_at or now if ahead else now) - job.started_at
     if ran_s < least_s - _CLOCKS_S:
         words = f"{job.id} is stopped for {other.id} after {ran_s:g} s, and is spared for {least_s:g} s"
         raise Violation("nobody is stopped before his minimum run time", words, job.id, other.id)
@@ -183,10 +184,10 @@ def ends(account: Account, task: Task, job: Job, now: float) -> bool:
     notice = task.notice
     if notice is None or not notice.stands or now < notice.until:
         return False
-    if notice.reason is NoticeReason.IDLE:
-        return idle.ended(account, task, job, now)
     if notice.reason is NoticeReason.CALENDAR or bookings.ends_at_once(account, job, now):
         return True  # `bookings` has judged that notice
+    if notice.reason is NoticeReason.IDLE:
+        return idle.ended(account, task, job, now)
     if task.preempted_for is not None:
         other = account.disk.jobs.get(task.preempted_for)
         return other is not None and _needs_room(account, other)
@@ -313,14 +314,15 @@ def _side(mine: list[str], account: Account, task: Task) -> str:
 
 def _held_soon(account: Account, path: str, pool: str, now: float, *, but: JobId, most: bool) -> int:
     """What a queue holds of a pool when others than one have what was freed for them: at most, or at least. Of room in
-    several pools nobody knows how much is had in each."""
+    several pools, or without a tree of queues, nobody knows how much is had in each."""
     tasks = [each for each in tree.holding(account, path, now) if tree.pool_where(account, each) == pool]
     stays = (each for each in tasks if each.preempted_for in (None, but) or _moves(_job(account, each)))
     held = sum(tree.cost_of(account, each) for each in stays)
     for job in account.disk.jobs.values():
         waits = job.state is JobState.PENDING and job.room_made_at is not None and job.id != but
         room = {tree.pool_of(account.queues, a) for i in job.room_on if (a := account.mesos.agents.get(i))}
-        if waits and path in tree.lineage(job.spec.queue) and (pool in room if most else room == {pool}):
+        is_here = (not room or pool in room) if most else room == {pool}
+        if waits and is_here and path in tree.lineage(job.spec.queue):
             held += tree.dearest(account, job.spec, pool)
     return held
 

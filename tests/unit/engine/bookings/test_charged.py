@@ -4,7 +4,7 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.model.bookings.booking import Charge
+from mesos_gpu.model.bookings.booking import BookingState, Charge
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.saves import KeepRecord
 from mesos_gpu.model.shares.units import WHOLE
@@ -51,3 +51,18 @@ def test_a_clock_that_is_set_back_lets_nobody_be_charged_for_more_than_is_booked
     made.go(60)
     made.status(made.state.round_of(made.job("short"))[0].id, "TASK_FINISHED", agent="n1")
     assert charged_gpu_s(made.go(3 * HOUR)) == pytest.approx(4 * HOUR, rel=0.01)
+
+
+def test_nobody_has_to_use_it_before_its_begin_which_comes_again_when_the_clock_is_set_back() -> None:
+    made = Booked()
+    made.up("n1", 4)
+    made.up("n2", 4)
+    made.book(purge_after_s=600)
+    made.go(HOUR + 5)
+    (place,) = made.booking().places
+    made.now -= 900
+    made.feed(ev.AgentLost(place.agent_id))
+    made.go(895 + 590)
+    assert made.booking().is_active
+    made.go(20)
+    assert made.booking().state is BookingState.RETURNED

@@ -88,3 +88,17 @@ def test_a_model_that_no_node_of_the_pool_has_is_refused_with_those_that_there_a
     made.submit("job", gpus=1, gpu_model=("H100",))
     said = why_of(made.state, made.settings, made.now, made.job("job")).summary
     assert said.endswith("no node has a GPU of model H100; there are A100, NVIDIA A100-SXM4-80GB, T4")
+
+
+def test_nothing_starts_in_the_way_of_a_booking_whose_node_is_in_another_pool_by_now() -> None:
+    made, queues = Booked(), {"exam": QueueSpec(), "other": QueueSpec()}
+    made.up("old", 4, "T4")
+    made.feed(ev.QueuesChanged(QueueDocument(queues=queues), 0))
+    made.book()
+    made.go(1)
+    made.state.put(QueueDocument(2, queues=queues, pools=(OLD,)))
+    made.up("new", 4)
+    made.go(1)
+    assert not made.runs(made.run("stays", queue="other", gpu_model=("A100",)).id)
+    made.go(HOUR)
+    assert [place.agent_id for place in made.booking().places] == ["new"]

@@ -115,3 +115,15 @@ def test_gpus_that_mesos_has_reserved_for_the_role_of_another_queue_are_not_chos
     world.book(begins="12:01")
     world.go(61)
     assert (world.booking().is_active, nodes(world)) == (True, ["n2"])
+
+
+def test_a_booking_looks_to_another_node_while_somebody_stays_on_its_own() -> None:
+    world = Booked()
+    world.up("n1", 4)
+    assert world.runs(world.run("stays", gpus=4).id)
+    world.book()
+    world.go(1)
+    world.up("n2", 4)
+    assert not world.runs(world.run("next", gpus=4).id), "it would be in the way"
+    world.go(HOUR + 1)
+    assert [place.agent_id for place in world.booking().places] == ["n2"]
