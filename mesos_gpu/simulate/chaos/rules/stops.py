@@ -146,10 +146,10 @@ def _is_returned(task: Task) -> bool:
 
 
 def _does_not_flap(account: Account, job: Job, other: Job, now: float) -> None:
-    """Check that nobody takes back at once what he has just given, while queues stay as they are."""
+    """Check that nobody takes back at once what he has just given, while queues, and their hours, stay as they are."""
     account.stops[job.id, other.id] = now, account.queues
     then, document = account.stops.get((other.id, job.id), (0.0, None))
-    if document is account.queues and 0 <= now - then < _FLAP_S:
+    if document is account.queues and 0 <= now - then < _FLAP_S and not _is_ahead(other, now):
         words = f"{job.id} makes room for {other.id} {now - then:g} s after it was the other way round"
         raise Violation("nobody takes back what he has just given", words, job.id, other.id)
 
