@@ -193,12 +193,24 @@ class Barriers:
             (
                 spare.queue
                 for kept in reservations
-                if kept.spares and self._attained.in_way(job, ends_at, kept)
+                if kept.spares and self._attained.in_way(job, ends_at, kept) and not self._yields(kept, job)
                 for spare in kept.spares
                 if spare.pool == pool and spare.queue in above and cost > spare.milli
             ),
             None,
         )
+
+    def _yields(self, kept: Reservation, job: Job) -> bool:
+        """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
+        room for one of them, neither could start else."""
+        other = self._state.jobs.get(kept.job_id)
+        if (
+            other is None
+            or None in (other.room_made_at, job.room_made_at)
+            or not (other.room_on and job.room_on)
+        ):
+            return False
+        return (-other.spec.priority, other.sequence) > (-job.spec.priority, job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
         if pool not in self._tree.lenders or self._standing is None or job.id in self._state.seats_given:

@@ -1,5 +1,6 @@
 """Jobs go elsewhere so that another has room on one node: at once, seldom, and for little lost work."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,3 +225,22 @@ def test_a_gang_with_a_seat_gets_its_nodes_and_who_goes_leaves_them_to_it(world:
     states = {name: world.job(name).state for name in ("gang", "s0", "s1", "s2")}
     assert set(states.values()) == {JobState.RUNNING}, states
     assert len({host_of(world, f"s{i}") for i in range(3)}) == 1
+
+
+def test_of_two_for_whom_room_is_kept_one_starts_where_a_limit_lets_only_one(world: Tenants) -> None:
+    """What is kept for each counts against the limit; neither is in the way of the one before it."""
+    world.agents(2, 1)
+    world.document(dev=queue(), ops=queue())
+    for name in ("x", "y"):
+        world.runs(name, "ops")
+    for name, priority in (("second", 0), ("first", 5)):
+        world.submit(name, queue="dev", gpus=1, preemptible=True, priority=priority)
+    for name, there in (("second", "x"), ("first", "y")):
+        room = replace(world.job(name), room_made_at=world.now, room_on=(host_of(world, there),))
+        world.state.set_job(room)
+    world.document(dev=queue(limit_gpus={"default": 1000}), ops=queue())
+    for name in ("x", "y"):
+        world.ends(name)
+    world.passes(10)
+    assert world.job("first").state is not JobState.PENDING
+    assert world.job("second").state is JobState.PENDING
