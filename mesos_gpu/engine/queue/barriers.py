@@ -204,13 +204,9 @@ class Barriers:
         """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
         room for one of them, neither could start else."""
         other = self._state.jobs.get(kept.job_id)
-        if (
-            other is None
-            or None in (other.room_made_at, job.room_made_at)
-            or not (other.room_on and job.room_on)
-        ):
+        if other is None or not (_has_room(other) and _has_room(job)):
             return False
-        return (-other.spec.priority, other.sequence) > (-job.spec.priority, job.sequence)
+        return (-(other.spec.priority or 0), other.sequence) > (-(job.spec.priority or 0), job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
         if pool not in self._tree.lenders or self._standing is None or job.id in self._state.seats_given:
@@ -233,3 +229,8 @@ def _gpus(milli: int) -> str:
 
 def _of(pool: str) -> str:
     return "" if pool == DEFAULT_POOL else f" of pool {pool}"
+
+
+def _has_room(job: Job) -> bool:
+    """Whether others ended, or end, for it."""
+    return job.room_made_at is not None and bool(job.room_on)
