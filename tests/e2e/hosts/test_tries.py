@@ -82,11 +82,8 @@ class Scene:
         for agent in stack.cluster.agents:
             files += [agent.log, agent.directory / "work" / "meta", agent.directory / "work" / "provisioner"]
             # Not by a pattern: that fails when a container ends meanwhile.
-            files += [
-                Path(at, name)
-                for at, _, names in os.walk(agent.directory / "run/containers")
-                for name in names
-            ]
+            walked = os.walk(agent.directory / "run/containers")
+            files += [path for at, _, names in walked for name in names if (path := Path(at, name)).is_file()]
         files += [
             stack.cluster.master.log,
             *self.sandboxes(),
