@@ -7,11 +7,10 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/
 """
 
 import _socket
-import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -214,7 +213,7 @@ def _tried(family: int, kind: int, target: tuple[str, int], *, bind: bool) -> in
         made = _socket.socket(family, kind)
     except OSError:
         return errno.EPERM
-    with contextlib.closing(made):
+    with closing(made):
         made.setblocking(False)
         try:
             if bind:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
-_PLAIN: Final = frozenset(
-    b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-)  # RFC 3986, 2.3
+#: What a path has in a URL as it is (RFC 3986, 2.3).
+_PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).

@@ -17,8 +17,6 @@ from mesos_gpu.libmesos.launching import EXECUTOR
 
 #: Directory that holds the package, for sys.path.
 ROOT: Final = str(Path(mesos_gpu.__file__).resolve().parent.parent)
-#: The byte that a program of the cluster waits for on its standard input.
-GO: Final = b"\n"
 _SCRIPT: Final = """#!{python} -IS
 {begin}
 from mesos_gpu.libmesos.launching import main

@@ -27,7 +27,8 @@ BACK_S: Final = 5.0
 _LOOK_S: Final = 1.0
 _AT_ONCE_S: Final = 0.05
 _STREAMS: Final = 2  # the greatest descriptor of them
-_GO: Final = b"\n"  # of a program that waits for it: see helpers
+#: The byte that a program of the cluster waits for on its standard input.
+GO: Final = b"\n"
 
 
 class ZooKeeper:
@@ -167,7 +168,7 @@ def _watch(name: str, clocks: Watch) -> None:
 def again() -> None:
     """Start this very command in this process. Of its files it has only its standard streams, as at its first start."""
     reads, writes = os.pipe()
-    os.write(writes, _GO)
+    os.write(writes, GO)
     os.dup2(reads, 0)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > _STREAMS:

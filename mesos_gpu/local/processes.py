@@ -18,7 +18,7 @@ from typing import IO, Any, Final, Self, TypeVar
 from isolator.agent.http import HttpConnection
 from mesos_gpu.adapters.proofs.socket_paths import opened
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
-from mesos_gpu.libmesos import helpers
+from mesos_gpu.libmesos import helpers, program
 from mesos_gpu.libmesos.cxx import REFUSED
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.network import Host
@@ -197,7 +197,7 @@ class Process:
             raise
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._popen.stdin as gate:
-            gate.write(helpers.GO)
+            gate.write(program.GO)
         return self
 
     def _spawn(self) -> subprocess.Popen[bytes]:

@@ -19,9 +19,8 @@ from mesos_gpu.errors import Conflict, MesosGpuError
 from mesos_gpu.wire.channel.frames import LAST, MOST_AHEAD, MOST_DATA, WINDOW, Frame, Kind, decode, encode
 
 _PASSED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_END_S: Final = (
-    1.0  # for a thread to end once the line is closed: one may wait for a terminal that others read, too
-)
+#: For a thread to end once the line is closed: one may wait for a terminal that others read, too.
+_END_S: Final = 1.0
 
 
 class Session:

@@ -12,7 +12,7 @@ from mesos_gpu.engine.gpus.gpu_status import is_closed, well
 from mesos_gpu.engine.gpus.role import is_for_others
 from mesos_gpu.engine.queue.barriers import Barriers
 from mesos_gpu.engine.queue.ends import Ends, Learn
-from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.hopeless import is_hopeless, note_hopeless
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.line import Standing, Waits
@@ -258,9 +258,7 @@ class Backlog:
     def keep_rooms(self) -> None:
         """Keep what others ended for, for each whom they ended for, before any of these takes room of another."""
         jobs, queue = self._state.jobs, self._state.queue
-        waiting = [
-            job for _, job_id in queue if (job := jobs[job_id]).room_made_at is not None and job.room_on
-        ]
+        waiting = [job for _, job_id in queue if has_room(job := jobs[job_id])]
         for job in sorted(waiting, key=lambda job: (job.room_made_at, job.sequence)):
             self.block(job)
             self._roomy.add(job.id)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Hashable, Sequence
 
 from mesos_gpu.engine.queue.budgets import Budgets
-from mesos_gpu.engine.queue.held import Held
+from mesos_gpu.engine.queue.held import Held, has_room
 from mesos_gpu.engine.queue.las import Attained
 from mesos_gpu.engine.queue.leaves import ruled_as
 from mesos_gpu.engine.queue.line import Standing
@@ -203,10 +203,10 @@ class Barriers:
     def _yields(self, kept: Reservation, job: Job) -> bool:
         """Whether something is kept for one that comes after a job for which something is kept, too: where a limit has
         room for one of them, neither could start else."""
-        other = self._state.jobs.get(kept.job_id)
-        if other is None or not (_has_room(other) and _has_room(job)):
+        other = self._state.jobs.get(kept.job_id) if has_room(job) else None
+        if other is None or not has_room(other):
             return False
-        return (-(other.spec.priority or 0), other.sequence) > (-(job.spec.priority or 0), job.sequence)
+        return (-other.priority, other.sequence) > (-job.priority, job.sequence)
 
     def _wait_of_lenders(self, job: Job, pool: str, cost: int) -> Wait | None:
         if pool not in self._tree.lenders or self._standing is None or job.id in self._state.seats_given:
@@ -229,8 +229,3 @@ def _gpus(milli: int) -> str:
 
 def _of(pool: str) -> str:
     return "" if pool == DEFAULT_POOL else f" of pool {pool}"
-
-
-def _has_room(job: Job) -> bool:
-    """Whether others ended, or end, for it."""
-    return job.room_made_at is not None and bool(job.room_on)

@@ -24,6 +24,11 @@ def waits_since(state: State, job: Job) -> float:
     return max(job.submitted_at, job.not_before, *ended)
 
 
+def has_room(job: Job) -> bool:
+    """Whether others ended, or end, for it on nodes that are kept for it."""
+    return job.room_made_at is not None and bool(job.room_on)
+
+
 class Pools:
     """At one moment; valid as long as no node changes."""
 

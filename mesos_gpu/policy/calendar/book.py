@@ -154,9 +154,8 @@ def horizon(now: float) -> float:
 def clash(ground: Ground, items: Iterable[Item], only: str | None = None) -> Clash | None:
     """Why not all times can be kept; None: they can. `only`: a booking; what overlaps none of its times is not looked
     at."""
-    laid = set[
-        Hashable
-    ]()  # what overlaps as something did that has its nodes needs no other look: most days are alike
+    # What overlaps as something did that has its nodes needs no other look: most days are alike.
+    laid = set[Hashable]()
     for group in _overlapping(items, only):
         misfit = _over_itself(group) or _over_sums(ground, group)
         form = _form(group)

@@ -343,6 +343,14 @@ def test_a_bug_of_resizes_is_found_and_told_shortly(
     assert_found(rules, monkeypatch)
 
 
+def assert_holds(steps: int, seed: int, *names: str) -> None:
+    """`names`: events and effects that must have come to pass."""
+    result = chaos.run(steps, seed)
+    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
+    for name in names:
+        assert result.counts[name], f"{name} never came to pass"
+
+
 def assert_found(rules: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "EPISODES", (150, 300))  # long ones take long to shorten
     monkeypatch.setattr(chaos, "shrink", _shrunk_until_short)

@@ -10,7 +10,7 @@ from mesos_gpu.engine.tenancy import recalls as of_plans
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos.rules import bookings as rules_of
 from mesos_gpu.simulate.chaos.rules import charges, recalls
-from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,7 @@ def _bookings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_engine_holds_with_bookings() -> None:
-    result = chaos.run(1200, 1)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
-    for name in ("BookingMade", "BookingChanged", "BookingCancelled", "Launch", "GiveNotice"):
-        assert result.counts[name], f"{name} never came to pass"
+    assert_holds(1200, 1, "BookingMade", "BookingChanged", "BookingCancelled", "Launch", "GiveNotice")
 
 
 # --- bugs put in on purpose

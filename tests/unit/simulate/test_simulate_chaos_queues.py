@@ -19,7 +19,7 @@ from mesos_gpu.policy.accounts.budget import Key, period_of, terms_of
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
 
 REAL_OVER_LIMIT = Backlog.over_limit
 REAL_BLOCK = Backlog.block
@@ -156,15 +156,9 @@ def test_a_plan_that_is_not_checked_again_is_seen_and_told_shortly(monkeypatch: 
 
 def test_the_engine_holds_with_trees_of_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.QUEUES,))
-    result = chaos.run(1500, 6)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
-    for name in ("QueuesChanged", "GiveNotice", "JobSubmitted"):
-        assert result.counts[name], f"{name} never came to pass"
+    assert_holds(1500, 6, "QueuesChanged", "GiveNotice", "JobSubmitted")
 
 
 def test_the_engine_holds_with_budgets_classes_and_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "MIXES", (chaos.TERMS,))
-    result = chaos.run(2500, 12)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
-    for name in ("QueuesChanged", "JobSubmitted", "Launch"):
-        assert result.counts[name], f"{name} never came to pass"
+    assert_holds(2500, 12, "QueuesChanged", "JobSubmitted", "Launch")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mesos_gpu.simulate.chaos import run as chaos
-from tests.unit.simulate.test_simulate_chaos import assert_found
+from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
 from tests.unit.simulate.test_simulate_chaos_arrays import BUGS as OF_ARRAYS
 from tests.unit.simulate.test_simulate_chaos_bookings import BUGS as OF_BOOKINGS
 from tests.unit.simulate.test_simulate_chaos_idle import BUGS as OF_IDLE_GPUS
@@ -26,10 +26,7 @@ def _together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_engine_holds_with_all_of_them_in_one_world() -> None:
-    result = chaos.run(1200, 1)
-    assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
-    for name in ("BookingMade", "ArrayKillRequested", "KeepAsked", "QueuesChanged", "GiveNotice"):
-        assert result.counts[name], f"{name} never came to pass"
+    assert_holds(1200, 1, "BookingMade", "ArrayKillRequested", "KeepAsked", "QueuesChanged", "GiveNotice")
 
 
 @pytest.mark.long

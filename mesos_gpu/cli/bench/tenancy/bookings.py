@@ -42,9 +42,8 @@ def bookings(nodes: int, queues: int, as_json: bool) -> None:
     One that is once, one that is there each day, and one of whole nodes that fits at night alone: for that the times
     that are nearest are looked for.
     """
-    by_day = (
-        nodes * _GPUS - queues
-    ) // _GPUS  # whole nodes that nobody is guaranteed then: fewer than by night
+    # Whole nodes that nobody is guaranteed by day: fewer than by night.
+    by_day = (nodes * _GPUS - queues) // _GPUS
     asked = {
         "once": _ASKED,
         "daily": replace(_ASKED, repeat=Repeat.DAILY),
