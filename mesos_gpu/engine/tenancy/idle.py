@@ -308,7 +308,8 @@ def _call_off(turn: Turn, job: Job, why: str) -> None:
                     task.notice, number=task.notice.number + 1, warning=False, recalled_at=turn.now
                 )
                 words.tell(turn, task, notice)
-        job = turn.put_job(replace(turn.state.jobs[job.id], message=f"it goes on: {why}"))
+        if notices.stands(turn, job) is None:  # else its message says for what it ends
+            job = turn.put_job(replace(turn.state.jobs[job.id], message=f"it goes on: {why}"))
     words.happened(turn, EventKind.IDLE_OVER, job)
 
 

@@ -97,14 +97,8 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
     Returns:
         Whether that was done; not if its time has passed, as then its tasks are being ended.
     """
-    members = [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
-    if not members or any(task.evicted for task in turn.state.round_of(job)):
-        return False
-    if any(task.notice.reason not in of for task in members if task.notice):
-        for task in members:  # it ends all the same, but makes room for nobody
-            turn.put_task(replace(task, preempted_for=None))
-        if job.room_on:
-            turn.put_job(replace(job, room_made_at=None, room_on=()))
+    members = _told(turn, job)
+    if not members or any(task.notice.reason not in of for task in members if task.notice):
         return False
     for task in members:
         assert task.notice is not None
@@ -113,6 +107,15 @@ def recall(turn: Turn, job: Job, why: str, of: tuple[NoticeReason, ...] = FOR_OT
     notices.happened(turn, EventKind.RECALL, job, turn.state.tasks[members[0].id].notice)
     turn.put_job(replace(job, message=f"it goes on: {why}", room_made_at=None, room_on=()))
     return True
+
+
+def make_room_for_nobody(turn: Turn, job: Job) -> None:
+    """Let a job that ends all the same, for another reason, end for that alone."""
+    members = _told(turn, job)
+    for task in members:
+        turn.put_task(replace(task, preempted_for=None))
+    if members and job.room_on:
+        turn.put_job(replace(job, room_made_at=None, room_on=()))
 
 
 def stands(turn: Turn, job: Job) -> Notice | None:
@@ -127,6 +130,13 @@ def goes_elsewhere(state: State, job: Job) -> bool:
     if not job.room_on or job.state is JobState.PENDING or job.kill_requested:
         return False
     return any(task.preempted_for is not None for task in state.round_of(job) if not task.ended)
+
+
+def _told(turn: Turn, job: Job) -> list[Task]:
+    """List its tasks that have a notice which stands; none if one of them is being ended, as then all are."""
+    if any(task.evicted for task in turn.state.round_of(job)):
+        return []
+    return [task for task in _members(turn, job) if task.notice is not None and task.notice.stands]
 
 
 def _members(turn: Turn, job: Job) -> list[Task]:

@@ -24,7 +24,8 @@ def on_tick(turn: Turn) -> None:
             notice = notices.stands(turn, job)
             for_it = notice is not None and notice.by is not None  # idle GPUs may be returned for nobody, too
             of = (*notices.FOR_OTHERS, NoticeReason.IDLE) if for_it else notices.FOR_OTHERS
-            notices.recall(turn, job, why, of=of)
+            if not notices.recall(turn, job, why, of=of):
+                notices.make_room_for_nobody(turn, job)
 
 
 def give_up_room(turn: Turn, backlog: Backlog, job: Job) -> Job:

@@ -442,6 +442,22 @@ def test_who_is_told_to_end_for_a_drain_is_warned_when_that_is_called_off() -> N
     assert rig.kinds().count(EventKind.IDLE_WARNING) == 1
 
 
+def test_gpus_that_work_again_do_not_hide_for_whom_a_job_makes_room() -> None:
+    rig = rigged(notice_s=60)
+    run(rig, gpus=2, preemptible=True, priority=-5)
+    rig.play(120)
+    assert rig.state() is IdleState.WARNED
+    rig.world.submit("j2", queue="ml", gpus=2, priority=5)
+    rig.play(30, 1.0)
+    notice = rig.notice()
+    assert notice is not None
+    assert (rig.state(), notice.reason, notice.stands) == (IdleState.ACTIVE, NoticeReason.PREEMPTION, True)
+    assert "it goes on" not in rig.world.job("j1").message
+    rig.world.feed(ev.KillRequested(rig.world.job("j2").id))
+    assert not every(rig.play(90, 1.0), fx.Kill), "it makes room for a job that is gone"
+    assert rig.kinds()[-1] is EventKind.RECALL
+
+
 def test_under_pressure_nobody_ends_while_nobody_waits() -> None:
     rig = rigged(PRESSURE)
     run(rig)
