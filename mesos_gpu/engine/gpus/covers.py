@@ -267,6 +267,7 @@ def on_tick(turn: Turn) -> None:
             known[gpu_id] = turn.now
     if not state.connected:
         return
+    booked = {gpu for each in state.bookings.values() if each.state.has_nodes for gpu in each.gpus}
     for task in [state.tasks[task_id] for task_id in state.covers.values()]:
         assert task.covers is not None, "covers has cover tasks"
         cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
@@ -279,6 +280,6 @@ def on_tick(turn: Turn) -> None:
                 close(turn, task)
             continue
         since = state.idle.get(task.covers)
-        drained = since is not None and state.drain_of(task.hostname, task.covers) is not None
-        if since is not None and (drained or turn.now - since >= settings.cover_linger_s):
+        unwanted = task.covers in booked or state.drain_of(task.hostname, task.covers) is not None
+        if since is not None and (unwanted or turn.now - since >= settings.cover_linger_s):
             close(turn, task)

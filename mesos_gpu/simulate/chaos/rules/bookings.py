@@ -513,7 +513,7 @@ def _nodes_for(account: Account, booking: Booking, but: set[JobId], now: float) 
             gpu
             for task in account.disk.tasks.values()
             if task.hostname == agent.hostname and not task.ended and task.job_id not in but
-            for gpu in (*task.gpus, *([task.covers] if task.covers else []))
+            for gpu in task.gpus  # a shared card is given back when those are gone who have shares of it
             if _is_there_then(account, task, booking, now)
         }
         health = account.agents[agent.id].health
