@@ -24,6 +24,7 @@ from isolator.host import control_ports
 from isolator.node.program import Started
 from isolator.node.reaper import Reaping, audit, strangers
 from isolator.node.use import Counts, Uses
+from isolator.node.whose import ticks_now
 from isolator.secrets.exposure import with_key
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
@@ -236,15 +237,16 @@ class Monitor:
             logger.error("what tasks use of their shares cannot be told: %s", error)
             return ()
 
-    def _uses_of_cards(self) -> Uses:
+    def _uses_of_cards(self, began_ticks: int) -> Uses:
         """How the cards are used, and by whom; nothing is said of a look that failed."""
         try:
-            return self._counts.look(self._looked.readings)
+            return self._counts.look(self._looked.readings, began_ticks)
         except (MesosGpuError, OSError) as error:
             logger.error("the use of the GPUs cannot be told: %s", error)
             return (), ()
 
     def _survey(self) -> None:
+        began_ticks = ticks_now()
         try:
             survey = self._probe.survey()
         except Exception as error:  # whatever a driver may raise: the last report must not stand
@@ -256,12 +258,13 @@ class Monitor:
             self._looked, self._used = Survey(), ((), ())
             return
         self._failure, self._looked = "", survey
-        self._cards.surveyed(survey, self._strangers(survey), time.time())
-        self._used = self._uses_of_cards()
+        self._cards.surveyed(survey, self._strangers(survey, began_ticks), time.time())
+        self._used = self._uses_of_cards(began_ticks)
 
-    def _strangers(self, survey: Survey) -> dict[GpuId, str]:
+    def _strangers(self, survey: Survey, began_ticks: int) -> dict[GpuId, str]:
+        pids = {reading.gpu.id: reading.pids or () for reading in survey.readings}
         try:
-            return strangers(self._ledger, {r.gpu.id: r.pids or () for r in survey.readings})
+            return strangers(self._ledger, pids, began_ticks)
         except (MesosGpuError, OSError) as error:  # without a ledger no executor gets a claim
             logger.error("who is on the GPUs cannot be told: %s", error)
             return {}

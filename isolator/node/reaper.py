@@ -18,6 +18,7 @@ from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
 from isolator.node import programs
+from isolator.node.whose import started_ticks
 from isolator.shares import card
 from isolator.shares.mps import daemon as mps
 from mesos_gpu.errors import MesosGpuError
@@ -193,12 +194,16 @@ def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
     return made and (not cgroup.own or bool(cgroups.pids_below(cgroup.path)))
 
 
-def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId, str]:
+def strangers(
+    ledger: Ledger, pids: Mapping[GpuId, Sequence[int]], began_ticks: int | None = None
+) -> dict[GpuId, str]:
     """GPUs with a process that no living holding of that GPU accounts for, and who that is, for people.
 
     Args:
         ledger: Of this host.
         pids: Processes on each GPU, as NVML says.
+        began_ticks: When NVML was asked, clock ticks since boot; None: now. A process that has started since has the id
+            of one that was on the GPU and has ended.
 
     Raises:
         MesosGpuError: The ledger cannot be used.
@@ -219,11 +224,18 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
         strange = [
             pid
             for pid in present
-            if not any(ours(pid) for ours in tells[gpu]) and Path(f"/proc/{pid}").exists()
+            if not any(ours(pid) for ours in tells[gpu]) and _was_there(pid, began_ticks)
         ]
         if strange:
             strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
     return strangers_by_gpu
+
+
+def _was_there(pid: int, ticks: int | None) -> bool:
+    if not Path(f"/proc/{pid}").exists():
+        return False
+    started = None if ticks is None else started_ticks(pid)
+    return ticks is None or started is None or started <= ticks
 
 
 def _who(pid: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from isolator.devices.members import members_of
 from isolator.gpus.ledger import Holding, Ledger
+from isolator.node.whose import Processes, Whose, ticks_now
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu_use import MOST_GPU_USES, MOST_TASK_USES, GpuUse, Span, TaskUse, Work
 from mesos_gpu.model.nodes.health import Reading
@@ -30,14 +31,20 @@ class Counts:
         self._ledger, self._clock = ledger, clock
         self._cards: dict[GpuId, Work | None] = {}
         self._tasks: dict[tuple[str, GpuId], _Count] = {}
+        self._processes = Processes()
         self._xids: dict[GpuId, int] = {}
 
-    def look(self, readings: Iterable[Reading]) -> Uses:
+    def look(self, readings: Iterable[Reading], began_ticks: int | None = None) -> Uses:
         """Count what was read of all cards; of cards and tasks that are gone nothing is kept.
+
+        Args:
+            readings: Of all cards.
+            began_ticks: When reading began, clock ticks since boot; None: now.
 
         Raises:
             MesosGpuError: The ledger cannot be used.
         """
+        began_ticks = ticks_now() if began_ticks is None else began_ticks
         now = self._clock()
         cards = {each.gpu.id: each for each in readings if not (each.lost or each.unreadable)}
         self._cards = {
@@ -45,7 +52,7 @@ class Counts:
         }
         self._xids |= {gpu: each.xids[-1] for gpu, each in cards.items() if each.xids}
         gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
-        return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now)
+        return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now, began_ticks)
 
     def _of_card(self, reading: Reading, now: float) -> GpuUse:
         gpu = reading.gpu.id
@@ -58,24 +65,27 @@ class Counts:
             xid=self._xids.get(gpu),
         )
 
-    def _of_tasks(self, cards: dict[GpuId, Reading], now: float) -> tuple[TaskUse, ...]:
+    def _of_tasks(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
         holdings = [each for each in self._ledger.holdings() if each.gpus and self._ledger.alive(each)]
         members = members_of(holdings) if holdings else []
+        tasks = {pid: each.task for each, pids in zip(holdings, members, strict=True) for pid in pids}
+        whose = self._processes.look(_named(cards.values()), tasks, began_ticks)
         before, self._tasks = self._tasks, {}
         uses = []
-        for holding, pids in zip(holdings, members, strict=True):
+        for holding in holdings:
             for gpu in holding.gpus:
                 if gpu in cards:
                     count = before.get((holding.task, gpu))
-                    uses.append(self._of_task(holding, pids, cards[gpu], count, now))
+                    uses.append(self._of_task(holding, whose, cards[gpu], count, now))
         return tuple(uses[:MOST_TASK_USES])
 
     def _of_task(
-        self, holding: Holding, members: frozenset[int], reading: Reading, before: _Count | None, now: float
+        self, holding: Holding, whose: dict[int, Whose], reading: Reading, before: _Count | None, now: float
     ) -> TaskUse:
         """`before`: what was counted at the look before; None: it was not there, so what the card did is not its."""
-        pids = None if reading.pids is None else [pid for pid in reading.pids if pid in members]
-        span = None if before is None else _span(holding, reading, pids)
+        present = reading.pids
+        pids = None if present is None else [pid for pid in present if whose[pid].present == holding.task]
+        span = None if before is None else _span(holding, reading, whose)
         before = before or _Count()
         now_counted = _Count(
             policy.counted(before.work, span, now), policy.idle_since(before.idle_since, span, now)
@@ -92,12 +102,27 @@ class Counts:
         )
 
 
-def _span(holding: Holding, reading: Reading, pids: list[int] | None) -> Span | None:
-    """What a task did of what its card did: all of it, if nobody else is on a card that it holds whole."""
-    if holding.share is None and (reading.pids is None or pids is None or len(pids) == len(reading.pids)):
+def _named(readings: Iterable[Reading]) -> set[int]:
+    """Process ids that readings name."""
+    named: set[int] = set()
+    for each in readings:
+        named.update(each.pids or (), (pid for pid, _ in each.process_busy_ms or ()))
+    return named
+
+
+def _span(holding: Holding, reading: Reading, whose: dict[int, Whose]) -> Span | None:
+    """What a task did of what its card did: all of it, if it holds the card whole and nobody else is known to be, or
+    to have worked, on it; else what its processes did."""
+    busy = None if reading.process_busy_ms is None else dict(reading.process_busy_ms)
+    task = holding.task
+    others = any(whose[pid].present not in (task, None) for pid in reading.pids or ()) or any(
+        ms and whose[pid].worked not in (task, None) for pid, ms in (busy or {}).items()
+    )
+    if holding.share is None and not others:
         return reading.span
-    processes = None if reading.process_busy_ms is None else dict(reading.process_busy_ms)
-    return None if pids is None else policy.busy_of(reading.span, processes, pids)
+    own = [pid for pid in busy or () if whose[pid].worked == task]
+    unknown = [pid for pid in busy or () if whose[pid].worked is None]
+    return policy.busy_of(reading.span, busy, own, unknown)
 
 
 def _memory_mib(reading: Reading, pids: list[int] | None) -> int | None:

@@ -54,17 +54,26 @@ def shares_of_span(span: Span, samples: Iterable[tuple[int, int]]) -> dict[int, 
     return {pid: span.seen_ms * sum(each) // (_ALL * times) for pid, each in parts.items()}
 
 
-def busy_of(span: Span | None, processes: Mapping[int, int] | None, pids: Iterable[int]) -> Span | None:
+def busy_of(
+    span: Span | None, processes: Mapping[int, int] | None, pids: Iterable[int], unknown: Iterable[int] = ()
+) -> Span | None:
     """The span of some processes of a card; None: nobody can say.
 
     They were at work no longer than the card was: where it as a whole did nothing, none of them did anything, whatever
-    the driver tells of processes.
+    the driver tells of processes. Time in which a process worked that may be one of them, or not, counts as not seen.
+
+    Args:
+        span: Of the card.
+        processes: For how long each was at work in it, in milliseconds; None: the driver does not tell.
+        pids: Which are meant.
+        unknown: Those that may be meant, or not.
     """
     if span is None or span.busy_ms == 0:
         return span
     if processes is None or not processes:  # it was at work, and by nobody: the two do not go together
         return None
-    return Span(span.seen_ms, min(sum(processes.get(pid, 0) for pid in pids), span.busy_ms))
+    seen_ms = max(0, span.seen_ms - sum(processes.get(pid, 0) for pid in unknown))
+    return Span(seen_ms, min(sum(processes.get(pid, 0) for pid in pids), span.busy_ms, seen_ms))
 
 
 def counted(work: Work | None, span: Span | None, now: float) -> Work | None:

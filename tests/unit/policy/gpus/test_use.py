@@ -70,6 +70,13 @@ def test_who_is_not_named_did_nothing_and_nobody_did_more_than_the_card() -> Non
     assert busy_of(Span(1000, 900), {7: 600, 8: 600}, [7, 8]) == Span(1000, 900)
 
 
+def test_what_nobody_knows_whose_it_is_was_not_seen() -> None:
+    assert busy_of(Span(1000, 900), {7: 300, 8: 500}, [7], [8]) == Span(500, 300)
+    assert busy_of(Span(1000, 900), {7: 300, 8: 500}, [], [7, 8, 9]) == Span(200, 0)
+    assert busy_of(Span(1000, 900), {7: 300, 8: 1000}, [7], [8]) == Span(0, 0)
+    assert busy_of(Span(1000, 0), {8: 500}, [7], [8]) == Span(1000, 0)
+
+
 def test_counts_grow_and_stay_what_they_are_while_nothing_is_known() -> None:
     first = counted(None, Span(1000, 500), 100.0)
     assert first == Work(99.0, 1000, 500)
