@@ -13,7 +13,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.tenancy import QueueDocument
-from mesos_gpu.wire.checking import Problem, object_of
+from mesos_gpu.wire.checking import Problem, object_of, show
 
 D = TypeVar("D", bound=AccessDocument | QueueDocument)
 
@@ -92,16 +92,18 @@ class Documents(Generic[D]):
         wanted = self._kind.decode({**value, "version": expected or 0})
         problems = wanted if isinstance(wanted, list) else []
         if expected is None:
-            problems = [NOT_READ, *problems]
+            problems = [not_read(value), *problems]
         if isinstance(wanted, list) or expected is None:
             raise invalid(*problems)
         return wanted, expected
 
 
-NOT_READ = Problem(
-    "/version",
-    "say which version you have read: 0 where there is none yet (or in If-Match, as an ETag has it)",
-)
+def not_read(value: Mapping[str, Any]) -> Problem:
+    """What is wrong with a body that does not say the version that was read."""
+    given = value.get("version")
+    wrong = "" if given is None else f"must be an integer from 0, got {show(given)}: "
+    how = "say which version you have read: 0 where there is none yet (or in If-Match, as an ETag has it)"
+    return Problem("/version", wrong + how)
 
 
 def tag_of(each: AccessDocument | QueueDocument) -> dict[str, str]:

@@ -14,7 +14,7 @@ from mesos_gpu.api.http.requests import Flag, Number, body_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
-from mesos_gpu.api.v1.documents import NOT_READ, Documents, Versioned, expected_version, tag_of
+from mesos_gpu.api.v1.documents import Documents, Versioned, expected_version, not_read, tag_of
 from mesos_gpu.api.v1.queues import plans
 from mesos_gpu.engine.tenancy.document import READ_AGAIN
 from mesos_gpu.engine.versions import stale
@@ -78,7 +78,7 @@ class QueueDocuments(Documents[QueueDocument]):
         _known(latest, path)
         note.about("queue", path)
         if expected is None:
-            raise invalid(NOT_READ)
+            raise invalid(not_read({}))
         wanted = replace(valid(document.without_queue(latest, path)), comment="")
         now, more = await self._change(request, latest, wanted, expected)
         return json_answer({**_queue_of(latest, path), "version": now.version, **more}, headers=tag_of(now))
@@ -104,7 +104,7 @@ class QueueDocuments(Documents[QueueDocument]):
             *(_at_queue(path, wanted) if isinstance(wanted, list) else []),
         ]
         if expected is None:
-            problems = [NOT_READ, *problems]
+            problems = [not_read(value), *problems]
         if isinstance(wanted, list) or isinstance(said, list) or expected is None:
             raise invalid(*problems)
         now, more = await self._change(request, latest, replace(wanted, comment=said.comment), expected)
