@@ -113,7 +113,7 @@ export const one = {
         ["Id", booking.id], ["Queue", link(to.queue(booking.queue), booking.queue)], ["For", booking.users.length ? booking.users.join(" ") : "everybody of the queue"], ["GPUs", `${many(booking.gpus, "GPU")} on each of ${many(booking.nodes, "node")}`],
         ["Models", booking.gpu_model.join(" or ")], ["Pool", booking.pool], ["Begins", moment(booking.begins)], ["Ends", moment(booking.ends)], ["As booked", `${booking.from.replace("T", " ")}, ${span(booking.for_s)}, ${booking.zone}`], ["Repeats", booking.repeat === "none" ? null : `${booking.repeat}${booking.until ? ` until ${booking.until}` : ""}`],
         ["At its end", booking.overrun ? "its jobs go on as borrowers" : "its jobs are ended, with notice"], ["Returned if unused for", booking.purge_after_s === null ? null : span(booking.purge_after_s)], ["Out of the queue's guarantee", booking.from_guarantee ? "yes" : null], ["Used since", booking.used_at ? clock(booking.used_at) : null], ["By", booking.by], ["Made", clock(booking.made_at)],
-        ["Nodes", booking.places.length ? h("span", {}, booking.places.map(({ node, gpus }) => [link(to.node(node), node), ` (${gpus.length}) `])) : "chosen shortly before it begins"],
+        ["Nodes", booking.places.length ? h("span", {}, booking.places.map(({ node, gpus }) => [link(to.node(node), node), ` (${gpus.length}) `])) : ENDED.has(booking.state) ? null : "chosen shortly before it begins"],
       ])),
       h("p", { key: "calendar" }, link(`#/calendar?from=${day}`, "its week in the calendar"), " · ", link(`#/calendar?from=${day}&days=1`, "its day"))];
   },

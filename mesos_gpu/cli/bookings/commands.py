@@ -184,9 +184,15 @@ def _print(app: App, verb: str, path: str, as_json: bool, body: dict[str, Any] |
             ("message", each["message"]),
             ("nodes", "; ".join(_place(place) for place in each["places"]) or None),
             ("made", f"{output.stamp(each['made_at'])}{each['by'] and ' by ' + each['by']}"),
-            ("times", "; ".join(moment(each, time["begins"]) for time in each["times"][:6]) or None),
+            ("times", _times(each)),
         ]
     )
+
+
+def _times(each: Any) -> str | None:
+    """When it is there; None: no more, or not in the days that are looked at."""
+    coming = () if each["ended_at"] is not None else each["times"][:6]
+    return "; ".join(moment(each, time["begins"]) for time in coming) or None
 
 
 def _place(place: Any) -> str:

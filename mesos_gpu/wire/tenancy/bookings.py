@@ -27,7 +27,7 @@ def encode_spec(spec: BookingSpec) -> dict[str, Any]:
     return {**written, "until": written["until"] or None}
 
 
-def encode(booking: Booking, times: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def encode(booking: Booking, times: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """A booking as the interface shows it. `times`: those of it that are asked for."""
     return {
         "id": booking.id,

@@ -58,6 +58,20 @@ def test_times_of_a_repeated_one_are_those_of_the_window(booked: Rig) -> None:
     assert booked.call("GET", "/v1/bookings?until=1").json()["bookings"][0]["times"] == []
 
 
+def test_of_one_that_is_cancelled_its_time_is_told_as_long_as_it_lasted(booked: Rig) -> None:
+    early, late = (make(booked, name=name, gpus=2, zone="Europe/Vienna") for name in ("early", "late"))
+    booked.call("DELETE", "/v1/bookings/early")
+    booked.clock.time = late["begins"] + 600.0
+    booked.call("DELETE", "/v1/bookings/late")
+    every = booked.call("GET", f"/v1/bookings?past=true&since={NOON}").json()["bookings"]
+    assert {each["name"]: each["times"] for each in every} == {
+        "early": [{"begins": early["begins"], "ends": early["ends"]}],
+        "late": [{"begins": late["begins"], "ends": late["begins"] + 600}],
+    }
+    assert booked.call("GET", "/v1/bookings?past=true").json()["bookings"][1]["times"] == []
+    assert "times" not in call(booked, "show", "early").output
+
+
 def test_what_does_not_fit_is_refused_with_the_nearest_times(booked: Rig) -> None:
     make(booked)
     body = {"name": "b", "queue": "default", "gpus": 2, "from": "2026-11-25T10:00", "for_s": 3600}

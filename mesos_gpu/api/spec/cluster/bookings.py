@@ -30,7 +30,7 @@ class BookingPlace(TypedDict):
 
 class Booking(TypedDict):
     """GPUs that a queue has from one time to another. begins, ends: of its current or next time, or of its last one;
-    times: those that touch what was asked for."""
+    times: those that touch what was asked for; of one that has ended the last, as long as it lasted."""
 
     id: str
     name: str

@@ -116,16 +116,22 @@ def sees_booking(rights: Rights, booking: Booking) -> bool:
 
 def shown(booking: Booking, since: float, until: float) -> dict[str, Any]:
     """A booking as the interface shows it, with its times that touch a window."""
-    spans: list[tuple[int, int]] = []
+    spans = [span for span in [_latest(booking)] if span[0] < until and span[1] > since]
     if not booking.state.ended:
-        if booking.begins < until and booking.ends > since:
-            spans.append((booking.begins, booking.ends))
         spans += [
             (each.begins, each.ends)
             for each in times(booking.spec, max(since, booking.begins), until)
             if each.day > booking.day
         ]
     return encode(booking, spans[:_MOST_TIMES])
+
+
+def _latest(booking: Booking) -> tuple[float, float]:
+    """The time that a booking has now, or had last: as booked, or until it ended if that was in between."""
+    begins, ends, ended_at = booking.begins, booking.ends, booking.ended_at
+    if booking.state.ended and ended_at is not None and begins < ended_at < ends:
+        return begins, ended_at
+    return begins, ends
 
 
 def _window(request: Request, view: View) -> tuple[float, float]:
