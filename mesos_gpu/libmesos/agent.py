@@ -73,7 +73,7 @@ def main(path: str, flags: list[str]) -> int:
         slave = _start(lib, flags)
     except CallFailed as error:
         return fail(error)
-    program.watch_clock("mesos-agent")
+    program.watch_clock("mesos-agent", lib)
     lib.join(slave)
     os._exit(0)  # libprocess' threads are not to be waited for
 

@@ -223,6 +223,12 @@ class Mesos(ctypes.CDLL):
             P(zeros(512)), P(virtual_base(process)), ctypes.c_bool(False)
         )
 
+    def plan_timers(self) -> None:
+        """Have libprocess plan anew when it looks at its timers: process::Clock::pause() forgets the looks that are
+        planned, and process::Clock::resume() plans the next."""
+        self["_ZN7process5Clock5pauseEv"]()
+        self["_ZN7process5Clock6resumeEv"]()
+
     def join(self, process: int) -> None:
         """process::wait(UPID(*process), Seconds(-1)), that is, for ever."""
         upid, forever = zeros(512), zeros(16)

@@ -88,7 +88,7 @@ def main(path: str, flags: list[str]) -> int:
         master = _start(lib, flags)
     except CallFailed as error:
         return fail(error)
-    program.watch_clock("mesos-master")
+    program.watch_clock("mesos-master", lib)
     lib.join(master)
     os._exit(0)  # libprocess' threads are not to be waited for
 

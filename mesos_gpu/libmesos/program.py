@@ -1,5 +1,5 @@
 """What the master and the agent have in common: what they make of their flags before Mesos sees them, and that they
-start anew when the time of day was set back.
+go on when the time of day was set.
 
 Only the standard library is used, and little of it: these programs start bare.
 """
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Final
 
+    from mesos_gpu.libmesos.cxx import Mesos
+
 #: Flags that libprocess takes from its environment, as main.cpp hands them on.
 _OF_LIBPROCESS: Final = ("ip", "port", "advertise_ip", "advertise_port")
 _ZK, _FILE = "zk://", "file://"
 #: For less than that Mesos stands still by itself: starting anew takes as long.
 BACK_S: Final = 5.0
+#: For less than that Mesos stands still by itself, too.
+AHEAD_S: Final = 1.0
 _LOOK_S: Final = 1.0
 _AT_ONCE_S: Final = 0.05
 _STREAMS: Final = 2  # the greatest descriptor of them
@@ -129,40 +133,51 @@ class Watch:
     def __init__(self, ahead: Callable[[], float] = ahead) -> None:
         """Begin with what they show now. `ahead`: asks them."""
         self._ahead = ahead
-        self._farthest = ahead()
+        self._latest = self._farthest = ahead()
 
-    def back_s(self) -> float:
-        """By how much the time of day is behind what it would be if it had never been set back, in seconds; 0: by less
-        than counts. A step ahead that is undone is one back: timers were made meanwhile."""
-        now = self._ahead()
-        self._farthest = max(self._farthest, now)
-        back_s = self._farthest - now
-        return back_s if back_s > BACK_S else 0.0
+    def step_s(self) -> float:
+        """By how much the time of day was set, in seconds, if that counts; else 0. More than 0: so far ahead since the
+        last look. Less: it is so far behind what it would be if it had never been set back, as after a step ahead that
+        is undone, for timers were made meanwhile."""
+        before, self._latest = self._latest, self._ahead()
+        self._farthest = max(self._farthest, self._latest)
+        if (back_s := self._farthest - self._latest) > BACK_S:
+            return -back_s
+        ahead_s = self._latest - before
+        return ahead_s if ahead_s > AHEAD_S else 0.0
 
 
-def watch_clock(name: str) -> None:
-    """Start this program anew, in its process, when the time of day was set back, and say so on its standard error.
+def watch_clock(name: str, lib: Mesos) -> None:
+    """Have Mesos go on when the time of day was set, and say so on its standard error.
 
-    Mesos' timers go by the time of day: set back, those that wait do so until it has caught up, also when it is set
-    right again at once. Offers, status updates and the ends of tasks stand still then. An agent that starts anew takes
-    up what runs there, and of several masters another one leads.
+    Its timers go by the time of day, and it looks at them at times that it plans by that, too. Was it set ahead, a look
+    that was planned before for a later time keeps all others from being planned, for a minute after an agent's start:
+    the ends of tasks are not seen. So looks are planned anew. Was it set back, timers that wait do so until it has
+    caught up, also when it is set right again at once: offers, status updates and the ends of tasks stand still. So the
+    program starts anew, in its process. An agent takes up what runs there, and of several masters another one leads.
 
     Args:
         name: Of the program, for people.
+        lib: That it runs.
     """
-    threading.Thread(target=_watch, args=(name, Watch()), daemon=True).start()
+    threading.Thread(target=_watch, args=(name, Watch(), lib), daemon=True).start()
 
 
-def _watch(name: str, clocks: Watch) -> None:
+def _watch(name: str, clocks: Watch, lib: Mesos) -> None:
     never = threading.Event()
-    while not (back_s := clocks.back_s()):
+    while (step_s := clocks.step_s()) >= 0:
+        if step_s:
+            _say(f"{name}: the time of day was set ahead by {step_s:.0f} s: timers are planned anew")
+            lib.plan_timers()
         never.wait(_LOOK_S)
-    print(
-        f"{name}: the time of day was set back by {back_s:.0f} s: starting anew, or timers would wait as long",
-        file=sys.stderr,
-        flush=True,
+    _say(
+        f"{name}: the time of day was set back by {-step_s:.0f} s: starting anew, or timers would wait as long"
     )
     again()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def again() -> None:

@@ -22,7 +22,7 @@ from tests.soak.tally import Tally
 _FAILED: Final = 1
 _STOPPED: Final = 130
 _MOST_RUNS: Final = 8
-_ORDER: Final = ("card", "doubled", "trouble", "left", "lost")
+_ORDER: Final = ("card", "doubled", "disturbed", "trouble", "left", "lost")
 _STORY: Final = "build/soak-story.json"
 
 
@@ -45,6 +45,7 @@ class Soak:
         """Nothing runs yet. `keep`: a directory for logs of epochs in which something is wrong."""
         self._seed, self._plan, self._small, self._tell, self._keep = seed, plan, small, tell, keep
         self.tally = Tally()
+        self.keep_all = False  # logs, also of epochs in which all is well
         self._first = 1
 
     def run(
@@ -73,7 +74,7 @@ class Soak:
         epoch = Epoch(rig, story, self._first, self._tell)
         began_at = time.monotonic()
         outcome = epoch.run()
-        if outcome.verdict.findings and self._keep is not None:
+        if (outcome.verdict.findings or self.keep_all) and self._keep is not None:
             rig.keep(self._keep / f"epoch-{story.epoch}", lines_of(outcome))
         self._first = epoch.load.next_number
         tally_up(self.tally, outcome, epoch.load, epoch.ends)
@@ -140,6 +141,9 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
     parser.add_argument("--go-on", action="store_true", help="also when something is wrong")
     parser.add_argument(
+        "--keep-all", action="store_true", help="logs of each epoch, and not of those that fail alone"
+    )
+    parser.add_argument(
         "--shrink",
         type=int,
         metavar="N",
@@ -182,6 +186,7 @@ def main(words: Sequence[str] | None = None) -> int:
     faults = faults_of(asked.faults, small)
     plan = Plan(asked.epoch_s, fault_every_s=asked.fault_every_s, faults=faults, times=asked.times)
     soak = Soak(seed, plan, small, tell, asked.story.with_suffix(""))
+    soak.keep_all = asked.keep_all
     tell(f"seed {seed}")
     if story:
         with running(small) as rig:

@@ -23,9 +23,10 @@ OTHERS: Final = {
     "cut master-masters": 1, "cut master-agent": 1, "cut master-scheduler": 1, "cut agent-scheduler": 1,
     "cut agent-agent": 1, "cut agent-masters": 1, "cut scheduler-masters": 1, "cut standby-masters": 1,
     "cut scheduler-standby": 1, "slow": 1, "lose": 1, "wipe agent": 1, "reboot agent": 2, "clock scheduler": 2,
-    "clock master": 1, "clock agent": 2,
+    "clock master": 1, "clock agent": 2, "roll monitors": 1,
 }  # fmt: skip
 FAULTS: Final = (*KILLS, *OTHERS)
+QUIET: Final = frozenset({"roll monitors"})  # of which no task may know
 DOWN: Final = "zookeepers down"
 EVERY: Final = 4  # epochs
 _RARER: Final = 2  # are faults where most of them last: else nothing runs that they could harm
@@ -46,6 +47,7 @@ _LASTS_S: Final = {
     "lose": (4, 10),
     "reboot": (1, 8),
     "clock": (4, 12),
+    "roll": (15, 25),  # about as long as it takes on three nodes
 }
 
 

@@ -15,7 +15,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import poll
 from tests.soak import witness
-from tests.soak.acts import DOWN, FAULTS, LOAD, PLANTED, Act, Story
+from tests.soak.acts import DOWN, FAULTS, LOAD, PLANTED, QUIET, Act, Story
 from tests.soak.evidence import WORK, Line
 from tests.soak.faults import Faults, Injected
 from tests.soak.judge import Finding, Verdict, judge
@@ -269,7 +269,8 @@ class Epoch:
         left = self._left() or self._unusable()
         lines = [line for line in self._rig.evidence.lines() if line.at >= self._opened_at]
         told = witness.told(self._rig, self.load.items, lines)
-        verdict = judge(self.load.items, lines, [*self._excuses, *self.load.excuses], told)
+        quiet = {shot.act.kind for shot in self._shots} <= QUIET | {NOTHING}
+        verdict = judge(self.load.items, lines, [*self._excuses, *self.load.excuses], told, quiet)
         verdict.findings += self._findings
         verdict.findings += [Finding("left", each) for each in left]
         verdict.findings[:0] = [Finding("trouble", each) for each in sorted(set(self.load.troubles))]

@@ -65,6 +65,7 @@ class Faults:
             "zookeepers down": self._zookeepers_down,
             "wipe agent": self._wipe,
             "reboot agent": self._reboot,
+            "roll monitors": self._roll,
         }
         if act.kind in by_kind:
             return by_kind[act.kind](chance)
@@ -148,6 +149,13 @@ class Faults:
         tasks = self.rig.executors("w", agent.directory).values()
         self.rig.machines.reboot(number)
         return Injected(agent.url, off.close, agent=number, again=frozenset(tasks))
+
+    def _roll(self, _: random.Random) -> Injected | None:
+        if "program" in self._busy:
+            return None
+        self._busy.add("program")
+        self.rig.program.replace()
+        return Injected("all", lambda: self._busy.discard("program"), times=len(self.rig.cards))
 
     def _set_clock(self, chance: random.Random, role: str) -> Injected | None:
         process, agent = self._one(chance, role)

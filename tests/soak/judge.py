@@ -8,7 +8,7 @@ from typing import Final, Literal
 from tests.soak.evidence import Line, by_number
 from tests.soak.load import Excuse, Item
 
-What = Literal["lost", "doubled", "card", "left", "trouble"]
+What = Literal["lost", "doubled", "disturbed", "card", "left", "trouble"]
 Reason = Literal["wiped", "executor killed", "drained or sick", "made room"]
 _AFTER_S: Final = 10.0  # within which what a task wrote is told, unless its host is cut off
 _HIDDEN_S: Final = 30.0  # within which it is also then: a cut lasts less (acts.py)
@@ -58,9 +58,10 @@ def judge(
     lines: Sequence[Line],
     excuses: Sequence[Excuse],
     told: Mapping[str, Told] = NOTHING_TOLD,
+    quiet: bool = False,
 ) -> Verdict:
     """Hold what was asked for against what tasks wrote. `told`: by the id of the task; of those whose work was done
-    again it must have all that is known."""
+    again it must have all that is known. `quiet`: whether nothing went wrong that a task may know of."""
     verdict = Verdict()
     of_each = by_number(lines)
     for line in lines:
@@ -73,7 +74,10 @@ def judge(
             verdict.findings.append(Finding("doubled", text, line.number))
     for item in items:
         _judge_item(item, of_each[item.number], verdict)
-        _judge_repeats(item, of_each[item.number], _Excused(item, excuses, told), verdict)
+        excused = _Excused(item, excuses, told)
+        _judge_repeats(item, of_each[item.number], excused, verdict)
+        if quiet:
+            _judge_begins(item, of_each[item.number], excused, verdict)
     return verdict
 
 
@@ -123,6 +127,17 @@ def _judge_repeats(item: Item, lines: Sequence[Line], excused: "_Excused", verdi
         verdict.findings.append(Finding("doubled", text, item.number))
 
 
+def _judge_begins(item: Item, lines: Sequence[Line], excused: "_Excused", verdict: Verdict) -> None:
+    """All that began has ended by itself, unless somebody asked for its end, took its cards or its place."""
+    if item.unwanted or item.preemptible:
+        return
+    ended = {line.task for line in lines if line.word == "end"}
+    for line in lines:
+        if line.word == "begin" and line.task not in ended and not excused.lost_cards(line, lines):
+            text = f"work {item.number} ({item.kind}, {item.job}) began as {line.task}, which did not end"
+            verdict.findings.append(Finding("disturbed", text, item.number))
+
+
 @dataclass(frozen=True, slots=True)
 class _Excused:
     """Why a piece of work may be done again. The members of a gang begin again together, when one has ended: what is
@@ -160,6 +175,12 @@ class _Excused:
         if any(self.told(line.task).made_room for line in launch):
             return "made room"
         return None
+
+    def lost_cards(self, begun: Line, lines: Sequence[Line]) -> bool:
+        """Whether a task may have been ended for its cards, or for those of another member of its launch."""
+        launch = [line for line in lines if self.launch(line.task) == self.launch(begun.task)]
+        cards = {card for line in launch for card in line.cards}
+        return any(each.cards & cards and begun.at <= each.end + _AFTER_S for each in self.excuses)
 
     def _is_whole(self, launch: Sequence[Line]) -> bool:
         """Whether all members wrote that they were done."""

@@ -22,6 +22,7 @@ from mesos_gpu.local.processes import Master, Process, poll
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack
 from tests.soak.evidence import Evidence
 from tests.soak.hosts import Hosts
+from tests.soak.program import Program
 from tests.soak.tending import Tending, Watching
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ class Rig:
         """
         nodes = [NodeSpec(GPUS)] * (2 if small else 3)
         self.small, self.machines = small, Hosts(directory / "hosts")
+        self.program = Program(directory / "monitor.pyz")
         self.stack = Stack(
             directory / "stack",
             nodes,
@@ -66,7 +68,7 @@ class Rig:
             schedulers=1 if small else 2,
             hosts=not small,
             secure=not small,
-            scheduler_arguments=_ARGUMENTS,
+            scheduler_arguments=(*_ARGUMENTS, "--monitor-command", self.program.command),
             executor_environment={"MESOS_GPU_RECHECK_S": "1", **({} if small else self.machines.environment)},
         )
         if not small:

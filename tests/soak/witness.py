@@ -30,6 +30,7 @@ def left_over(rig: Rig) -> Iterator[str]:
     yield from _claims(rig)
     executors = list(_in_mesos(rig.mesos()))
     yield from (each for each in executors if each)
+    yield from _monitors(rig)
     yield from _processes(rig)
     yield from _cgroups(rig)
     yield from _mounts(rig)
@@ -58,6 +59,14 @@ def _in_mesos(state: dict[str, Any]) -> Iterator[str]:
     for agent in state["slaves"]:
         if agent.get("reserved_resources"):
             yield f"reservation: {agent['hostname']} has {agent['reserved_resources']}"
+
+
+def _monitors(rig: Rig) -> Iterator[str]:
+    """Nodes whose monitors were not started from what lies there now, by what these say."""
+    for node in rig.leading_scheduler().get("/v1/upgrade")["nodes"]:
+        program = node["program"]
+        if program is None or program["digest"] != rig.program.digest or node["replaced_now"]:
+            yield f"monitor: {node['hostname']} runs another program: {node['problem'] or node['outdated']}"
 
 
 def _processes(rig: Rig) -> Iterator[str]:

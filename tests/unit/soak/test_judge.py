@@ -135,3 +135,17 @@ def test_a_gang_whose_member_was_killed_before_it_began_may_begin_again() -> Non
     assert kinds(judge([gang], [*first, *again], [other])) == ["doubled"], "of another launch"
     single = [line("end"), line("end", 12, launch=2)]
     assert kinds(judge([item()], single, [Excuse(9, 9, frozenset({"w1-x.3"}))])) == ["doubled"]
+
+
+BROKEN = [line("begin", 9), line("begin", 12, launch=2), line("end", 13, launch=2)]
+
+
+def test_where_no_task_may_know_of_what_went_on_all_that_began_ends_by_itself() -> None:
+    assert kinds(judge([item()], BROKEN, [], quiet=True)) == ["disturbed"]
+    assert kinds(judge([item()], BROKEN, [], quiet=False)) == []
+    assert kinds(judge([item()], ONCE, [], quiet=True)) == []
+    assert kinds(judge([item(preemptible=True)], BROKEN, [], quiet=True)) == [], "others may have its place"
+    assert kinds(judge([item(state="killed", unwanted=True)], BROKEN[:1], [], quiet=True)) == []
+    for begin, card, wrong in ((9, CARD, []), (9, "GPU-2", ["disturbed"])):
+        excuse = Excuse(begin, begin + 2, cards=frozenset({card}))
+        assert kinds(judge([item()], BROKEN, [excuse], quiet=True)) == wrong

@@ -30,7 +30,7 @@ def test_a_story_follows_from_its_seed_and_epoch() -> None:
 def test_every_kind_comes_and_each_process_is_killed_often_enough() -> None:
     plan, often = Plan(), Counter[str]()
     for epoch in range(1, 13):
-        for act in story_of(1, epoch, plan, False, often).acts:
+        for act in story_of(2, epoch, plan, False, often).acts:
             often[act.kind] += KILLS.get(act.kind, 1)
     assert often.keys() == {*LOAD, *FAULTS}
     assert often[DOWN] == 3
