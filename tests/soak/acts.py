@@ -159,7 +159,7 @@ def _weights(
 ) -> dict[str, float]:
     """How often each kind is to come; kills, all together, as often as others, or three times."""
     missing = {
-        kind: max(plan.times - so_far.get(kind, 0), plan.times / 25) / KILLS[kind]
+        kind: max(plan.times - so_far.get(kind, 0), plan.times / 25, 1) / KILLS[kind]
         for kind in plan.faults
         if kind in KILLS
     }

@@ -155,7 +155,7 @@ class Faults:
             return None
         self._busy.add("program")
         self.rig.program.replace()
-        return Injected("all", lambda: self._busy.discard("program"), times=len(self.rig.cards))
+        return Injected("all", lambda: self._busy.discard("program"))
 
     def _set_clock(self, chance: random.Random, role: str) -> Injected | None:
         process, agent = self._one(chance, role)

@@ -29,7 +29,7 @@ class Program:
 
     @property
     def digest(self) -> str:
-        """Of what lies there now, as a monitor that was started from it says."""
+        """The SHA-256, hexadecimal, of the archive there is now: what a monitor that runs from it reports."""
         return hashlib.sha256(self._path.read_bytes()).hexdigest()
 
     def replace(self) -> None:

@@ -50,6 +50,11 @@ def test_faults_that_a_machine_has_not_are_refused_by_name() -> None:
             faults_of(names, small)
 
 
+def test_each_kind_may_come_also_where_no_process_is_to_be_killed_so_often() -> None:
+    acts = [act for epoch in (1, 2, 3) for act in story_of(1, epoch, Plan(lasts_s=600, times=0), False).acts]
+    assert {act.kind for act in acts} >= {*KILLS}
+
+
 def test_what_was_killed_seldom_is_killed_more_often_then() -> None:
     so_far = dict.fromkeys(KILLS, 50) | {"kill keeper": 0}
     kills = Counter(act.kind for act in story_of(1, 3, Plan(), False, so_far).acts if act.kind in KILLS)
