@@ -6,6 +6,7 @@ chosen displaces the least work, and leaves room for all other bookings.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import Final
 
@@ -24,11 +25,11 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.calendar.book import Chosen, Item, laid_out
+from mesos_gpu.policy.calendar.book import Chosen, Ground, Item, laid_out
 from mesos_gpu.policy.calendar.local_times import shown
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
-from mesos_gpu.policy.room.knapsack import Victim, worth
+from mesos_gpu.policy.room.knapsack import Victim, Worth, worth
 from mesos_gpu.policy.room.lost import lost_milli_s, ran
 from mesos_gpu.policy.room.preemption import plan
 
@@ -91,6 +92,16 @@ class _Choice:
     turn: Turn
     backlog: Backlog
     now: Provisional
+
+    @cached_property
+    def _ground(self) -> Ground:
+        return ground_of(self.turn.state)
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        """The smaller first: the larger are left for whom only they serve."""
+        nodes = self.turn.state.nodes.values()
+        return sorted(nodes, key=lambda node: (len(node.gpus), node.hostname, node.id))
 
     def provide(self, booking: Booking) -> None:
         """Let a booking have provisional nodes, and choose them for good if the first on them must be told now."""
@@ -201,11 +212,10 @@ class _Choice:
 
     def _leaves_room(self, booking: Booking, places: tuple[Place, ...]) -> bool:
         chosen = tuple(Chosen(place.agent_id, self._model(place), len(place.gpus)) for place in places)
-        ground = ground_of(self.turn.state)
-        return laid_out(ground, self._items(booking, chosen), booking.id) is not None
+        return laid_out(self._ground, self._items(booking, chosen), booking.id) is not None
 
     def _planned(self, booking: Booking) -> set[AgentId] | None:
-        places = laid_out(ground_of(self.turn.state), self._items(booking, ()), booking.id)
+        places = laid_out(self._ground, self._items(booking, ()), booking.id)
         if places is None:
             return None
         return {AgentId(each.node) for each in places[booking.id, booking.begins]}
@@ -221,8 +231,8 @@ class _Choice:
         used = {place.agent_id for place in beside}
         chosen: list[Place] = []
         while len(chosen) + len(beside) < booking.spec.nodes:
-            best: tuple[tuple[object, ...], Place, tuple[Victim, ...]] | None = None
-            for node in self.turn.state.nodes.values():
+            best: tuple[Worth, Place, tuple[Victim, ...]] | None = None
+            for node in self._nodes:
                 if node.id in used or (only is not None and node.id not in only):
                     continue
                 if not self._serves(booking, node):
@@ -231,9 +241,11 @@ class _Choice:
                 if there is None:
                     continue
                 place, victims = there
-                rank = (*worth(victims), len(node.gpus), node.hostname, node.id)
+                rank = worth(victims)
                 if best is None or rank < best[0]:
                     best = rank, place, victims
+                if not victims:
+                    break  # no node is cheaper
             if best is None:
                 break
             chosen.append(best[1])

@@ -2,14 +2,16 @@
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from mesos_gpu.engine.calendar.booked import owner_of
 from mesos_gpu.engine.charges import pool_of_node
 from mesos_gpu.engine.gpus.gpu_status import is_closed, sound_of
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.bookings.booking import Booking
+from mesos_gpu.model.bookings.booking import DAY_S, Booking, BookingSpec
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, QueueDocument
@@ -17,6 +19,8 @@ from mesos_gpu.policy.calendar.book import Bin, Chosen, Ground, Guaranteed, Item
 from mesos_gpu.policy.tenancy.cells import cells_of, whole_cells
 from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.times.hours import Spans
+
+_SPAN_S: Final = 30 * DAY_S  # times are worked out to the end of one, so that those of many matches are alike
 
 
 def pool_in(tree: Tree | None, node: Node | None) -> str:
@@ -95,9 +99,20 @@ def booked_items(state: State, now: float, without: str = "", until: float | Non
 
 def _items(state: State, booking: Booking, now: float, until: float) -> Iterator[Item]:
     owner = owner_of(state, booking.spec)
-    chosen = chosen_of(state, booking)
-    yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen, owner)
-    yield from items_of(booking.id, booking.spec, now, until, owner=owner, after=booking.day)
+    yield Item(booking.id, booking.spec, booking.begins, booking.ends, chosen_of(state, booking), owner)
+    since, ahead = int(now // DAY_S), int(-(-until // _SPAN_S))
+    for item in _later(booking.id, booking.spec, since * DAY_S, ahead * _SPAN_S, owner, booking.day):
+        if item.begins >= until:
+            return
+        if item.ends > now:
+            yield item
+
+
+@lru_cache(maxsize=512)
+def _later(booking: str, spec: BookingSpec, since: int, until: int, owner: str, after: str) -> Sequence[Item]:
+    """The times of a booking on later days. They are asked for in each match: it takes longer to work them out than to
+    do anything with them."""
+    return tuple(items_of(booking, spec, since, until, owner=owner, after=after))
 
 
 def chosen_of(state: State, booking: Booking) -> tuple[Chosen, ...]:

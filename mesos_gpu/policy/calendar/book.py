@@ -8,6 +8,7 @@ lay all of them out is what makes a booking one that can be kept.
 from bisect import insort
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import Final
@@ -319,12 +320,18 @@ def _over_itself(group: Sequence[Item]) -> Clash | None:
 
 def _over_sums(ground: Ground, group: Sequence[Item]) -> Clash | None:
     """Whether more is booked at a moment than nobody is guaranteed, or than a queue is."""
+    sums: dict[tuple[str, str], int] = {}  # of what is there at a moment, by owner and pool
+    comes, goes = iter(group), iter(sorted(group, key=attrgetter("ends")))
+    first, last = next(comes, None), next(goes, None)
     for at in _moments(ground, group):
-        there, guaranteed = [item for item in group if item.begins <= at < item.ends], ground.guaranteed(at)
-        sums: dict[tuple[str, str], int] = {}
-        for item in there:
-            key = item.owner, item.spec.pool
-            sums[key] = sums.get(key, 0) + ground.milli(item)
+        while first is not None and first.begins <= at:
+            key = first.owner, first.spec.pool
+            sums[key] = sums.get(key, 0) + ground.milli(first)
+            first = next(comes, None)
+        while last is not None and last.ends <= at:
+            sums[last.owner, last.spec.pool] -= ground.milli(last)
+            last = next(goes, None)
+        guaranteed = ground.guaranteed(at)
         for (owner, pool), milli in sums.items():
             most = guaranteed.owed.get((owner, pool), 0) if owner else guaranteed.free.get(pool)
             if most is not None and milli > most:
@@ -382,7 +389,10 @@ class _Layout:
 
     def __init__(self, bins: Sequence[Bin], group: Sequence[Item]) -> None:
         self._bins = {(each.node, each.model): each for each in bins}
-        self._used: dict[tuple[str, str], list[tuple[int, int, int]]] = {key: [] for key in self._bins}
+        self._alike: dict[Bin, list[tuple[str, str]]] = {}  # bins but for their nodes, and which are so
+        for key, each in sorted(self._bins.items()):
+            self._alike.setdefault(replace(each, node=""), []).append(key)
+        self._used: dict[tuple[str, str], list[tuple[int, int, int]]] = {}  # of those that have something
         self._items = sorted(group, key=lambda i: (not i.chosen, i.begins, -i.spec.gpus_in_all, i.booking))
         self.places: dict[tuple[str, int], tuple[Chosen, ...]] = {}
 
@@ -419,22 +429,18 @@ class _Layout:
 
     def _take_back(self, item: Item) -> None:
         for place in self.places.pop((item.booking, item.begins)):
-            self._used[place.node, place.model].remove((item.begins, item.ends, place.gpus))
+            key = place.node, place.model
+            self._used[key].remove((item.begins, item.ends, place.gpus))
+            if not self._used[key]:
+                del self._used[key]
 
     def _ways(self, item: Item) -> Iterator[tuple[Chosen, ...]]:
         """Where a time could be, the nodes first that have least to spare; of nodes that are alike only one."""
-        spec = item.spec
-        able: list[tuple[int, str, str]] = []
-        for key, each in self._bins.items():
-            if _may(each, spec) and each.gpus >= spec.gpus:
-                left = each.gpus - self._most_used(key, item) - spec.gpus
-                if left >= 0:
-                    able.append((left, *key))
-        able.sort()
+        spec, able = item.spec, self._able(item)
         seen = set[object]()
         for first in range(len(able)):
             _, node, model = able[first]
-            alike = model, self._bins[node, model].gpus, tuple(self._used[node, model])
+            alike = model, self._bins[node, model].gpus, tuple(self._used.get((node, model), ()))
             if alike in seen:
                 continue
             seen.add(alike)
@@ -447,10 +453,28 @@ class _Layout:
             else:
                 return
 
+    def _able(self, item: Item) -> list[tuple[int, str, str]]:
+        """Bins that have room for a time, with what they have to spare, in order. Of those that have nothing and are
+        alike only as many as it can come to, where each node that it takes has another bin."""
+        spec, able = item.spec, list[tuple[int, str, str]]()
+        for kind, keys in self._alike.items():
+            if _may(kind, spec) and kind.gpus >= spec.gpus:
+                empty = (key for key in keys if key not in self._used)
+                able += [(kind.gpus - spec.gpus, *key) for key in islice(empty, 2 * spec.nodes)]
+        for key in self._used:
+            each = self._bins.get(key)
+            if each is not None and _may(each, spec):
+                left = each.gpus - self._most_used(key, item) - spec.gpus
+                if left >= 0:
+                    able.append((left, *key))
+        return sorted(able)
+
     def _most_used(self, key: tuple[str, str], item: Item) -> int:
         there = [each for each in self._used[key] if each[0] < item.ends and each[1] > item.begins]
+        if not there:
+            return 0
         moments = {max(begins, item.begins) for begins, _, _ in there}
-        return max((sum(n for b, e, n in there if b <= at < e) for at in moments), default=0)
+        return max(sum(n for b, e, n in there if b <= at < e) for at in moments)
 
 
 def refusal(misfit: Clash, zone: str, moments: Sequence[int]) -> tuple[str, str]:

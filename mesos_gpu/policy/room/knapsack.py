@@ -8,6 +8,7 @@ from mesos_gpu.model.ids import JobId
 
 MOST_STATES: Final = 4096  # amounts given back that differ, of which the cheapest choice is known
 Amounts = tuple[int, ...]
+Worth = tuple[int, int, int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Bound:
     cost: int
 
 
-def worth(chosen: Iterable[Victim]) -> tuple[int, int, int, list[str]]:
+def worth(chosen: Iterable[Victim]) -> Worth:
     """By what choices are compared: the highest priority that is hurt, the work lost, how many; then by name."""
     every = list(chosen)
     highest = max((victim.priority for victim in every), default=NOBODY)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _GPUS: Final = 8  # of each node
 _HOUR: Final = 3600
-_OTHERS: Final = 5  # that are booked each day
 _ZONE: Final = "Europe/Vienna"
 _WORKDAYS: Final = tuple(Weekday)[:5]
 _NOW: Final = 1_795_521_600.0  # Tuesday, 2026-11-24 12:00 UTC
@@ -34,13 +33,20 @@ _ASKED: Final = BookingSpec("asked", "exam", 2, "14:00", _HOUR)
 @click.option(
     "--queues", default=30, show_default=True, type=click.IntRange(16, 100), help="With hours of their own."
 )
+@click.option(
+    "--booked",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 200),
+    help="Each day, two hours of 2 GPUs.",
+)
 @json_option
-def bookings(nodes: int, queues: int, as_json: bool) -> None:
-    """Judge bookings beside queues whose guarantees change by day and by night, and beside five that are there each
+def bookings(nodes: int, queues: int, booked: int, as_json: bool) -> None:
+    """Judge bookings beside queues whose guarantees change by day and by night, and beside others that are there each
     day; the engine's processor time for one, in ms.
 
     One that is once, one that is there each day, and one of whole nodes that fits at night alone: for that the times
-    that are nearest are looked for.
+    that are nearest are looked for. Then the match after one was made, in which all get provisional nodes anew.
     """
     # Whole nodes that nobody is guaranteed by day: fewer than by night.
     by_day = (nodes * _GPUS - queues) // _GPUS
@@ -51,15 +57,17 @@ def bookings(nodes: int, queues: int, as_json: bool) -> None:
             _ASKED, gpus=_GPUS, nodes=by_day + 1, lasts_s=3 * _HOUR, repeat=Repeat.WEEKDAYS
         ),
     }
-    output.note(f"{nodes:,} nodes, {queues} queues with hours")
-    result = {f"{name}_ms": round(_judged_ms(_world(nodes, queues), spec), 1) for name, spec in asked.items()}
+    output.note(f"{nodes:,} nodes, {queues} queues with hours, {booked} booked each day")
+    result = {f"{name}_ms": _judged_ms(_world(nodes, queues, booked), spec) for name, spec in asked.items()}
+    result["match_ms"] = _match_ms(_world(nodes, queues, booked))
+    result = {name: round(value, 1) for name, value in result.items()}
     if as_json:
         output.document(result)
     else:
         output.table(("FIGURE", "MS"), list(result.items()), empty="")
 
 
-def _world(nodes: int, queues: int) -> "World":
+def _world(nodes: int, queues: int, booked: int) -> "World":
     from mesos_gpu.testing.builders import gpu
 
     world = quick_world()
@@ -68,9 +76,11 @@ def _world(nodes: int, queues: int) -> "World":
         world.node(f"n{i}", *(gpu(f"n{i}-{k}") for k in range(_GPUS)), cpus=100)
     hours = {f"q{i}": QueueSpec(hours=_hours(i)) for i in range(queues)}
     world.feed(ev.QueuesChanged(QueueDocument(queues={"exam": QueueSpec(), **hours}), 0))
-    for i in range(_OTHERS):
-        other = BookingSpec(f"other{i}", "exam", 2, f"{9 + i}:30", 2 * _HOUR, repeat=Repeat.DAILY)
-        world.feed(ev.BookingMade(other.name, other, "ann"))
+    for i in range(booked):
+        begins = f"{9 + i % 10:02}:{30 + 7 * (i // 10) % 30}"
+        other = BookingSpec(f"other{i}", "exam", 2, begins, 2 * _HOUR, repeat=Repeat.DAILY)
+        step(world.state, ev.BookingMade(other.name, other, "ann"), world.now, world.settings)
+    world.feed(ev.Match())
     return world
 
 
@@ -95,4 +105,13 @@ def _judged_ms(world: "World", spec: BookingSpec) -> float:
         remedy = refused.remedy
     took_ms = (thread_time() - began) * 1000
     assert bool(remedy) == (spec.gpus == _GPUS), f"whole nodes are refused, and they alone: {remedy}"
+    return took_ms
+
+
+def _match_ms(world: "World") -> float:
+    step(world.state, ev.BookingMade("asked", _ASKED, "ann"), world.now, world.settings)
+    began = thread_time()
+    step(world.state, ev.Match(), world.now, world.settings)
+    took_ms = (thread_time() - began) * 1000
+    assert world.state.provisional.places["asked"], "it has nodes"
     return took_ms
