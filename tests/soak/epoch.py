@@ -269,7 +269,8 @@ class Epoch:
         left = self._left() or self._unusable()
         lines = [line for line in self._rig.evidence.lines() if line.at >= self._opened_at]
         told = witness.told(self._rig, self.load.items, lines)
-        quiet = {shot.act.kind for shot in self._shots} <= QUIET | {NOTHING}
+        wrong = {shot.act.kind for shot in self._shots} - {NOTHING}
+        quiet = bool(wrong) and wrong <= QUIET
         verdict = judge(self.load.items, lines, [*self._excuses, *self.load.excuses], told, quiet)
         verdict.findings += self._findings
         verdict.findings += [Finding("left", each) for each in left]
