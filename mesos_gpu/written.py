@@ -1,4 +1,4 @@
-"""What a class has that mesos_gpu/install/lean.py has written out, so that `dataclasses` takes it for one of its own.
+"""What modules have that mesos_gpu/install/lean.py has written out; `dataclasses` takes its classes for its own.
 
 Nothing is imported here before it is asked for: this comes with each executor's start.
 """
@@ -34,6 +34,22 @@ class Late:
     def __init__(self, make: Callable[[], object]) -> None:
         """`make`: as dataclasses' default_factory."""
         self.make = make
+
+
+class Pattern:
+    """A regular expression that is compiled when it is first used: most are for what few tasks have."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, *given: Any) -> None:
+        """`given`: as to `re.compile`, which keeps what it has compiled."""
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        """What a compiled one has."""
+        import re
+
+        return getattr(re.compile(*self._given), name)
 
 
 class Fields:

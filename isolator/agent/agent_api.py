@@ -4,14 +4,14 @@ Updates are kept until they are acknowledged and go along with each SUBSCRIBE, s
 agent restarts. Nothing here decides what to do with a task: `Connection` calls a `Handler`.
 """
 
-import base64
+import binascii
 import json
 import math
 import os
-import queue
 import sys
 import threading
 import time
+from _queue import SimpleQueue
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -34,6 +34,10 @@ _UNITS: Final = {
 }  # fmt: skip
 
 
+def _base64(data: bytes | bytearray) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
 def seconds(duration: str) -> float:
     """Mesos' Duration text, as 15mins (stout/duration.hpp)."""
     number = duration.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -46,7 +50,7 @@ def _uuid4() -> str:
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
-    return base64.b64encode(raw).decode()
+    return _base64(raw)
 
 
 class Handler(Protocol):
@@ -153,7 +157,7 @@ class Connection:
         self._secrets: dict[str, str] = {}  # by task; of those that the scheduler gave one
         self._sealed = 0  # updates so far
         self._lock = threading.Lock()
-        self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._outbox: SimpleQueue[str] = SimpleQueue()
         self._done = threading.Event()
         self._stream: HttpConnection | None = None
         self._subscribed = False  # ever
@@ -196,7 +200,7 @@ class Connection:
             if secret := self._secrets.get(task_id):
                 data = seal(secret, said)
             if data:
-                status["data"] = base64.b64encode(data).decode()
+                status["data"] = _base64(data)
             self._updates[ident] = {"status": status}
             self._outbox.put(ident)  # in the order of the numbers
 
@@ -336,7 +340,7 @@ class Connection:
                 self._known.add(task_id)
                 with self._lock:
                     self._tasks[task_id] = task
-                    self._secrets[task_id] = secret_in(base64.b64decode(task.get("data", "")))
+                    self._secrets[task_id] = secret_in(binascii.a2b_base64(task.get("data", "")))
                 self._handler.launch(task)
         elif kind == "KILL":
             grace = event["kill"].get("kill_policy", {}).get("grace_period")
@@ -352,7 +356,7 @@ class Connection:
         elif kind == "SHUTDOWN":
             self._handler.shutdown()
         elif kind == "MESSAGE":
-            self._handler.message(base64.b64decode(event["message"].get("data", "")))
+            self._handler.message(binascii.a2b_base64(event["message"].get("data", "")))
         elif kind == "ERROR":
             self._say(event["error"]["message"])
 

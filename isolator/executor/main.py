@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import time
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings

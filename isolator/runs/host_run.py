@@ -1,10 +1,10 @@
 """A command on the host's file system: a process tree below the executor."""
 
+import binascii
 import os
 import pwd
 import signal
 import time
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -143,7 +143,7 @@ def _secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
     files = launch.secrets.files if launch.secrets is not None else {}
     if files and not launch.enclosure.isolated:
         raise NotStarted("secrets are files in isolation only, and this host's is off; ask for variables")
-    return tuple((path, b64encode(value).decode()) for path, value in files.items())
+    return tuple((path, binascii.b2a_base64(value, newline=False).decode()) for path, value in files.items())
 
 
 def _over(launch: Launch) -> list[tuple[str, str, bool]]:

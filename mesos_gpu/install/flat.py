@@ -30,17 +30,17 @@ EXECUTOR: Final = ("isolator.__main__", "isolator.executor.main", "mesos_gpu.ada
 NAME: Final = "programs.flat"
 KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")
+#: Without a buffer the file is in memory once: a second copy would cost each start 350 page faults.
 _BEGIN: Final = """\
 import marshal, sys, _frozen_importlib_external
 sys.path.append({root!r})
 try:
-    with open({flat!r}, "rb") as file:
-        magic = file.read(4)
-        packed = file.read() if magic == _frozen_importlib_external.MAGIC_NUMBER else b""
+    with open({flat!r}, "rb", 0) as file:
+        packed = file.readall()
 except OSError:
     packed = b""
-if packed:
-    loader, index = marshal.loads(packed)
+if packed[:4] == _frozen_importlib_external.MAGIC_NUMBER:
+    loader, index = marshal.loads(memoryview(packed)[4:])
     exec(loader, {{"INDEX": index, "DATA": packed, "ROOT": {root!r}}})
 """
 

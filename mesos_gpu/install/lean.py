@@ -3,7 +3,8 @@
 Importing `typing` and `dataclasses`, and having them make classes, takes several times as long as an interpreter takes
 to start. So classes are written out here, once, when an archive is unpacked or a cluster is started: one that
 @dataclass or NamedTuple would make gets the methods that it would have got, as plain code. Annotations, docstrings and
-imports that only annotations used are left out. Lines keep their numbers. What is not understood stays as it is.
+imports that only annotations used are left out. Regular expressions of a module are compiled when they are first used.
+Lines keep their numbers. What is not understood stays as it is.
 """
 
 import ast
@@ -56,6 +57,7 @@ _MADE: Final = frozenset(
 _HELPERS: Final = (
     "from mesos_gpu.written import Fields as _Fields, Late as _Late, Named as _Named, at as _at\n"
 )
+_PATTERN: Final = "from mesos_gpu.written import Pattern as _Pattern\n"
 #: Functions of dataclasses that mesos_gpu.written has, too.
 WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -79,10 +81,24 @@ def lean(source: str, filename: str = "<source>") -> ast.Module:
     tree = ast.parse(source, filename)
     lean = _Lean(_meanings(tree))
     lean.visit(tree)
+    late_patterns(tree)
     if lean.written:
         tree.body[_first(tree) : _first(tree)] = ast.parse(_HELPERS).body
     _drop_unused_imports(tree)
     return ast.fix_missing_locations(tree)
+
+
+def late_patterns(tree: ast.Module) -> None:
+    """Have the regular expressions that a module gives a name at its top compiled when they are first used."""
+    given = [each.value for each in tree.body if isinstance(each, ast.Assign | ast.AnnAssign)]
+    patterns = [
+        each for each in given if isinstance(each, ast.Call) and ast.unparse(each.func) == "re.compile"
+    ]
+    for each in patterns:
+        each.func = _like(each.func, ast.parse("_Pattern", mode="eval").body)
+    if patterns:
+        tree.body[_first(tree) : _first(tree)] = ast.parse(_PATTERN).body
+        ast.fix_missing_locations(tree)
 
 
 def _meanings(tree: ast.Module) -> dict[str, str]:

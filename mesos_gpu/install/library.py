@@ -12,8 +12,12 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.install.lean import late_patterns
+
 #: What is imported for the sake of few functions, and costs each start: such a function imports it when it is called.
 LATE: Final = {"pathlib": frozenset({"urllib.parse"})}
+#: What is written in C, too, and takes all names from there: the same in Python would be made first, and dropped.
+IN_C: Final = {"datetime": "_datetime"}
 
 
 #: Of a module: whether it is a package, its file, its marshalled code.
@@ -35,7 +39,8 @@ def packed(names: Iterable[str]) -> dict[str, Packed]:
         if name in modules or (spec := _spec(name)) is None:
             continue
         assert spec.origin is not None
-        tree = _with_late_imports(ast.parse(Path(spec.origin).read_bytes()), LATE.get(name, frozenset()))
+        tree = _with_late_imports(_source(name, spec.origin), LATE.get(name, frozenset()))
+        late_patterns(tree)
         package = spec.submodule_search_locations is not None
         code = compile(tree, spec.origin, "exec", dont_inherit=True, optimize=2)  # as of `python -OO`
         modules[name] = package, spec.origin, marshal.dumps(code)
@@ -78,6 +83,14 @@ def _spec(name: str) -> ModuleSpec | None:
     except (ModuleNotFoundError, ValueError):  # it is a function of a module; a module has no spec
         return None
     return spec if spec is not None and isinstance(spec.loader, SourceFileLoader) else None
+
+
+def _source(name: str, file: str) -> ast.Module:
+    """What a module does when it is imported."""
+    in_c = IN_C.get(name)
+    if in_c is not None and importlib.util.find_spec(in_c) is not None:
+        return ast.parse(f"from {in_c} import *\nfrom {in_c} import __doc__")
+    return ast.parse(Path(file).read_bytes())
 
 
 def _with_late_imports(tree: ast.Module, modules: frozenset[str]) -> ast.Module:

@@ -141,11 +141,13 @@ class Member:
                 while self._follower.take_over():
                     pass
                 self._candidates = self.election.candidates()
-                self.leads, self.leader = True, Leader(self.url, self.election.run)
-                self._confirm()
                 self._note()
+                self._confirm()
+                self.leads, self.leader = True, Leader(self.url, self.election.run)
                 self._store = ReplicatedStore(self.local, self.log, self._term)
                 return self._store
+            except Deposed:
+                return None
             except (NoRoom, Unavailable) as error:
                 self._unanswered(error)
                 stop.wait(LOOK_S)

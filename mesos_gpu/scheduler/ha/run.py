@@ -8,10 +8,12 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final, cast
 
 from starlette.middleware import Middleware
 
+from mesos_gpu.adapters.replicated.log import Deposed
 from mesos_gpu.adapters.replicated.store import since_boot
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
@@ -27,7 +29,7 @@ from mesos_gpu.api.standby.lines import Lines
 from mesos_gpu.api.standby.passing import Passing
 from mesos_gpu.api.standby.word import Signer, Verifier
 from mesos_gpu.api.v1.files.uploads import needed_archives
-from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.scheduler.ha.archives import Archives
 from mesos_gpu.scheduler.ha.copy import Copy
 from mesos_gpu.scheduler.ha.member import Member
@@ -85,9 +87,27 @@ def run(
             led = Middleware(Led, unsure_s=member.unsure_s, clock=since_boot)
             part = Part(store, key, member, url, [led, heard], lambda: member.is_over)
             with _tended(member):
-                code = lead(part)
-            return DEPOSED if member.is_over or (code and member.was_deposed()) else code
+                return exit_code(member, partial(lead, part))
     return 0
+
+
+def exit_code(member: Member, lead: Callable[[], int]) -> int:
+    """Lead until that is over; the exit code. What ends because another leads is deposed, however it ends: one that has
+    only begun may not be able to write, or wait for an answer in vain.
+
+    Raises:
+        As `lead`, while this one leads still.
+    """
+    try:
+        code = lead()
+    except Exception as error:
+        if not (isinstance(error, Deposed) or member.was_deposed()):
+            raise
+        logger.warning(
+            "another leads, and this scheduler ends: %s", error, exc_info=not isinstance(error, MesosGpuError)
+        )
+        return DEPOSED
+    return DEPOSED if member.is_over or (code and member.was_deposed()) else code
 
 
 @contextlib.contextmanager

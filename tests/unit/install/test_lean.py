@@ -1,9 +1,11 @@
 """What is written out for executors behaves as what `dataclasses` and `typing` would have made."""
 
+import ast
 import copy
 import dataclasses
 import inspect
 import pickle
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -235,3 +237,30 @@ def test_what_replaces_functions_of_dataclasses_goes_as_deep(both: Any) -> None:
         assert written.asdict(noun) == dataclasses.asdict(noun)
         assert written.astuple(noun) == dataclasses.astuple(noun)
         assert written.asdict(noun)["two"] is not noun.two
+
+
+def test_regular_expressions_of_a_module_are_compiled_when_they_are_first_used() -> None:
+    source = "import re\nfrom typing import Final\nNAME: Final = re.compile('(a)b', re.I)\nOTHER = re.compile('[')\n"
+    module: dict[str, Any] = {}
+    exec(compile(lean(source), "module", "exec"), module)
+    assert isinstance(module["NAME"], written.Pattern)
+    match = module["NAME"].fullmatch("AB")
+    assert match is not None
+    assert (match.group(1), module["NAME"].pattern) == ("A", "(a)b")
+    with pytest.raises(re.error):
+        module["OTHER"].pattern  # noqa: B018 - what cannot be compiled says so then
+
+
+def test_no_function_of_re_is_given_what_is_not_compiled_yet() -> None:
+    """A regular expression that is compiled late has the methods of a compiled one, and is none."""
+    trees = [module.tree for module in flat.reached(Path(ROOT), STARTS)]
+    late = {
+        ast.unparse(each.targets[0])
+        for tree in trees
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each.value).startswith("_Pattern(")
+    }
+    assert len(late) > 5
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+            assert not late & {ast.unparse(given) for given in node.args}

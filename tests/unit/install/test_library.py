@@ -1,5 +1,6 @@
 """What comes with an import of a module of Python's library, and what of it comes later."""
 
+import datetime
 import marshal
 import os
 import subprocess
@@ -36,6 +37,16 @@ def test_a_late_import_is_made_by_the_function_that_needs_it() -> None:
     made = module["PurePosixPath"]
     assert callable(made)
     assert made("/a b/ü").as_uri() == "file:///a%20b/%C3%BC"
+
+
+def test_what_is_written_in_c_too_is_not_made_in_python_first() -> None:
+    packed = library.packed(["datetime"])
+    assert packed.keys() == {"datetime"}
+    module: dict[str, object] = {"__name__": "datetime"}
+    exec(marshal.loads(packed["datetime"][2]), module)
+    assert {name: module.get(name) for name in datetime.__all__} == {
+        name: getattr(datetime, name) for name in datetime.__all__
+    }
 
 
 def test_what_is_no_module_of_the_library_is_left_out() -> None:
