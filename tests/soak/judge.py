@@ -179,18 +179,24 @@ class _Excused:
     def lost_cards(self, begun: Line, lines: Sequence[Line]) -> bool:
         """Whether a task may have been ended for its cards, or for those of another member of its launch."""
         launch = [line for line in lines if self.launch(line.task) == self.launch(begun.task)]
-        cards = {card for line in launch for card in line.cards}
-        return any(each.cards & cards and begun.at <= each.end + _AFTER_S for each in self.excuses)
+        return any(self._is_on(each, launch) and begun.at <= each.end + _AFTER_S for each in self.excuses)
 
     def _is_whole(self, launch: Sequence[Line]) -> bool:
         """Whether all members wrote that they were done."""
         return len({line.rank for line in launch if line.word == "end"}) == self.item.members
 
     def _took_cards(self, excuse: Excuse, launch: Sequence[Line]) -> bool:
-        """Whether a member had such a card, and was done, or of a gang at work, about then."""
+        """Whether a member had such a card, or ran on such a host, and was done, or of a gang at work, about then."""
         times = [line.at for line in launch if line.word == "end" or self.item.members > 1]
-        on = any(excuse.cards & set(line.cards) for line in launch)
-        return on and min(times) - _AFTER_S <= excuse.end and excuse.begin - _AFTER_S <= max(times)
+        return (
+            self._is_on(excuse, launch)
+            and min(times) - _AFTER_S <= excuse.end
+            and excuse.begin - _AFTER_S <= max(times)
+        )
+
+    @staticmethod
+    def _is_on(excuse: Excuse, launch: Sequence[Line]) -> bool:
+        return any(excuse.cards & set(line.cards) or line.host == excuse.drained != "" for line in launch)
 
     @staticmethod
     def _wiped(excuse: Excuse, done: Line) -> bool:

@@ -76,6 +76,7 @@ class Excuse:
         begin, end: When, in seconds since the epoch; no end: it lasts.
         tasks: Whose executors were killed.
         cards: All that ran on these was ended; empty: nothing was.
+        drained: A host on which all was ended, also what has no card; "": none.
         wiped: A host that forgot what it had not told yet, perhaps since it was cut off before; "": none did.
     """
 
@@ -83,6 +84,7 @@ class Excuse:
     end: float = math.inf
     tasks: frozenset[str] = frozenset()
     cards: frozenset[str] = frozenset()
+    drained: str = ""
     wiped: str = ""
 
 
@@ -229,7 +231,7 @@ class Load:
         if len(self.apps) >= _MOST_APPS:
             return
         number, self._next = self._next, self._next + 1
-        app = self.apps[number] = App(number, chance.choice((1, 2)))
+        app = self.apps[number] = App(number, min(chance.choice((1, 2)), self._most(number)))
         slots = chance.choice((1, SLOTS_OF_CARD))
         given = {"gpus": 1} if slots == SLOTS_OF_CARD else {"gpus": slots / SLOTS_OF_CARD}
         command = self._rig.evidence.command(number, slots, ENDLESS_S, "app")
@@ -260,7 +262,13 @@ class Load:
     def _scale(self, chance: random.Random) -> None:
         app = self._known_app(chance)
         if app:
-            self.scale(app, chance.choice((1, 2, 3)))
+            self.scale(app, min(chance.choice((1, 2, 3)), self._most(app.number)))
+
+    def _most(self, number: int) -> int:
+        """How many instances that app may have. Its queue is guaranteed all cards but one (rig.py), and what is not
+        preemptible borrows none; one is left for the other app."""
+        others = sum(app.instances for other, app in self.apps.items() if other != number)
+        return sum(map(len, self._rig.cards)) - 1 - max(others, 1)
 
     def scale(self, app: App, instances: int) -> None:
         """Ask for so many, whatever is under way."""
@@ -281,7 +289,9 @@ class Load:
 
     def _drain(self, chance: random.Random) -> Callable[[], None]:
         number = chance.randrange(len(self._rig.cluster.agents))
-        node, excuse = self._rig.hostname(number), self._excused(self._rig.cards[number])
+        node = self._rig.hostname(number)
+        excuse = self._excused(self._rig.cards[number])
+        excuse.drained = node
         deadline_s = chance.choice((0.0, 2.0, None))
         self._ask(lambda client: client.drain_node(node, "soak", by=_BY, deadline_s=deadline_s), node)
 

@@ -83,6 +83,14 @@ def test_a_host_that_was_wiped_excuses_what_it_had_not_told() -> None:
     assert kinds(judge([item()], TWICE, [Excuse(30, 31)])) == ["doubled"]
 
 
+def test_a_drain_excuses_also_what_has_no_card() -> None:
+    lines = [replace(each, cards=(), host="10.0.0.1") for each in TWICE]
+    for host, wrong in (("10.0.0.1", []), ("10.0.0.2", ["doubled"]), ("", ["doubled"])):
+        drain = Excuse(11, 12, cards=frozenset({CARD}), drained=host)
+        assert kinds(judge([item()], lines, [drain])) == wrong
+    assert kinds(judge([item()], [replace(each, host="") for each in lines], [Excuse(11, 12)])) == ["doubled"]
+
+
 def test_work_that_made_room_may_be_done_again_unless_it_was_known_to_be_done() -> None:
     preemptible = item(preemptible=True)
     assert kinds(judge([preemptible], TWICE, [])) == ["doubled"], "nobody ended it"
