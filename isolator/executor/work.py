@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -497,10 +498,8 @@ def _makes_instance(plan: Assignment) -> bool:
 
 
 def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
-    import base64
-
     try:
-        plan = wire.decode_assignment(base64.b64decode(data))
+        plan = wire.decode_assignment(a2b_base64(data))
         if not plan.checks:
             return plan, ()
         from mesos_gpu.wire.mesos.checks import decode
