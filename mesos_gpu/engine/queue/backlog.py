@@ -301,7 +301,11 @@ class Backlog:
         if job.id in self._state.seats_given:
             able = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
             return is_hopeless(self._state, request, able)
-        return starves and (self.alone(job, request) is None or bool(self.beyond_limit(job)))
+        if not starves or self.held is None or self._barriers is None:
+            return False
+        pools = self._barriers.may_hold(job)
+        parts = self.held.parts(job, pools, pools)
+        return not any(self._reserve(job, request, part, beside=False) for part in parts)
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
         on = self._on_each()
@@ -354,10 +358,7 @@ class Backlog:
         if held is None or not held.tree.document.pools or not job.spec.gpus:
             return self._reservations_in(job, request, (DEFAULT_POOL,))
         pools = held.pools.every(job) if self._reading else held.pools_of(job)
-        parts: list[tuple[str, ...]] = [(pool,) for pool in sorted(pools)]
-        if job.spec.tasks > 1 and held.tree.overflow_after_s(job.spec.queue) is None:
-            together = tuple(sorted(self.open_pools(job) or ()))  # they have no order
-            parts += [together] if len(together) > 1 else []
+        parts = held.parts(job, pools, self.open_pools(job) or ())
         each = [self._reservations_in(job, request, part) for part in parts]
         return min(filter(None, each), key=lambda each: max(r.at for r in each), default=[])
 

@@ -144,6 +144,10 @@ class Barriers:
         whys = [self._beyond_in(job, pool) for pool in sorted(self._held.pools.every(job))]
         return whys[0] if whys and all(whys) else ""
 
+    def may_hold(self, job: Job) -> list[str]:
+        """The pools that it may use now of which limits let it hold what it asks for, whatever others hold."""
+        return [pool for pool in self._held.pools_of(job) if not self._beyond_in(job, pool)]
+
     def _beyond_in(self, job: Job, pool: str) -> str:
         wanted = self._held.cost_of(job, pool)
         bound = next((each for each in self.bounds(job) if each.pool == pool and wanted > each.milli), None)

@@ -2,7 +2,7 @@
 which pools a job may use: as its queue and class say, and while it waits, as far as it has waited for each."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from mesos_gpu.engine.charges import Charges, charged_with, pool_of_node, up
@@ -200,6 +200,13 @@ class Held:
         if known is None:
             known = self._sets[pools] = frozenset(pools)
         return known
+
+    def parts(self, job: Job, pools: Iterable[str], together: Collection[str]) -> list[tuple[str, ...]]:
+        """Where to look for room: each of some pools, and for a gang whose pools have no order others together."""
+        parts: list[tuple[str, ...]] = [(pool,) for pool in sorted(pools)]
+        if job.spec.tasks > 1 and len(together) > 1 and self.tree.overflow_after_s(job.spec.queue) is None:
+            parts.append(tuple(sorted(together)))
+        return parts
 
     def may_use_room(self, job: Job) -> bool:
         """Whether each node that is kept for a job is in a pool that it may use, now or later."""

@@ -1,11 +1,14 @@
 """Room that others make for a job, when its queue may not use their pool any more."""
 
+from dataclasses import replace
+
 import pytest
 
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.notice import NoticeReason
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tenancy import Pool, QueueSpec
+from mesos_gpu.model.tenancy import Hours, Pool, QueueSpec
+from mesos_gpu.testing.builders import gpu
 from tests.unit.engine.pools.test_pool_order import FAST, SLOW, owed
 from tests.unit.engine.tenancy.lending import Tenants
 
@@ -73,3 +76,27 @@ def test_room_for_a_gang_in_two_pools_without_an_order_is_kept_until_all_of_it_i
     world.ends("low1", "TASK_KILLED")
     world.passes(2)
     assert world.job("gang").state is not JobState.PENDING
+
+
+@pytest.mark.parametrize("by", ["limit", "hours"])
+def test_who_has_room_only_where_his_queue_may_hold_nothing_does_not_starve_the_next(by: str) -> None:
+    world = Tenants()
+    world.register()
+    world.node("fast", *(gpu(f"f{i}", "H100") for i in range(4)), cpus=64)
+    world.node("slow", gpu("s0", "T4"), cpus=64)
+    nothing = {"fast": 0}
+    hours = Hours("00:00", "23:00", zone="UTC", limit_gpus=nothing)
+    team = QueueSpec(limit_gpus=nothing) if by == "limit" else QueueSpec(hours=(hours,))
+    queues = {"team": replace(team, starve_after_s=30.0), "busy": QueueSpec(weight=9, starve_after_s=3600.0)}
+    world.document_of(queues, pools=(FAST, SLOW))
+    for i in range(5):
+        world.runs(f"b{i}", "busy", gpu_model=("T4",) if i == 4 else ("H100",))
+    world.submit("pair", queue="team", gpus=2, preemptible=True)
+    world.submit("one", queue="team", gpus=1, preemptible=True)
+    for i in range(5, 9):
+        world.submit(f"b{i}", queue="busy", gpus=1, preemptible=True)
+    world.passes(40)
+    world.ends("b4")
+    world.passes(2)
+    assert world.job("one").state is not JobState.PENDING
+    assert world.job("pair").state is JobState.PENDING
