@@ -2,6 +2,9 @@
 much. Moments since which something is counted are not in the future then, and those until which something lasts come
 as soon as they would have; a token is good for no longer than it was made for. Records of what was used keep theirs,
 and so do times of the calendar that somebody has chosen himself.
+
+Where it was set ahead, or the scheduler stood still, what is cut off is not given up for the time in between: nobody
+could have said meanwhile that it is back.
 """
 
 from collections.abc import Callable
@@ -57,12 +60,23 @@ class _Moments:
 
 
 def on_tick(turn: Turn) -> None:
-    """See whether the clock was set back since all tasks were looked at last, or since the latest moment on record."""
+    """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last; at the start
+    whether the latest moment on record is still to come."""
     by_s = (turn.state.tended_at or latest(turn.state)) - turn.now
     if by_s > LEAST_S:
         moments = _Moments(turn.now, by_s)
         _remember(turn.state, moments)
         _save(turn, moments)
+    elif turn.state.tended_at and -by_s > LEAST_S:
+        _pass_over(turn, -by_s)
+
+
+def _pass_over(turn: Turn, gap_s: float) -> None:
+    """Leave a time out of that for which tasks were cut off."""
+    for task in [turn.state.tasks[task_id] for task_id in turn.state.live]:
+        since = task.unreachable_since
+        if since is not None and since < turn.now:
+            turn.put_task(replace(task, unreachable_since=min(since + gap_s, turn.now)))
 
 
 def latest(state: State) -> float:

@@ -221,7 +221,10 @@ def _about(world: World) -> list[str]:
 
 
 def _fit(world: World) -> bool:
-    """Whether there is room for all apps, with what they may have over their capacity: ports, GPUs, hosts."""
+    """Whether there is room for all apps, with what they may have over their capacity: ports, GPUs, hosts, and what
+    queues let them have."""
+    if not all(could_run(world, job) for job in world.instances() if job.state is JobState.PENDING):
+        return False
     agents = list(world.mesos.agents.values())
     gpus = ports = 0
     for aim in aims_of(world.witness.disk).values():

@@ -54,6 +54,18 @@ def test_what_is_cut_off_is_given_up_as_soon_as_ever() -> None:
     assert world.job("j1").state is JobState.PENDING
 
 
+def test_what_is_cut_off_is_not_given_up_for_a_time_in_which_nothing_was_heard() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    world.status(task_id, "TASK_UNREACHABLE")
+    world.tick(30)
+    world.now += HOUR_S
+    world.tick(world.settings.unreachable_timeout_s - 35)
+    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE
+    world.tick(10)
+    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+
+
 def test_a_failed_job_waits_for_its_next_attempt_as_long_as_it_was_told() -> None:
     world = made()
     task_id = started(world, max_attempts=3)
