@@ -89,9 +89,10 @@ class Witness(Account):
         self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
 
     def _give_up(self, now: float) -> None:
-        """What was cut off for too long stays given up, though the clock was set back since; what is cut off is so at
-        most since that. Drains end as soon as they would have."""
+        """What was cut off for too long stays given up, and who was kept is so no longer, though the clock was set back
+        since; what is cut off is so at most since that. Drains end as soon as they would have."""
         before, last, self._heard_at = self.queues, self._heard_at, now
+        self.idling.kept = {job_id: until for job_id, until in self.idling.kept.items() if until > last}
         self.registered_at = min(self.registered_at, now)
         if self.watch.see(now):
             self.hours_change |= self.queues is not before
