@@ -8,12 +8,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.remote.machines import LIBRARY, NO_CLOCKS
-from tests.soak.acts import FAULTS, SMALL, Act, Plan, Story, story_of, told
+from tests.soak.acts import FAULTS, SMALL, Act, Plan, Story, sets_clock, story_of, told
 from tests.soak.epoch import Epoch, Outcome, tally_up
 from tests.soak.rig import Rig
 from tests.soak.shrink import shrink
@@ -27,12 +27,12 @@ _STORY: Final = "build/soak-story.json"
 
 
 @contextlib.contextmanager
-def running(small: bool) -> Iterator[Rig]:
-    """A cluster in a directory of its own, where tasks of all users see it."""
+def running(small: bool, kinds: Iterable[str]) -> Iterator[Rig]:
+    """A cluster in a directory of its own, where tasks of all users see it. `kinds`: of what is to happen."""
     place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-soak-", dir=place) as directory:
         Path(directory).chmod(0o755)
-        with Rig(Path(directory), small) as rig:
+        with Rig(Path(directory), small, clocks=any(map(sets_clock, kinds))) as rig:
             yield rig
 
 
@@ -54,7 +54,7 @@ class Soak:
         """Play until the time is over, or, unless it is to go on, something is wrong; the first story that failed."""
         failed = None
         ends_at = time.monotonic() + 60 * minutes
-        with running(self._small) as rig:
+        with running(self._small, self._plan.faults) as rig:
             number = 0
             while time.monotonic() < ends_at and (epochs is None or number < epochs):
                 number += 1
@@ -98,7 +98,7 @@ def fails_again(story: Story, tell: Callable[[str], None]) -> Callable[[Sequence
 
     def fails(acts: Sequence[Act]) -> bool:
         soak = Soak(story.seed, Plan(), story.small, lambda _: None)
-        with running(story.small) as rig:
+        with running(story.small, (act.kind for act in acts)) as rig:
             wrong = bool(soak.play(rig, story.with_acts(acts)).verdict.findings)
         tell(f"  {len(acts)} of {len(story.acts)} acts: {'wrong, too' if wrong else 'all is well'}")
         return wrong
@@ -137,7 +137,9 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         "--fault-every-s", type=float, default=Plan().fault_every_s, help="from one to the next, on average"
     )
     parser.add_argument("--times", type=int, default=Plan().times, help="that each process is to be killed")
-    parser.add_argument("--faults", help="only these kinds, with commas between them")
+    parser.add_argument(
+        "--faults", help="only these kinds, with commas between them; else all but those of clocks"
+    )
     parser.add_argument("--small", action="store_true", help="one master, two agents, no hosts of their own")
     parser.add_argument("--go-on", action="store_true", help="also when something is wrong")
     parser.add_argument(
@@ -163,10 +165,10 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 def faults_of(names: str | None, small: bool) -> tuple[str, ...]:
     """Kinds of faults."""
     there = SMALL if small else FAULTS
-    chosen = names.split(",") if names is not None else list(there)
+    chosen = names.split(",") if names is not None else [name for name in there if not sets_clock(name)]
     if unknown := [name for name in chosen if name and name not in there]:
         raise SystemExit(f"--faults: {', '.join(unknown)}: choose of {', '.join(there)}")
-    if not LIBRARY.exists() and (clocks := [name for name in chosen if name.startswith("clock ")]):
+    if not LIBRARY.exists() and (clocks := [*filter(sets_clock, chosen)]):
         raise SystemExit(f"{', '.join(clocks)} {NO_CLOCKS}")
     return tuple(filter(None, chosen))
 
@@ -189,7 +191,7 @@ def main(words: Sequence[str] | None = None) -> int:
     soak.keep_all = asked.keep_all
     tell(f"seed {seed}")
     if story:
-        with running(small) as rig:
+        with running(small, (act.kind for act in story.acts)) as rig:
             outcome = soak.play(rig, story)
         failed = (story, outcome) if outcome.verdict.findings else None
     else:

@@ -36,6 +36,7 @@ _MANY: Final = (2, 3, 4)
 SMALL: Final = ("kill scheduler", "kill executor", "kill monitor", "kill keeper", "kill agent", "kill master")
 #: What the soak itself does wrong, so that it is seen to be noticed.
 PLANTED: Final = ("planted double", "planted lost", "planted again", "planted process", "planted cgroup")
+_CLOCK: Final = "clock "  # before the kind of process whose clock is set
 NOTHING_YET: Final[Mapping[str, int]] = {}
 _VERSION: Final = 2  # of a story's file
 _LASTS_S: Final = {
@@ -49,6 +50,11 @@ _LASTS_S: Final = {
     "clock": (4, 12),
     "roll": (15, 25),  # about as long as it takes on three nodes
 }
+
+
+def sets_clock(kind: str) -> bool:
+    """Whether what happens is that a clock is set."""
+    return kind.startswith(_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import SchedulerProcess, Stack
-from tests.remote.machines import LIBRARY, Clock, Clocked, Machine, renumber
+from tests.remote.machines import Clock, Clocked, Machine, renumber
 
 RIGHT: Final = "+0"  # what a clock that nobody set shows
 
@@ -14,11 +14,17 @@ RIGHT: Final = "+0"  # what a clock that nobody set shows
 class Hosts:
     """All of them; a cluster without hosts of its own has none that could be booted or set."""
 
-    def __init__(self, directory: Path) -> None:
-        """Nothing runs yet. `directory`: of its own, that all users may pass; made."""
+    def __init__(self, directory: Path, clocks: bool) -> None:
+        """Nothing runs yet.
+
+        Args:
+            directory: Of its own, that all users may pass; made.
+            clocks: Whether they can be set. Then `time.sleep` of Python fails at once (EINVAL) where they can be: an
+                executor that is killed just before its command begins says that it could not run it.
+        """
         self._directory, self._here = directory, directory / "here"
         self._directory.mkdir()
-        self._seen = self._clock("here")
+        self._seen, self._has_clocks = self._clock("here"), clocks
         self._stack: Stack | None = None
         self._machines: list[Machine] = []
         self._clocks: dict[str, Clock] = {}
@@ -30,7 +36,7 @@ class Hosts:
     @property
     def environment(self) -> Mapping[str, str]:
         """What executors must have to see the clock of their host; nothing where clocks cannot be set."""
-        return self._seen.environment if LIBRARY.exists() else {}
+        return self._seen.environment if self._has_clocks else {}
 
     def take(self, stack: Stack) -> None:
         """Boot the hosts of agents, and give masters and schedulers clocks. What runs there starts afterwards."""
@@ -39,7 +45,7 @@ class Hosts:
             self._clocks[agent.url] = self._clock(agent.name)
             self._machines.append(Machine(agent, self._directory / f"{agent.name}-boots"))
             self._boot(number)
-        if LIBRARY.exists():
+        if self._has_clocks:
             processes: list[Process | SchedulerProcess] = [*stack.cluster.masters, *stack.schedulers]
             for process in processes:
                 clock = self._clocks[process.url] = self._clock(process.directory.name)

@@ -51,15 +51,16 @@ class Latest(Client):
 class Rig:
     """A context manager. Whatever of the cluster ends is started again at once, as systemd would."""
 
-    def __init__(self, directory: Path, small: bool = False) -> None:
+    def __init__(self, directory: Path, small: bool = False, *, clocks: bool = False) -> None:
         """Nothing runs yet.
 
         Args:
             directory: That all users may pass.
             small: One master, two agents, and no hosts of their own.
+            clocks: Whether those of hosts can be set.
         """
         nodes = [NodeSpec(GPUS)] * (2 if small else 3)
-        self.small, self.machines = small, Hosts(directory / "hosts")
+        self.small, self.machines = small, Hosts(directory / "hosts", clocks)
         self.program = Program(directory / "monitor.pyz")
         self.stack = Stack(
             directory / "stack",
