@@ -45,6 +45,7 @@ from mesos_gpu.wire.mesos.reservations import owner_of
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
+_STANDS_STILL_S: Final = 5.0  # for so long a scheduler that is well does nothing at most
 
 
 class Witness(Account):
@@ -55,6 +56,7 @@ class Witness(Account):
         super().__init__(mesos, settings)
         self.books, self.uses, self.charges = books.Books(), past.Uses(), charges.Charges()
         self._heard_at = 0.0
+        self._tended_at: float | None = None  # None: not since the scheduler was started
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -91,6 +93,7 @@ class Witness(Account):
     def _give_up(self, now: float) -> None:
         """What was cut off for too long stays given up, and who was kept is so no longer, though the clock was set back
         since; what is cut off is so at most since that. Drains end as soon as they would have."""
+        self._leave_out(now)
         before, last, self._heard_at = self.queues, self._heard_at, now
         self.idling.kept = {job_id: until for job_id, until in self.idling.kept.items() if until > last}
         self.registered_at = min(self.registered_at, now)
@@ -104,6 +107,19 @@ class Witness(Account):
             word.given_up |= not word.ended and self.given_up(task_id, last)
             if word.cut_since is not None:
                 word.cut_since = min(word.cut_since, now)
+
+    def _leave_out(self, now: float) -> None:
+        """A time for which the scheduler heard nothing is none for which anything was cut off."""
+        gap_s = 0.0 if self._tended_at is None else now - self._tended_at
+        for word in self.words.values() if gap_s > _STANDS_STILL_S else ():
+            if word.cut_since is not None:
+                word.cut_since = min(word.cut_since + gap_s, now)
+        if self._tended_at is None or gap_s >= self.settings.tend_interval_s or gap_s < -_STANDS_STILL_S:
+            self._tended_at = now
+
+    def restarted(self) -> None:
+        """The scheduler has started anew: it does not know for how long it heard nothing."""
+        self._tended_at = None
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:

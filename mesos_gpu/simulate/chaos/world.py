@@ -244,6 +244,7 @@ class World:
             self.say(f"{leader.name} leads")
         self.witness.inspect(restored := State.restored(self.now, disk))
         self.state = restored
+        self.witness.restarted()
         for effect in late:
             self._send(effect)
         self.inbox.clear()
