@@ -140,8 +140,9 @@ def test_a_dead_letter_that_is_tried_again_makes_nobody_send_the_rest_twice(
     first.submit(name="dead")
     wait_until("it is given up", lambda: first.hooks.dead("h"))
     receiver.status = 200
-    first.submit(name="taken")
-    wait_until("the next one is taken", lambda: first.hooks.counts() == {"h": (0, 1)})
+    taken = first.submit(name="taken")
+    wait_until("the next one is told", lambda: ("submitted", taken) in told(receiver, "/h"))
+    wait_until("it is taken", lambda: first.hooks.counts() == {"h": (0, 1)})
     receiver.status = 503
     assert first.hooks.retry("h") == 1
     wait_until("the state knows it", lambda: is_told(first))
