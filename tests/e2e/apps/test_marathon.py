@@ -123,9 +123,10 @@ def test_a_deployment_waits_until_its_tasks_are_ready(url: str, open_directory: 
 
     def asked() -> Any:
         shown = call("GET", f"{url}/v2/apps/slow?embed=app.readiness", 200)["app"]
-        return shown["tasksRunning"] and shown["readinessCheckResults"]
+        results = shown["tasksRunning"] and shown["readinessCheckResults"]
+        return [each for each in results or () if "lastResponse" in each]  # at first nobody listens there
 
-    [result] = wait_until("it was asked", asked)
+    [result] = wait_until("it was asked, and has answered", asked)
     assert (result["ready"], result["lastResponse"]["status"]) == (False, 404)
     [deployment] = call("GET", f"{url}/v2/deployments?embed=waiting", 200)
     assert deployment["id"] == id
