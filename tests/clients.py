@@ -1,7 +1,10 @@
 """Clients of a cluster that a test has started."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
 
 from mesos_gpu.cli.client import Client
@@ -25,6 +28,19 @@ def reporting(directory: Path, *gpus: int) -> Iterator[Stack]:
         with client_of(stack, sum(gpus)):
             pass
         yield stack
+
+
+def said(stack: Stack, *words: str) -> str:
+    """What a command of who started the cluster prints."""
+    argv = [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
+
+
+def rule(stack: Stack, directory: Path) -> None:
+    """Make who started a secure cluster its admin. `directory`: for a file."""
+    mine = directory / "access.yaml"
+    mine.write_text(f"bindings: [{{names: [{getuser()}], roles: [admin]}}]")
+    said(stack, "access", "apply", "--yes", str(mine))
 
 
 def run(client: Client, **request: object) -> tuple[str, str]:

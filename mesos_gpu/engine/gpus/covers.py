@@ -267,7 +267,6 @@ def on_tick(turn: Turn) -> None:
             known[gpu_id] = turn.now
     if not state.connected:
         return
-    booked = {gpu for each in state.bookings.values() if each.state.has_nodes for gpu in each.gpus}
     for task in [state.tasks[task_id] for task_id in state.covers.values()]:
         assert task.covers is not None, "covers has cover tasks"
         cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
@@ -280,6 +279,12 @@ def on_tick(turn: Turn) -> None:
                 close(turn, task)
             continue
         since = state.idle.get(task.covers)
-        unwanted = task.covers in booked or state.drain_of(task.hostname, task.covers) is not None
-        if since is not None and (unwanted or turn.now - since >= settings.cover_linger_s):
+        if since is not None and (turn.now - since >= settings.cover_linger_s or _is_unwanted(state, task)):
             close(turn, task)
+
+
+def _is_unwanted(state: State, task: Task) -> bool:
+    """Whether nobody is to have a share of its card from now on: it is drained, or chosen for a booking."""
+    if state.drain_of(task.hostname, task.covers) is not None:
+        return True
+    return any(each.state.has_nodes and task.covers in each.gpus for each in state.bookings.values())

@@ -1,11 +1,8 @@
 """Terminals on the page of a job: on its host, by rank and in an image, and by https for who has logged in."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.certificates import Authority
-from tests.clients import client_of
+from tests.clients import client_of, rule, said
 from tests.conftest import wait_until
 from tests.e2e.channel.test_exec import of_this
 from tests.web.browser import NEEDED, Browser
@@ -49,9 +46,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
         secure=True,
         tls=TlsHere.of(own.cert, own.key),
     ) as running:
-        mine = open_directory / "access.yaml"
-        mine.write_text(f"bindings: [{{names: [{getuser()}], roles: [admin]}}]")
-        said(running, "access", "apply", "--yes", str(mine))
+        rule(running, open_directory)
         yield running
 
 
@@ -59,12 +54,6 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 def client(stack: Stack) -> Iterator[Client]:
     with client_of(stack, 2) as client:
         yield client
-
-
-def said(stack: Stack, group: str, command: str, *more: str) -> str:
-    """What a command of who started the cluster prints."""
-    words = [sys.executable, "-m", "mesos_gpu", group, command, "--url", stack.reach, *more]
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
 
 @contextmanager

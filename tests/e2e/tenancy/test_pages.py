@@ -1,8 +1,6 @@
 """The calendar and the idle board in a browser, of a scheduler that has a real booking and a job whose GPUs idle."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from getpass import getuser
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.clients import client_of
+from tests.clients import client_of, rule, said
 from tests.conftest import wait_until
 from tests.e2e.tenancy.story import apply, submit
 from tests.web.browser import NEEDED, Browser, Page
@@ -42,9 +40,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
     nodes = [NodeSpec(GPUS, scripts={"forgotten*": [{"busy_pct": 0}]})] * 2
     arguments = ["--report-interval", "1"]
     with Stack(open_directory / "stack", nodes, scheduler_arguments=arguments, secure=True) as running:
-        mine = open_directory / "access.yaml"
-        mine.write_text(f"bindings: [{{names: [{getuser()}], roles: [admin]}}]")
-        said(running, "access", "apply", "--yes", str(mine))
+        rule(running, open_directory)
         yield running
 
 
@@ -53,12 +49,6 @@ def client(stack: Stack) -> Iterator[Client]:
     with client_of(stack, 2 * GPUS) as client:
         apply(client, {"lab": {"idle": IDLE}, "exam": {}})
         yield client
-
-
-def said(stack: Stack, *words: str) -> str:
-    """What a command of who started the cluster prints."""
-    argv = [sys.executable, "-m", "mesos_gpu", *words, "--url", stack.reach]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
 
 def shows(page: Page, what: str, *row: str) -> None:
