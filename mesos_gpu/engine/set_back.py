@@ -17,7 +17,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.task import Task, TaskState
 
 V = TypeVar("V")
 LEAST_S: Final = 5.0  # nothing waits so long that it matters
@@ -72,10 +72,10 @@ def on_tick(turn: Turn) -> None:
 
 
 def _pass_over(turn: Turn, gap_s: float) -> None:
-    """Leave a time out of that for which tasks were cut off."""
+    """Leave a time out of that for which tasks were cut off; what is given up stays so."""
     for task in [turn.state.tasks[task_id] for task_id in turn.state.live]:
         since = task.unreachable_since
-        if since is not None and since < turn.now:
+        if since is not None and since < turn.now and task.state is not TaskState.ABANDONED:
             turn.put_task(replace(task, unreachable_since=min(since + gap_s, turn.now)))
 
 

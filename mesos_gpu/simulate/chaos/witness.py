@@ -110,9 +110,11 @@ class Witness(Account):
 
     def _leave_out(self, now: float) -> None:
         """A time for which the scheduler heard nothing is none for which anything was cut off."""
-        gap_s = 0.0 if self._tended_at is None else now - self._tended_at
-        for word in self.words.values() if gap_s > _STANDS_STILL_S else ():
+        before = now if self._tended_at is None else self._tended_at
+        gap_s = now - before
+        for task_id, word in self.words.items() if gap_s > _STANDS_STILL_S else ():
             if word.cut_since is not None:
+                word.given_up |= not word.ended and self.given_up(task_id, before)
                 word.cut_since = min(word.cut_since + gap_s, now)
         if self._tended_at is None or gap_s >= self.settings.tend_interval_s or gap_s < -_STANDS_STILL_S:
             self._tended_at = now

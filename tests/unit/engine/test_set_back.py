@@ -66,6 +66,19 @@ def test_what_is_cut_off_is_not_given_up_for_a_time_in_which_nothing_was_heard()
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
 
 
+def test_what_was_given_up_stays_as_it_is_over_a_time_in_which_nothing_was_heard() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    world.status(task_id, "TASK_UNREACHABLE")
+    world.tick(world.settings.unreachable_timeout_s + 5)
+    before = world.state.tasks[task_id]
+    assert before.state is TaskState.ABANDONED
+    world.now += HOUR_S
+    world.tick(1)
+    after = world.state.tasks[task_id]
+    assert (after.state, after.unreachable_since) == (before.state, before.unreachable_since)
+
+
 def test_a_failed_job_waits_for_its_next_attempt_as_long_as_it_was_told() -> None:
     world = made()
     task_id = started(world, max_attempts=3)
