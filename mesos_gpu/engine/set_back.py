@@ -3,8 +3,8 @@ much. Moments since which something is counted are not in the future then, and t
 as soon as they would have; a token is good for no longer than it was made for. Records of what was used keep theirs,
 and so do times of the calendar that somebody has chosen himself.
 
-Where it was set ahead, or the scheduler stood still, what is cut off is not given up for the time in between: nobody
-could have said meanwhile that it is back.
+Where it was set ahead, or the scheduler stood still or was down, what is cut off is not given up for the time in
+between: nobody could have said meanwhile that it is back.
 """
 
 from collections.abc import Callable
@@ -60,14 +60,14 @@ class _Moments:
 
 
 def on_tick(turn: Turn) -> None:
-    """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last; at the start
-    whether the latest moment on record is still to come."""
+    """See whether the clock was set, or nothing was done for a time, since all tasks were looked at last, at the start
+    since the latest moment on record."""
     by_s = (turn.state.tended_at or latest(turn.state)) - turn.now
     if by_s > LEAST_S:
         moments = _Moments(turn.now, by_s)
         _remember(turn.state, moments)
         _save(turn, moments)
-    elif turn.state.tended_at and -by_s > LEAST_S:
+    elif -by_s > LEAST_S:
         _pass_over(turn, -by_s)
 
 
@@ -84,7 +84,10 @@ def latest(state: State) -> float:
     tasks = (state.tasks[task_id] for task_id in state.live)
     jobs = (state.jobs[job_id] for _, job_id in state.queue)
     moments = [
-        *(max(task.launched_at, task.heard_at, task.kill_sent_at or 0.0) for task in tasks),
+        *(
+            max(task.launched_at, task.heard_at, task.kill_sent_at or 0.0, task.unreachable_since or 0.0)
+            for task in tasks
+        ),
         *(job.submitted_at for job in jobs),
         *(node.reported_at for node in state.nodes.values() if node.reported_at is not None),
     ]

@@ -120,8 +120,8 @@ class Witness(Account):
             self._tended_at = now
 
     def restarted(self) -> None:
-        """The scheduler has started anew: it does not know for how long it heard nothing."""
-        self._tended_at = None
+        """The scheduler has started anew: it has heard nothing at least since what it heard last."""
+        self._tended_at = self._heard_at
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:

@@ -66,6 +66,20 @@ def test_what_is_cut_off_is_not_given_up_for_a_time_in_which_nothing_was_heard()
     assert world.state.tasks[task_id].state is TaskState.ABANDONED
 
 
+def test_nor_for_a_time_in_which_no_scheduler_ran() -> None:
+    world = made()
+    task_id = TaskId(started(world))
+    world.status(task_id, "TASK_UNREACHABLE")
+    world.tick(30)
+    world.now += HOUR_S
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    world.tick(world.settings.unreachable_timeout_s - 35)
+    assert world.state.tasks[task_id].state is TaskState.UNREACHABLE
+    world.tick(40)
+    assert world.state.tasks[task_id].state is TaskState.ABANDONED
+
+
 def test_what_was_given_up_stays_as_it_is_over_a_time_in_which_nothing_was_heard() -> None:
     world = made()
     task_id = TaskId(started(world))
