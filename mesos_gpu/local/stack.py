@@ -253,18 +253,22 @@ class Stack:
             meeting=schedulers > 1,
         )
         self.tls, self._allow_root, self._given = tls, allow_root, list(scheduler_arguments)
-        self._several, taken = schedulers > 1, set[int]()
-        made = []
-        for number in range(1, schedulers + 1):
-            host = network.add(f"s{number}") if network else None
-            free = port if port and number == 1 else _PORT if host else free_port(taken=taken)
-            taken.add(free)
-            made.append(self._scheduler(number, free, host))
+        self._several = schedulers > 1
         #: All of them; the one that leads is not always the first.
-        self.schedulers: tuple[SchedulerProcess, ...] = tuple(made)
+        self.schedulers = tuple(self._schedulers(schedulers, port, network))
         self.scheduler = self.schedulers[0]
         self.url = self.scheduler.url
         self.reach = self.scheduler.reach
+
+    def _schedulers(
+        self, count: int, port: int | None, network: Network | None
+    ) -> Iterator[SchedulerProcess]:
+        taken = set[int]()
+        for number in range(1, count + 1):
+            host = network.add(f"s{number}") if network else None
+            free = port if port and number == 1 else _PORT if host else free_port(taken=taken)
+            taken.add(free)
+            yield self._scheduler(number, free, host)
 
     def _scheduler(self, number: int, port: int, host: Host | None) -> SchedulerProcess:
         directory = self.directory / ("scheduler" if number == 1 else f"scheduler-{number}")

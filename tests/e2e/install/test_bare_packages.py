@@ -128,6 +128,20 @@ def ours(host: Booted) -> list[str]:
     return host.run(script).output.split()
 
 
+def leaves_bare(site: Site, before: list[str]) -> None:
+    """The agent's host leaves: it is bare again, but for what tasks and Mesos have below /var/lib, and, until the host
+    starts anew, below /run."""
+    left = site.apply("--deadline", "0")
+    assert left.exit_code == 0, left.output
+    assert "Removed: g\n" in left.output
+    assert {*ours(site.hosts["g"])} - {*before} <= {
+        path for path in ours(site.hosts["g"]) if path.startswith(("/var/lib/mesos", "/run/mesos", INVENTORY))
+    }
+    assert site.hosts["g"].run("systemctl list-units --all --no-legend 'mesos-gpu*'").output == ""
+    assert site.hosts["g"].run("pgrep -fa '[m]esos agent|[m]esos-gpu-executor|[m]esos_gpu'").output == ""
+    assert {node["state"] for node in json.loads(site.asked("nodes", "--json"))} <= {"lost"}
+
+
 def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, tmp_path: Path) -> None:
     before = {name: ours(host) for name, host in site.hosts.items()}
     assert site.hosts["m"].run("command -v pip || command -v java || command -v mesos-gpu").code != 0, (
@@ -181,15 +195,5 @@ def test_bare_debians_become_a_cluster_are_upgraded_and_bare_again(site: Site, t
     assert back.exit_code == 0, back.output
     site.asked("kill", running)
 
-    # The agent's host leaves: it is bare again, but for what tasks and Mesos have below /var/lib, and, until the host
-    # starts anew, below /run.
     site.write(newer, agent=False)
-    left = site.apply("--deadline", "0")
-    assert left.exit_code == 0, left.output
-    assert "Removed: g\n" in left.output
-    assert {*ours(site.hosts["g"])} - {*before["g"]} <= {
-        path for path in ours(site.hosts["g"]) if path.startswith(("/var/lib/mesos", "/run/mesos", INVENTORY))
-    }
-    assert site.hosts["g"].run("systemctl list-units --all --no-legend 'mesos-gpu*'").output == ""
-    assert site.hosts["g"].run("pgrep -fa '[m]esos agent|[m]esos-gpu-executor|[m]esos_gpu'").output == ""
-    assert {node["state"] for node in json.loads(site.asked("nodes", "--json"))} <= {"lost"}
+    leaves_bare(site, before["g"])
