@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from isolator.agent.agent_api import TERMINAL
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.processes import Process
@@ -28,7 +29,7 @@ def left_over(rig: Rig) -> Iterator[str]:
     for name, pid in rig.evidence.held("run").items():
         yield f"process: {pid} is at work {name}"
     yield from _claims(rig)
-    executors = list(_in_mesos(rig.mesos()))
+    executors = list(in_mesos(rig.mesos()))
     yield from (each for each in executors if each)
     yield from _monitors(rig)
     yield from _processes(rig)
@@ -47,18 +48,26 @@ def _claims(rig: Rig) -> Iterator[str]:
                 yield f"share: node {number}: {trace.kind} {trace.what} of {trace.gpu}"
 
 
-def _in_mesos(state: dict[str, Any]) -> Iterator[str]:
+def in_mesos(state: dict[str, Any]) -> Iterator[str]:
+    """What a master that has this state has of tasks and reservations, though nothing runs but monitors."""
     for framework in state["frameworks"]:
         if framework["used_resources"]["gpus"]:
             yield f"gpus: Mesos has {framework['used_resources']['gpus']:g} in use"
         for task in framework["tasks"]:
-            if not task["id"].startswith("gpu-monitor"):
+            if not task["id"].startswith("gpu-monitor") and not _is_only_listed(task):
                 yield f"task: Mesos has {task['id']}, {task['state']}"
     if len(state["frameworks"]) != 1:
         yield f"framework: Mesos has {len(state['frameworks'])}"
     for agent in state["slaves"]:
         if agent.get("reserved_resources"):
             yield f"reservation: {agent['hostname']} has {agent['reserved_resources']}"
+
+
+def _is_only_listed(task: dict[str, Any]) -> bool:
+    """Whether it has ended, and the master heard an earlier update of it, held up on its way, after the last one: then
+    the acknowledgement of the last one changes nothing there, and the task is listed until its agent registers anew."""
+    statuses = task["statuses"]
+    return task["state"] in TERMINAL and bool(statuses) and statuses[-1]["state"] not in TERMINAL
 
 
 def _monitors(rig: Rig) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""What a soak takes for left over in a master's state."""
+
+from typing import Any
+
+import pytest
+
+from tests.soak.witness import in_mesos
+
+RUNNING, FINISHED = "TASK_RUNNING", "TASK_FINISHED"
+
+
+def told(state: str, *statuses: str, gpus: float = 0.0) -> list[str]:
+    task = {"id": "w1-x.1", "state": state, "statuses": [{"state": each} for each in statuses]}
+    framework: dict[str, Any] = {"used_resources": {"gpus": gpus}, "tasks": [task]}
+    return list(in_mesos({"frameworks": [framework], "slaves": []}))
+
+
+@pytest.mark.parametrize(
+    "state, statuses",
+    [
+        ("TASK_STAGING", ()),
+        (RUNNING, (RUNNING,)),
+        (FINISHED, (RUNNING, FINISHED)),
+        (FINISHED, (RUNNING, FINISHED, RUNNING, FINISHED)),
+        (FINISHED, ()),
+    ],
+)
+def test_a_task_that_the_master_still_has_is_left(state: str, statuses: tuple[str, ...]) -> None:
+    assert told(state, *statuses) == [f"task: Mesos has w1-x.1, {state}"]
+
+
+def test_but_not_one_that_is_only_listed_since_an_earlier_update_came_after_the_last() -> None:
+    assert told(FINISHED, RUNNING, FINISHED, RUNNING) == []
+
+
+def test_what_it_holds_is_left_all_the_same() -> None:
+    assert told(FINISHED, RUNNING, FINISHED, RUNNING, gpus=1.0) == ["gpus: Mesos has 1 in use"]
