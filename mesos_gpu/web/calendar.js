@@ -72,7 +72,7 @@ function timeline(lanes, days) {
     const words = `${says}, ${moment(begins)} to ${moment(ends)}`;
     return h("li", { class: kind, title: words, vars: { left: `${at(begins)}%`, width: `${at(ends) - at(begins)}%` } }, at(ends) - at(begins) > NARROW ? h("span", { "aria-hidden": "true" }, text) : null, h("span", { class: "unseen" }, words));
   };
-  const marks = days.length > 2 ? days.slice(0, -1).map((day) => [day.toLocaleDateString(undefined, { weekday: "short" }), h("span", { class: "date" }, ` ${day.toLocaleDateString(undefined, { day: "numeric", month: "numeric" })}`)]) : [0, 6, 12, 18].map((hour) => `${dateOf(days[0]).slice(5)} ${String(hour).padStart(2, "0")}:00`);
+  const marks = days.length > 2 ? days.slice(0, -1).map((day) => [day.toLocaleDateString(undefined, { weekday: "short" }), " ", h("span", { class: "date" }, day.toLocaleDateString(undefined, { day: "numeric", month: "numeric" }))]) : [0, 6, 12, 18].map((hour) => `${dateOf(days[0]).slice(5)} ${String(hour).padStart(2, "0")}:00`);
   return h("div", { class: "calendar", key: "calendar" }, h("p", { class: "days", "aria-hidden": "true" }, marks.map((mark) => h("span", {}, mark))),
     lanes.map((lane) => h("div", { class: "lane", key: lane.key }, lane.name, h("ul", { class: "track" }, now > since && now < until ? h("li", { class: "now", "aria-hidden": "true", vars: { left: `${at(now)}%` } }) : null, lane.parts.map((each) => part(each, lane.kind))))),
     h("p", { class: "legend" }, [["booked", "booked"], ["ended", "over or cancelled"], ["hours", "hours of a queue"]].map(([kind, words]) => h("span", {}, h("i", { class: `swatch ${kind}`, "aria-hidden": "true" }), ` ${words}`)), h("span", {}, "the upright line: now")));

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.web.browser import LOOKS, NEEDED, Browser, Page, judged, not_seen, too_wide
+from tests.web.browser import LOOKS, NEEDED, TABLET, Browser, Page, judged, not_seen, too_wide
 from tests.web.teams import doubles
 from tests.web.teams.tenants import Tenants
 
@@ -65,6 +65,17 @@ def test_a_booking_has_a_page_from_which_it_is_cancelled(tenants: Tenants, brows
     assert "demo" in page.html()
     shown = page.run("[...document.querySelectorAll('td.actions')].map((each) => each.textContent)")
     assert sorted(shown) == ["", "Cancel", "Cancel"], "what is over is not cancelled"
+
+
+def test_days_have_room_on_a_tablet_as_on_a_desk(tenants: Tenants, browser: Browser) -> None:
+    page, _ = opened(tenants, browser, "#/")
+    days = "[...document.querySelectorAll('.days > span')]"
+    for address, count in ("#/calendar", 7), ("#/calendar?days=1", 4):
+        for width in TABLET, LOOKS["light"][0]:
+            page.size(width)
+            page.visit(address)
+            room = page.run(f"{days}.map((each) => each.clientWidth - each.scrollWidth)")
+            assert room == [0] * count, (address, width)
 
 
 @pytest.mark.parametrize("look", [*LOOKS])
