@@ -120,8 +120,9 @@ class Witness(Account):
             self._tended_at = now
 
     def restarted(self) -> None:
-        """The scheduler has started anew: it has heard nothing at least since what it heard last."""
-        self._tended_at = self._heard_at
+        """The scheduler has started anew: it leaves out what has passed since the latest moment on its record, which
+        may be later than what it heard last."""
+        self._tended_at = None
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:
