@@ -35,7 +35,7 @@ if (
     tempfile.tempdir = "/srv"  # where tasks see what tests make: each has a /tmp of its own
 
 
-def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
+def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 120.0) -> T:
     """The first true value of `condition()`; a test that waits longer fails and says for what."""
     began_at = time.monotonic()
     while not (value := condition()):

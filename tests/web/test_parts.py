@@ -166,6 +166,7 @@ def test_deployments_are_stopped_and_rolled_back_and_apps_scaled(scene: Scene, b
     page.click("#view .deployment button", "Stop here")
     page.click("dialog[open] button", "Stop here")
     wait_until("no deployment is under way", lambda: not deployments(scene))
+    wait_until("nor shown", lambda: page.run("document.querySelector('#view .deployment') === null"))
 
     def scale() -> None:
         page.click("#view .head button", "Scale")
