@@ -229,6 +229,8 @@ class Page:
         self.ask("Emulation.setScrollbarsHidden", {"hidden": True})
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", {"features": [scheme]})
+        is_dark = "matchMedia('(prefers-color-scheme: dark)').matches"
+        wait_until("it is so", lambda: self.run(f"[innerWidth, {is_dark}]") == [width, dark])
 
     def picture(self) -> bytes:
         """The whole page as PNG."""

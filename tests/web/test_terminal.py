@@ -164,14 +164,14 @@ def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig:
 def test_much_output_and_much_that_is_pasted_go_through_with_credits(rig: Playing, page: Page) -> None:
     host = Host(rig, page)
     line, sent, credit = b"x" * 998 + b"\r\n", 0, WINDOW
-    while sent < 3 << 20:
+    while sent < 3 << 19:
         while credit < len(line) * 60:
             credit += host.hears(Kind.CREDIT).numbers[0]
         host.says(Kind.STDOUT, line * 60)
         sent, credit = sent + len(line) * 60, credit - len(line) * 60
     host.says(Kind.STDOUT, b"the end")
     wait_until("all is shown", lambda: "the end" in shown_lines(page))
-    pasted = "y" * (3 << 19)
+    pasted = "y" * (5 << 18)
     page.run(
         "(() => { const data = new DataTransfer(); data.setData('text', " + json.dumps(pasted) + ");"
         "document.querySelector('.terminal textarea').dispatchEvent("

@@ -68,6 +68,7 @@ class Sealed(Rig):
 
     def __init__(self, **settings: Any) -> None:
         self._numbers = count(1)
+        self._hosts: list[WebSocket] = []
         super().__init__(Sealing, **settings)
 
     def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
@@ -86,7 +87,14 @@ class Sealed(Rig):
         return decode_call(data, self.task, self.secret)
 
     def host(self, opened: Opened) -> WebSocket:
-        return dial(self.url, opened.path, opened.answer, "", MOST_FRAME)
+        """The executor's end of a channel; one that a test which failed has left open is closed with the scheduler."""
+        self._hosts.append(dial(self.url, opened.path, opened.answer, "", MOST_FRAME))
+        return self._hosts[-1]
+
+    def close(self) -> None:
+        for host in self._hosts:
+            host.close()
+        super().close()
 
 
 class Playing(Sealed):

@@ -10,6 +10,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -327,25 +328,30 @@ def test_an_issuer_is_an_address_that_nobody_on_the_way_can_answer_for(url: str)
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
-def test_judging_a_token_takes_less_than_half_a_millisecond(
+def test_judging_a_token_costs_little_beside_its_signature(
     prover: OidcTokens, issuer: OidcIssuer, algorithm: str
 ) -> None:
-    issuer.rotate(algorithm)
+    key = jwt.PyJWK(issuer.rotate(algorithm).public_jwk()).key
     token = issuer.token()
+    jws = jwt.PyJWS(algorithms=[algorithm])
 
-    async def measured() -> list[float]:
+    async def measured() -> list[tuple[float, float]]:
         await prover.caller_of(token, "", time.time())
         spans = []
         for _ in range(300):
             begin = time.thread_time()
             caller = await prover.caller_of(token, "", time.time())
-            spans.append(time.thread_time() - begin)
+            judged = time.thread_time()
+            jws.decode(token, key, [algorithm])
+            spans.append((judged - begin, time.thread_time() - judged))
         assert caller.proof is Proof.OIDC
         return spans
 
-    p50_ms = statistics.median(asyncio.run(measured())) * 1e3
-    print(f"{algorithm}: {p50_ms:.3f} ms")
-    assert p50_ms < 0.5
+    judged_ms, verified_ms = (
+        statistics.median(each) * 1e3 for each in zip(*asyncio.run(measured()), strict=True)
+    )
+    print(f"{algorithm}: {judged_ms:.3f} ms, of the signature alone {verified_ms:.3f} ms")
+    assert judged_ms < 3 * verified_ms
 
 
 def test_everybody_is_told_how_to_log_in(rig: LoginRig, issuer: OidcIssuer) -> None:
