@@ -45,7 +45,7 @@ class Manner:
         from mesos_gpu.cli.apps.rolling import find, follow
 
         id = change["deploymentId"] if change else None
-        if id is None or find(marathon, id) is None:
+        if id is None or (begun := find(marathon, id)) is None:
             self._line(f"{what}: done, nothing is left to do")
             return
         self._line(f"{what}: deployment {id}")
@@ -53,7 +53,7 @@ class Manner:
             deadline = self.began_at + self.timeout_s
             follow(
                 marathon,
-                id,
+                begun,
                 deadline=deadline,
                 timeout_s=self.timeout_s,
                 to_stderr=self.as_json,

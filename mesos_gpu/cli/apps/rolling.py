@@ -47,9 +47,15 @@ class Stand:
 
 
 def follow(
-    marathon: "Marathon", id: str, *, deadline: float, timeout_s: float, to_stderr: bool, undoes: bool
+    marathon: "Marathon",
+    begun: "Deployment",
+    *,
+    deadline: float,
+    timeout_s: float,
+    to_stderr: bool,
+    undoes: bool,
 ) -> None:
-    """Wait until a deployment is over; `deadline` is `timeout_s` after the beginning.
+    """Wait until a deployment that has begun is over; `deadline` is `timeout_s` after the beginning.
 
     What `undoes` another one brings versions back, so that nothing can be said of its apps when it is over.
 
@@ -58,7 +64,7 @@ def follow(
         Conflict: It is, but its apps are not as it wanted them: it was undone, or another change came.
     """
     marathon.client.patience_s = PATIENCE_S
-    last: Deployment | None = None
+    id, last = begun["id"], begun
     pause_s = _FIRST_PAUSE_S
     with _kept(id), _shown(to_stderr=to_stderr) as screen:
         while (deployment := find(marathon, id)) is not None:
@@ -73,7 +79,7 @@ def follow(
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S)
         screen.done()
-    if last is not None and not undoes:
+    if not undoes:
         _check(marathon, last)
         _look_after(marathon, last)
 

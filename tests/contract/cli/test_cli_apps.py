@@ -16,6 +16,8 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
+from mesos_gpu.cli.apps import rolling
+from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.engine import events as ev
 from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
@@ -318,6 +320,19 @@ def test_what_fails_is_the_reason(rig: Played) -> None:
         == f"{one['id']}: stopped; its apps are not brought back\n"
     )
     assert json.loads(good("deployment", "list", "--json")) == []
+
+
+def test_nor_is_one_whose_deployment_was_over_at_once(rig: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.ends_as, looks, find = "TASK_FAILED", [], rolling.find
+
+    def over_at_the_second_look(marathon: Marathon, id: str) -> Any:
+        looks.append(id)
+        wait_until("it is over", lambda: len(looks) == 1 or find(marathon, id) is None)
+        return find(marathon, id)
+
+    monkeypatch.setattr(rolling, "find", over_at_the_second_look)
+    got = call("app", "create", "-", "--wait", stdin={"id": "/quick", **APP})
+    assert (got.exit_code, len(looks)) == (73, 2), got.output
 
 
 @pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_FINISHED"])

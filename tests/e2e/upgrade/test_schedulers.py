@@ -20,10 +20,10 @@ from tests.e2e.upgrade.earlier import HA_EARLIER, ROOT, AnyScheduler, archive_of
 from tests.starts.needs import ZOOKEEPER
 
 DAMAGED = 65
-LONGEST_S = 120
+LONGEST_S = 240
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(480),
     ZOOKEEPER,
 ]
 

@@ -24,8 +24,8 @@ from tests.e2e.test_jobs import end_of, output_of, submit
 from tests.e2e.upgrade.earlier import ROOT, AnyScheduler, archive_of, unpacked, with_wires
 
 DEBIAN = "/usr/sbin:/usr/bin:/sbin:/bin"  # its python3, and not that of these tests
-LONGEST_S = 120
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+LONGEST_S = 240
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 
 @dataclass(frozen=True)
