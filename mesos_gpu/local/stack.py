@@ -194,6 +194,14 @@ class SchedulerProcess:
         self.kill(signal.SIGCONT)
 
 
+def _see_hosts(secure: bool, tls: TlsHere | None) -> None:
+    if tls or not secure:
+        raise BadConfiguration(
+            "hosts of their own reach each other's schedulers by plain HTTP, and must ask for names",
+            remedy="say secure=True, and no tls",
+        )
+
+
 class Stack:
     """A context manager: start and stop all of it. Stopping removes every trace, the directory included."""
 
@@ -226,11 +234,8 @@ class Stack:
             BadConfiguration: hosts without secure, or with tls.
             Unavailable: The embedded Mesos cannot run here.
         """
-        if hosts and (tls or not secure):
-            raise BadConfiguration(
-                "hosts of their own reach each other's schedulers by plain HTTP, and must ask for names",
-                remedy="say secure=True, and no tls",
-            )
+        if hosts:
+            _see_hosts(secure, tls)
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
         self.socket = self.directory / "run" / "api.sock" if secure else None

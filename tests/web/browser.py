@@ -230,7 +230,10 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", {"features": [scheme]})
         is_dark = "matchMedia('(prefers-color-scheme: dark)').matches"
-        wait_until("it is so", lambda: self.run(f"[innerWidth, {is_dark}]") == [width, dark])
+        wait_until(
+            "the page has that size and those colours",
+            lambda: self.run(f"[innerWidth, {is_dark}]") == [width, dark],
+        )
 
     def picture(self) -> bytes:
         """The whole page as PNG."""
