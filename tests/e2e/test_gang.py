@@ -33,7 +33,7 @@ def nothing_is_left(client: Client) -> Iterator[None]:
     yield
     for job in client.jobs(states=("active",)):
         client.kill(job["id"])
-    wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()), 60)
+    wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()))
 
 
 @pytest.fixture

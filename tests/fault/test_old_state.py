@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from click.testing import CliRunner
 
 from mesos_gpu.adapters.hooks.store import hooks_of
 from mesos_gpu.cli import main
-from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.clients import client_of
 from tests.conftest import wait_until
@@ -32,13 +34,18 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 def client(stack: Stack) -> Iterator[Client]:
     with client_of(stack, 4) as client:
         yield client
-        for task in client.unknown_tasks():
-            client.kill_unknown(task["id"])
-        for job in client.jobs(states=["active"]):
-            client.kill(job["id"])
-        wait_until(
-            "all is over", lambda: not client.unknown_tasks() and not client.jobs(states=["active"]), 60
-        )
+        wait_until("all is over", partial(is_over, stack, client))
+
+
+def is_over(stack: Stack, client: Client) -> bool:
+    """Whether nothing runs. What does is told to end: Mesos names what an older state does not know a while later."""
+    for task in client.unknown_tasks():
+        if not task["kill_requested"]:
+            with suppress(Refused):  # it may have ended by itself
+                client.kill_unknown(task["id"])
+    for job in client.jobs(states=["active"]):
+        client.kill(job["id"])
+    return not client.unknown_tasks() and not client.jobs(states=["active"]) and not mesos_says(stack)
 
 
 def state_of(stack: Stack) -> Path:
@@ -56,7 +63,11 @@ def start_job(client: Client, name: str) -> str:
 def mesos_says(stack: Stack) -> dict[str, str]:
     """The state of every task of a job that Mesos has not seen the end of."""
     (framework,) = stack.cluster.master.state()["frameworks"]
-    return {t["id"]: t["state"] for t in framework["tasks"] if not t["id"].startswith("gpu-monitor")}
+    return {
+        task["id"]: task["state"]
+        for task in framework["tasks"]
+        if not task["id"].startswith("gpu-monitor") and covers.card_of(task["id"]) is None
+    }
 
 
 def call(stack: Stack, *words: str) -> Any:

@@ -68,7 +68,7 @@ def nothing_is_left(cluster: tuple[Stack, Client]) -> Iterator[None]:
     if not stack.scheduler.running:
         stack.scheduler.start().wait()
     kill_all(client)
-    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()), 60)
+    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()))
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -32,7 +32,7 @@ def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.url) as client:
         yield client
         kill_all(client)
-        wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()), 60)
+        wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()))
 
 
 @pytest.fixture
