@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from isolator.devices import cgroups
+from isolator.devices.cgroup_names import CgroupNames
 from isolator.gpus.ledger import Holding
 from isolator.host import processes
 
@@ -14,8 +14,8 @@ ENGINES: Final = "container"  # kind of a trace: the Docker Engine's id of the t
 def member_of(holding: Holding) -> Callable[[int], bool]:
     """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that, and those
     of the Docker Engine as its id."""
-    tree, names = frozenset(_tree(holding)), _names_of(holding)
-    return lambda pid: pid in tree or not names.isdisjoint(_parts_of(pid))
+    tree, names, names_in = frozenset(_tree(holding)), _names_of(holding), CgroupNames()
+    return lambda pid: pid in tree or bool(names_in.of(pid, names))
 
 
 def firsts_of_engine(holdings: Sequence[Holding]) -> dict[str, int]:
@@ -23,8 +23,9 @@ def firsts_of_engine(holdings: Sequence[Holding]) -> dict[str, int]:
     its cgroup, which no process chooses, by one look at those of the host."""
     by_name = {name: each.container for each in holdings for name in _names_of(each) - {each.container}}
     firsts: dict[str, int] = {}
+    names_in = CgroupNames()
     for pid in _present() if by_name else ():
-        for name in by_name.keys() & _parts_of(pid):
+        for name in names_in.of(pid, by_name):
             firsts.setdefault(by_name[name], pid)
     return firsts
 
@@ -40,29 +41,15 @@ def _names_of(holding: Holding) -> frozenset[str]:
     return frozenset({holding.container} if holding.container else ()).union(*engines)
 
 
-def _parts_of(pid: int) -> frozenset[str]:
-    """Names of the cgroups that a process is in, and of those above; none: it has ended."""
-    try:
-        parts = _path_parts(pid)
-        if not any(parts) and (thread := processes.living_thread(pid)) != pid:
-            parts = _path_parts(thread)
-    except OSError:
-        return frozenset()
-    return parts
-
-
-def _path_parts(pid: int) -> frozenset[str]:
-    return frozenset(part for path in cgroups.membership(pid).values() for part in path.split("/"))
-
-
 def members_of(holdings: Sequence[Holding]) -> list[frozenset[int]]:
     """All processes of each holding, as `member_of` tells them, by one look at those of the host."""
     members = [_tree(holding) for holding in holdings]
     by_name = {
         name: tree for holding, tree in zip(holdings, members, strict=True) for name in _names_of(holding)
     }
+    names_in = CgroupNames()
     for pid in _present() if by_name else ():
-        for name in by_name.keys() & _parts_of(pid):
+        for name in names_in.of(pid, by_name):
             by_name[name].add(pid)
     return [frozenset(each) for each in members]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.devices import cgroups
+from isolator.devices.cgroup_names import CgroupNames
 from isolator.devices.cgroups import OWN_ROOT, Cgroup, make_directory
 from isolator.devices.rules import Rule
 from isolator.host import processes
@@ -478,15 +479,8 @@ def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
 
 def member_of(what: str) -> Callable[[int], bool]:
     """Tells whether a process is a domain's daemon or one of its servers. `what`: the text of the card's row."""
-    name = _group_of(Domain.of(what))
-
-    def is_member(pid: int) -> bool:
-        try:
-            return any(name in path.split("/") for path in cgroups.membership(pid).values())
-        except OSError:  # it has ended
-            return False
-
-    return is_member
+    name, names_in = _group_of(Domain.of(what)), CgroupNames()
+    return lambda pid: bool(names_in.of(pid, {name}))
 
 
 def _group_of(domain: Domain) -> str:

@@ -55,7 +55,6 @@ def run(
       mesos-gpu run --array 0-99%8 --gpus 1 -d --shell -- 'python3 train.py --seed $MESOS_GPU_ARRAY_INDEX'
     """
     from mesos_gpu.cli.interrupt import held_interrupt
-    from mesos_gpu.cli.jobs.attached import submit_and_stay
     from mesos_gpu.cli.stdin import refuse_stdin
     from mesos_gpu.cli.waiting import warn_of_never
 
@@ -64,27 +63,30 @@ def run(
     request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
-    interactive = stdin or tty
-    if interactive:
+    if stdin or tty:
         _see_session(request, detach=detach, stdin=stdin, tty=tty)
     else:
         refuse_stdin()
     client = app.client()
     _bring(client, request, upload)
-    if interactive:
-        from mesos_gpu.cli.channel.interactive import run_interactively
-
-        with by_options():
-            code = run_interactively(app, request, stdin=stdin, tty=tty)
-        click.get_current_context().exit(code)
     if not detach:
-        with by_options():
-            code = submit_and_stay(client, request)
-        click.get_current_context().exit(code)
+        click.get_current_context().exit(_stay(app, client, request, stdin=stdin, tty=tty))
     with by_options(), held_interrupt():
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])
         warn_of_never(client, [job])
+
+
+def _stay(app: App, client: "Client", request: dict[str, Any], *, stdin: bool, tty: bool) -> int:
+    """The exit code of a job that this command stays with."""
+    with by_options():
+        if stdin or tty:
+            from mesos_gpu.cli.channel.interactive import run_interactively
+
+            return run_interactively(app, request, stdin=stdin, tty=tty)
+        from mesos_gpu.cli.jobs.attached import submit_and_stay
+
+        return submit_and_stay(client, request)
 
 
 def _see_session(request: dict[str, Any], *, detach: bool, stdin: bool, tty: bool) -> None:

@@ -122,7 +122,13 @@ SEEN = """
 echo pipes $CUDA_MPS_PIPE_DIRECTORY; echo percent $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
 echo memory $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; echo log $CUDA_MPS_LOG_DIRECTORY
 ls -1 /run/mesos-gpu/mps | tr '\\n' ' '; echo; ls -A /dev/shm | wc -l; touch /dev/shm/mine && echo shm
-say() {{ echo "$1" | {program}; }}
+say() {{  # NVIDIA's program now and then loses its connection where many processes run
+    for _ in 1 2 3 4 5; do
+        answer=$(echo "$1" | {program} 2>&1)
+        case "$answer" in *"Cannot send command"*) sleep 0.2;; *) break;; esac
+    done
+    echo "$answer"
+}}
 say get_default_active_thread_percentage
 say quit; say "start_server -uid 0"
 touch /run/mesos-gpu/mps/x 2>/dev/null || echo no file; rm /run/mesos-gpu/mps/control 2>/dev/null || echo no removal

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,13 @@ PATHS: Mapping[int, Mapping[cgroups.Version, str]] = {
 
 
 @pytest.fixture
-def owner(monkeypatch: pytest.MonkeyPatch) -> Iterator[Owner]:
+def owner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Owner]:
     """A process without any below it, on a host with these and no others."""
+    mounts: dict[cgroups.Version, Path] = {"cgroup1": tmp_path / "1", "cgroup2": tmp_path / "2"}
+    for paths in PATHS.values():
+        for version, path in paths.items():
+            (mounts[version] / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(cgroups, "mounted", lambda: mounts)
     monkeypatch.setattr(members, "_present", lambda: list(PATHS))
 
     def membership(pid: int) -> Mapping[cgroups.Version, str]:

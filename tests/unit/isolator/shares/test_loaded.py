@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from isolator.devices import members
+from isolator.devices import cgroup_names
 from isolator.host import processes
 from isolator.shares import loaded
 from isolator.shares.loaded import Loaded, Looker, Question, read
@@ -246,7 +246,7 @@ def test_a_process_whose_first_thread_has_ended_is_seen_by_the_others() -> None:
             seen = read(replace(ALL, pid=process.pid, names=("libc.so",), major=NULL))
             assert [path.rpartition("/")[2] for path, _ in seen.libraries] == ["libc.so.6"]
             assert processes.of_task(task) == [process.pid]
-            assert members._parts_of(process.pid) == members._parts_of(ME)
+            assert cgroup_names.paths_of(process.pid) == cgroup_names.paths_of(ME)
             assert processes.kill_leftovers(task) == []
             assert process.wait(30) == -signal.SIGKILL
         finally:
