@@ -47,7 +47,12 @@ if os.environ.get("DIE_AT") and "mesos_gpu.scheduler" in " ".join(sys.orig_argv)
     elif phase == "room kept":
         watched("accept", lambda args: any(task["task_id"]["value"].startswith("owner") for task in args[1]))
 """
-PHASES = ["plan saved", "notice sent", "time passed", "victim ended", "room kept"]
+PHASES = [
+    "plan saved",
+    *(pytest.param(phase, marks=pytest.mark.long) for phase in ("notice sent", "time passed")),
+    "victim ended",
+    pytest.param("room kept", marks=pytest.mark.long),
+]
 
 
 @pytest.fixture(scope="module")

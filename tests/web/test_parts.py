@@ -6,7 +6,18 @@ from typing import Any, Final
 import pytest
 
 from tests.conftest import wait_until
-from tests.web.browser import JUDGE, LOOKS, NEEDED, PHONE, STATES, Browser, Page, judged, not_seen, too_wide
+from tests.web.browser import (
+    JUDGE,
+    NEEDED,
+    PHONE,
+    STATES,
+    Browser,
+    Page,
+    each_look,
+    judged,
+    not_seen,
+    too_wide,
+)
 from tests.web.scene import Scene, Whole
 from tests.web.screenshots import parts
 
@@ -28,7 +39,7 @@ def scene() -> Iterator[Scene]:
     scene.close()
 
 
-@pytest.mark.parametrize("look", [*LOOKS])
+@each_look
 def test_axe_has_nothing_against_any_part(shown: Scene, browser: Browser, look: str) -> None:
     page = browser.page(shown.url)
     assert judged(page, parts(shown), look) == {}

@@ -227,6 +227,7 @@ def test_servers_get_their_cards_ports_and_directories(url: str) -> None:
     assert "--remote-hostengine-info localhost:6666" in served(url, "/monitoring/node-exporter")[0]["called"]
 
 
+@pytest.mark.long
 def test_the_burn_says_what_it_tried(url: str) -> None:
     (task,) = get(url, "/v2/apps/smoke/gpu-burn/tasks")["tasks"]
     said = requests.get(f"http://127.0.0.1:{task['ports'][0]}/result.txt", timeout=60).text.splitlines()

@@ -58,7 +58,7 @@ def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterat
         yield stack
 
 
-@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+@pytest.mark.parametrize("engine_of", ["mesos", pytest.param("docker", marks=pytest.mark.long)])
 def test_a_command_and_a_port_of_an_image(stack: Stack, engine_of: str) -> None:
     with Client(stack.url) as client:
         serve = 'cd "$MESOS_SANDBOX"; id > who; ls /dev >> who; exec httpd -f -p 127.0.0.1:$PORT0 -h .'
@@ -112,7 +112,7 @@ def copied(
     )
 
 
-@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+@pytest.mark.parametrize("engine_of", ["mesos", pytest.param("docker", marks=pytest.mark.long)])
 def test_files_of_a_task_in_an_image(stack: Stack, engine_of: str, tmp_path: Path) -> None:
     with Client(stack.url) as client:
         write = 'cd "$MESOS_SANDBOX"; mkdir out; echo "rank $RANK" > out/said; exec sleep 3600'
@@ -152,7 +152,7 @@ def test_files_of_a_task_in_an_image(stack: Stack, engine_of: str, tmp_path: Pat
     assert copied(stack, "cp", f"{job}:both", "-").stdout == EVERY_BYTE * 8193, "its agent keeps it"
 
 
-@pytest.mark.parametrize("engine_of", ["mesos", "docker"])
+@pytest.mark.parametrize("engine_of", ["mesos", pytest.param("docker", marks=pytest.mark.long)])
 def test_a_job_with_an_image_has_this_terminal(stack: Stack, engine_of: str) -> None:
     options = ("--image", "plain:1", "--container-engine", engine_of, "--cpus", "0.1", "--mem", "64MiB")
     with terminal(words(stack, "run", "--name", "tty", *options, "-it", "--", "sh")) as (keys, ran):

@@ -43,7 +43,7 @@ def images(open_directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module", params=["cgroup1", "cgroup2"])
+@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
 def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     needs(request.param)
     with (

@@ -97,7 +97,7 @@ def data(open_directory: Path) -> Path:
 MOST = 200  # processes of a task
 
 
-@pytest.fixture(scope="module", params=list(MODES))
+@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
 def stack(
     open_directory: Path,
     images: Path,
@@ -432,7 +432,7 @@ def test_each_tasks_use_of_a_shared_card_is_in_the_metrics(shared: sharing.Shari
     sharing.metrics_are_each_ones(shared)
 
 
-@pytest.mark.parametrize("stack", ["cgroup1"], indirect=True)  # device rules play no part in it
+@pytest.mark.parametrize("stack", ["cgroup2"], indirect=True)  # device rules play no part in it
 def test_from_an_image_nobody_gets_at_limits_or_at_neighbours(shared: sharing.Sharing) -> None:
     sharing.attempts_are_refused(shared)
 

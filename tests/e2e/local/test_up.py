@@ -71,6 +71,7 @@ def test_up_use_down(home: Path) -> None:
     assert "Traceback" not in gone.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no jobs of other users")
 def test_a_cluster_below_tmp_which_each_task_has_for_itself() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="mesos-gpu-up-") as directory:
@@ -137,6 +138,7 @@ def test_a_port_in_use_is_said(home: Path) -> None:
     assert left_of(home) == []
 
 
+@pytest.mark.long
 def test_two_clusters_of_one_user(home: Path, open_directory: Path) -> None:
     other = open_directory / "other"
     url = up(home)

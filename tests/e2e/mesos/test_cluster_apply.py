@@ -202,6 +202,7 @@ def test_only_the_host_that_the_file_changes_is_changed(described: Described) ->
     assert "Changed: b\n" in described.applied()
 
 
+@pytest.mark.long
 def test_rules_of_the_firewall_let_in_who_is_named_and_nobody_else(described: Described) -> None:
     ports = {"a": (2181, 2182, 5050), "c": (2181, 2182, 5050, 5051)}
 
@@ -322,6 +323,7 @@ def test_an_agent_that_leaves_is_drained_and_nothing_of_it_stays(described: Desc
     described.mesos_gpu("kill", job)
 
 
+@pytest.mark.long
 def test_a_master_that_a_quorum_needs_stays(described: Described) -> None:
     described.write()
     text = described.file.read_text()

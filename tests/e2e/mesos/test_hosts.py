@@ -205,6 +205,7 @@ def test_an_agent_that_was_away_for_too_long_ends_the_old_copy_and_its_card_is_u
     nothing_is_left(stack, hasty, job)
 
 
+@pytest.mark.long
 def test_an_agent_that_never_returns_is_shown_so_and_nothing_waits_for_it(
     stack: Stack, hasty: Client, open_directory: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_leader_that_was_paused_ends_when_it_wakes(stack: Stack, client: Clien
     poll("a standby", lambda: first.get("/flags"))
 
 
+@pytest.mark.long
 def test_without_a_quorum_of_masters_nobody_leads_and_work_goes_on(stack: Stack, client: Client) -> None:
     """The registry could not be kept: whoever is left must not lead. Tasks know nothing of it."""
     first = led(stack)

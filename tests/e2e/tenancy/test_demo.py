@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long
 def test_the_story_of_several_teams_is_told_to_its_end(tmp_path: Path) -> None:
     env = {**os.environ, "MESOS_GPU_HOME": str(tmp_path), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "mesos_gpu", "demo", "--tenants"]

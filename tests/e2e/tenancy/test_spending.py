@@ -65,6 +65,7 @@ def paid_s(records: list[Mapping[str, Any]], since: float, until: float) -> floa
     )
 
 
+@pytest.mark.long
 def test_a_budget_is_empty_until_the_next_period_and_shares_pay_by_thousandths(
     client: Client, zones: Path
 ) -> None:

@@ -108,6 +108,7 @@ def anew(scheduler: AnyScheduler, tree: Path) -> None:
     scheduler.start().wait()
 
 
+@pytest.mark.long
 def test_the_standby_first_then_the_leader_and_what_the_earlier_one_began_is_seen_to_its_end(
     site: Site,
 ) -> None:

@@ -242,6 +242,7 @@ def test_a_state_of_this_one_is_not_taken_up_by_the_earlier_one_and_what_runs_ru
     see_the_end(client, site, "back", job)
 
 
+@pytest.mark.long
 def test_a_program_of_hosts_with_which_nothing_can_be_spoken_is_not_spoken_to(
     site: Site, client: Client
 ) -> None:

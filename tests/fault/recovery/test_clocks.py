@@ -104,6 +104,7 @@ def test_timers_of_mesos_go_on_after_a_step_ahead(open_directory: Path) -> None:
     assert out == "True\n"
 
 
+@pytest.mark.long
 def test_the_clock_of_a_host_with_master_and_agent_is_set(open_directory: Path) -> None:
     """Mesos' timers go by the time of day: it starts anew when that is set back, or stands still for an hour, and plans
     them anew when it is set ahead."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.web.browser import LOOKS, NEEDED, TABLET, Browser, Page, judged, not_seen, too_wide
+from tests.web.browser import LOOKS, NEEDED, TABLET, Browser, Page, each_look, judged, not_seen, too_wide
 from tests.web.teams import doubles
 from tests.web.teams.tenants import Tenants
 
@@ -78,7 +78,7 @@ def test_days_have_room_on_a_tablet_as_on_a_desk(tenants: Tenants, browser: Brow
             assert room == [0] * count, (address, width)
 
 
-@pytest.mark.parametrize("look", [*LOOKS])
+@each_look
 def test_axe_has_nothing_against_the_calendar(tenants: Tenants, browser: Browser, look: str) -> None:
     page, _ = opened(tenants, browser, "#/")
     parts = {"week": "#/calendar", "booking": "#/calendar/exam-1a2b3c4d"}

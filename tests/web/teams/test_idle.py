@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.web.browser import LOOKS, NEEDED, Browser, Page, judged, not_seen, too_wide
+from tests.web.browser import NEEDED, Browser, Page, each_look, judged, not_seen, too_wide
 from tests.web.teams import doubles
 from tests.web.teams.tenants import Tenants
 
@@ -86,7 +86,7 @@ def test_a_scheduler_that_says_nothing_of_idle_gpus_is_read_by_its_cards(
     assert (row[0], row[1], row[6]) == ("dino", "idle", "Return")
 
 
-@pytest.mark.parametrize("look", [*LOOKS])
+@each_look
 def test_axe_has_nothing_against_the_idle_board(tenants: Tenants, browser: Browser, look: str) -> None:
     page = opened(tenants, browser, "#/")
     assert judged(page, {"idle": "#/idle"}, look) == {}

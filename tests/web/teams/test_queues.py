@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.model.access.caller import ANYBODY, Caller, Proof
 from tests.contract.rig import Rig
-from tests.web.browser import LOOKS, NEEDED, Browser, Page, judged, not_seen, too_wide
+from tests.web.browser import NEEDED, Browser, Page, each_look, judged, not_seen, too_wide
 from tests.web.screenshots import SHARED
 from tests.web.teams.tenants import Tenants
 
@@ -102,7 +102,7 @@ def problems(page: Page) -> list[str]:
     return [each for each in page.console if "/changes" not in each]
 
 
-@pytest.mark.parametrize("look", [*LOOKS])
+@each_look
 def test_axe_has_nothing_against_pages_of_queues(tenants: Tenants, browser: Browser, look: str) -> None:
     assert judged(browser.page(tenants.url), SHARED, look) == {}
 

@@ -109,6 +109,7 @@ def flips(size: int) -> Iterator[tuple[int, int]]:
             yield page * PAGE + place, 0xFF if place % 2 else 0x04
 
 
+@pytest.mark.long
 def test_a_bit_that_has_flipped_in_any_page_is_noticed_or_says_nothing(whole: Path, tmp_path: Path) -> None:
     expected, body = read(copy_of(whole, tmp_path / "whole")), whole.read_bytes()
     path = copy_of(whole, tmp_path / "flipped")

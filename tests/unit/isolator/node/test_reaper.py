@@ -45,7 +45,7 @@ def test_a_dead_task_ends_also_if_its_clients_cannot_be_drained(tmp_path: Path) 
     assert isinstance(ledger.claim("old.1", [CARD], dead, share=claim), Claimed)
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "MESOS_TASK_ID": "old.1"}) as left:
         with pytest.raises(BadConfiguration):  # the row stays, and is told of
-            end(ledger, ledger.holdings()[0], timeout_s=0.1)
+            end(ledger, ledger.holdings()[0], timeout_s=30)
         assert left.wait(30) == -signal.SIGKILL
     assert ledger.holdings() == ()
 
