@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from isolator.devices.members import members_of
 from isolator.gpus.ledger import Holding, Ledger
-from isolator.node.whose import Processes, Whose, ticks_now
+from isolator.node.whose import TICKS_PER_S, Processes, Whose, ticks_now
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu_use import MOST_GPU_USES, MOST_TASK_USES, GpuUse, Span, TaskUse, Work
 from mesos_gpu.model.nodes.health import Reading
@@ -31,6 +31,7 @@ class Counts:
         self._ledger, self._clock = ledger, clock
         self._cards: dict[GpuId, Work | None] = {}
         self._tasks: dict[tuple[str, GpuId], _Count] = {}
+        self._late: set[str] = set()  # tasks that took their cards while the look before was under way
         self._processes = Processes()
         self._xids: dict[GpuId, int] = {}
 
@@ -54,6 +55,12 @@ class Counts:
         gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
         return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now, began_ticks)
 
+    def _are_late(self, holdings: Iterable[Holding], began_at: float) -> set[str]:
+        """Tasks that took their cards after reading began: what is read next is in part of the time before. Whoever
+        was there at the look before is not late, whatever became of the clock."""
+        known = self._late | {task for task, _ in self._tasks}
+        return {each.task for each in holdings if each.since >= began_at} - known
+
     def _of_card(self, reading: Reading, now: float) -> GpuUse:
         gpu = reading.gpu.id
         return GpuUse(
@@ -66,10 +73,12 @@ class Counts:
         )
 
     def _of_tasks(self, cards: dict[GpuId, Reading], now: float, began_ticks: int) -> tuple[TaskUse, ...]:
+        began_at = now - (ticks_now() - began_ticks + 1) / TICKS_PER_S  # ticks are rounded down
         holdings = [each for each in self._ledger.holdings() if each.gpus and self._ledger.alive(each)]
         members = members_of(holdings) if holdings else []
         tasks = {pid: each.task for each, pids in zip(holdings, members, strict=True) for pid in pids}
         whose = self._processes.look(_named(cards.values()), tasks, began_ticks)
+        self._late = self._are_late(holdings, began_at)
         before, self._tasks = self._tasks, {}
         uses = []
         for holding in holdings:
@@ -82,7 +91,8 @@ class Counts:
     def _of_task(
         self, holding: Holding, whose: dict[int, Whose], reading: Reading, before: _Count | None, now: float
     ) -> TaskUse:
-        """`before`: what was counted at the look before; None: it was not there, so what the card did is not its."""
+        """`before`: what was counted at the look before; None: it was not there when that began, so what the card did
+        is not its."""
         present = reading.pids
         pids = None if present is None else [pid for pid in present if whose[pid].present == holding.task]
         span = None if before is None else _span(holding, reading, whose)
@@ -90,7 +100,8 @@ class Counts:
         now_counted = _Count(
             policy.counted(before.work, span, now), policy.idle_since(before.idle_since, span, now)
         )
-        self._tasks[holding.task, reading.gpu.id] = now_counted
+        if holding.task not in self._late:
+            self._tasks[holding.task, reading.gpu.id] = now_counted
         return TaskUse(
             task_id=TaskId(holding.task),
             gpu_id=reading.gpu.id,

@@ -10,6 +10,7 @@ from isolator.host.processes import living_thread
 from mesos_gpu.adapters.proc import start_ticks
 
 NOBODYS: Final = ""  # in place of a task
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +78,4 @@ def started_ticks(pid: int) -> int | None:
 
 def ticks_now() -> int:
     """Clock ticks since boot, by which the kernel says when a process started (proc_pid_stat(5))."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)

@@ -1,14 +1,18 @@
 """The use of cards, counted by task: of living holders and their real processes."""
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from isolator.gpus import ledger as ledgers
 from isolator.gpus.ledger import Claimed, Ledger, Owner
 from isolator.gpus.share_claims import Room, ShareClaim
 from isolator.node.use import Counts
+from isolator.node.whose import TICKS_PER_S, ticks_now
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu_use import GpuUse, Meters, Span, TaskUse, Work
@@ -21,8 +25,15 @@ READING = Reading(GPU, meters=Meters(power_mw=70000), span=Span(1000, 500))
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """What is claimed of it is so since second 1000."""
+    takes_note_at(1000.0, monkeypatch)
     return Ledger(tmp_path / "ledger.sqlite")
+
+
+def takes_note_at(now: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ledgers know that time, in seconds since the epoch."""
+    monkeypatch.setattr(ledgers, "time", SimpleNamespace(**{**vars(time), "time": lambda: now}))
 
 
 class Clock:
@@ -61,6 +72,22 @@ def test_who_holds_a_card_whole_did_what_it_did(ledger: Ledger, pids: list[int])
     assert task == TaskUse(TaskId("a.1"), GPU.id, 1001.0, 1, 300), "the card may have done it for another"
     (_, (task,)) = counts.look([reading, Reading(OTHER)])
     assert task == TaskUse(TaskId("a.1"), GPU.id, 1002.0, 1, 300, Work(1001.0, 1000, 500))
+
+
+@pytest.mark.parametrize("since", [1001.5, 9000.0], ids=["meanwhile", "before the clock was set back"])
+def test_who_takes_a_card_while_it_is_looked_at_did_not_what_it_did_before(
+    ledger: Ledger, pids: list[int], since: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next reading is of the time since this one began: the task was not there in a part of it."""
+    counts = Counts(ledger, Clock())
+    counts.look([READING])
+    takes_note_at(since, monkeypatch)
+    ledger.claim("a.1", [GPU.id], Owner.of(pids[0]))
+    (_, (task,)) = counts.look([READING], ticks_now() - TICKS_PER_S)
+    assert (task.at, task.work) == (1002.0, None)
+    assert counts.look([READING])[1][0].work is None
+    (_, (task,)) = counts.look([READING])
+    assert task.work == Work(1003.0, 1000, 500)
 
 
 def test_with_a_stranger_on_it_only_the_driver_knows_who_did_what(ledger: Ledger, pids: list[int]) -> None:
