@@ -116,7 +116,7 @@ def test_an_upgrade_leaves_a_running_task_its_driver(one: Host, directory: Path)
     write_inventory(directory / "node", inventory(NEW))
     (old, new) = store.volumes()
     assert holders(one.ledger)[old.name] == (one.task,)
-    assert new.name not in holders(one.ledger)
+    wait_until("nobody holds the new one", lambda: new.name not in holders(one.ledger))
 
     with (
         scripted_agent() as agent,
