@@ -201,8 +201,9 @@ class Ledger:
         Unavailable: Any call, if the file cannot be reached: rights, a full disk, a lock that never ends.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        """The file is made at the first call."""
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        """The file is made at the first call. `clock`: seconds since the epoch."""
+        self._clock = clock
         self._path = path or directory() / "ledger.sqlite"
         # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
         self._uri = f"{_uri(self._path)}?mode=rw"
@@ -251,7 +252,7 @@ class Ledger:
                 if uid is None:
                     return NoneFree()
                 traces = (uid_trace(uid), *traces)  # undone last
-            row = (task, *owner.columns, container, time.time(), _marks(traces))
+            row = (task, *owner.columns, container, self._clock(), _marks(traces))
             held = db.execute(
                 """INSERT INTO holdings (task, pid, start_ticks, boot_id, pid_namespace, container, since, traces)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET traces = excluded.traces RETURNING id""",

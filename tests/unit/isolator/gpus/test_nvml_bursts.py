@@ -29,7 +29,8 @@ class Bench:
     """A node with one card, looked at as its monitor does."""
 
     def __init__(self, directory: Path) -> None:
-        self.ledger, self.now_s = Ledger(directory / "ledger.sqlite"), float(NOON_S)
+        self.now_s = float(NOON_S)
+        self.ledger = Ledger(directory / "ledger.sqlite", lambda: self.now_s)
         self._cards: dict[str, Any] = {}
         self.restart()
 

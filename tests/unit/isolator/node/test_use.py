@@ -1,14 +1,11 @@
 """The use of cards, counted by task: of living holders and their real processes."""
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from isolator.gpus import ledger as ledgers
 from isolator.gpus.ledger import Claimed, Ledger, Owner
 from isolator.gpus.share_claims import Room, ShareClaim
 from isolator.node.use import Counts
@@ -25,15 +22,9 @@ READING = Reading(GPU, meters=Meters(power_mw=70000), span=Span(1000, 500))
 
 
 @pytest.fixture
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+def ledger(tmp_path: Path) -> Ledger:
     """What is claimed of it is so since second 1000."""
-    takes_note_at(1000.0, monkeypatch)
-    return Ledger(tmp_path / "ledger.sqlite")
-
-
-def takes_note_at(now: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ledgers know that time, in seconds since the epoch."""
-    monkeypatch.setattr(ledgers, "time", SimpleNamespace(**{**vars(time), "time": lambda: now}))
+    return Ledger(tmp_path / "ledger.sqlite", lambda: 1000.0)
 
 
 class Clock:
@@ -76,12 +67,12 @@ def test_who_holds_a_card_whole_did_what_it_did(ledger: Ledger, pids: list[int])
 
 @pytest.mark.parametrize("since", [1001.5, 9000.0], ids=["meanwhile", "before the clock was set back"])
 def test_who_takes_a_card_while_it_is_looked_at_did_not_what_it_did_before(
-    ledger: Ledger, pids: list[int], since: float, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pids: list[int], since: float
 ) -> None:
     """The next reading is of the time since this one began: the task was not there in a part of it."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", lambda: since)
     counts = Counts(ledger, Clock())
     counts.look([READING])
-    takes_note_at(since, monkeypatch)
     ledger.claim("a.1", [GPU.id], Owner.of(pids[0]))
     (_, (task,)) = counts.look([READING], ticks_now() - TICKS_PER_S)
     assert (task.at, task.work) == (1002.0, None)
