@@ -56,6 +56,12 @@ def kill_all(client: Client) -> None:
         client.kill(job)
 
 
+def free_all(client: Client) -> None:
+    """Kill whatever is left, and wait until no GPU is held: the next test may ask for all of them."""
+    kill_all(client)
+    wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()))
+
+
 def end_all(client: Client) -> None:
     """Kill whatever is left, and wait until it has ended: a document of queues must have those of all jobs."""
     kill_all(client)

@@ -30,8 +30,8 @@ class Counts:
         """Nothing is counted yet. `clock`: seconds since the epoch."""
         self._ledger, self._clock = ledger, clock
         self._cards: dict[GpuId, Work | None] = {}
-        self._tasks: dict[tuple[str, GpuId], _Count] = {}
-        self._late: set[str] = set()  # tasks that took their cards while the look before was under way
+        #: None: the task took the card while it was read, and what is read next is in part of the time before.
+        self._tasks: dict[tuple[str, GpuId], _Count | None] = {}
         self._processes = Processes()
         self._xids: dict[GpuId, int] = {}
 
@@ -55,12 +55,6 @@ class Counts:
         gpu_uses = tuple(self._of_card(each, now) for each in cards.values())
         return gpu_uses[:MOST_GPU_USES], self._of_tasks(cards, now, began_ticks)
 
-    def _are_late(self, holdings: Iterable[Holding], began_at: float) -> set[str]:
-        """Tasks that took their cards after reading began: what is read next is in part of the time before. Whoever
-        was there at the look before is not late, whatever became of the clock."""
-        known = self._late | {task for task, _ in self._tasks}
-        return {each.task for each in holdings if each.since >= began_at} - known
-
     def _of_card(self, reading: Reading, now: float) -> GpuUse:
         gpu = reading.gpu.id
         return GpuUse(
@@ -78,14 +72,16 @@ class Counts:
         members = members_of(holdings) if holdings else []
         tasks = {pid: each.task for each, pids in zip(holdings, members, strict=True) for pid in pids}
         whose = self._processes.look(_named(cards.values()), tasks, began_ticks)
-        self._late = self._are_late(holdings, began_at)
         before, self._tasks = self._tasks, {}
         uses = []
         for holding in holdings:
             for gpu in holding.gpus:
                 if gpu in cards:
-                    count = before.get((holding.task, gpu))
-                    uses.append(self._of_task(holding, whose, cards[gpu], count, now))
+                    key = holding.task, gpu
+                    uses.append(self._of_task(holding, whose, cards[gpu], before.get(key), now))
+                    # Who was there at the look before was there when this one began, whatever the clock says.
+                    if key not in before and holding.since >= began_at:
+                        self._tasks[key] = None
         return tuple(uses[:MOST_TASK_USES])
 
     def _of_task(
@@ -100,8 +96,7 @@ class Counts:
         now_counted = _Count(
             policy.counted(before.work, span, now), policy.idle_since(before.idle_since, span, now)
         )
-        if holding.task not in self._late:
-            self._tasks[holding.task, reading.gpu.id] = now_counted
+        self._tasks[holding.task, reading.gpu.id] = now_counted
         return TaskUse(
             task_id=TaskId(holding.task),
             gpu_id=reading.gpu.id,

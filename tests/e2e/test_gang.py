@@ -12,6 +12,7 @@ from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import free_all
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -31,9 +32,7 @@ def client() -> Iterator[Client]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(client: Client) -> Iterator[None]:
     yield
-    for job in client.jobs(states=("active",)):
-        client.kill(job["id"])
-    wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()))
+    free_all(client)
 
 
 @pytest.fixture

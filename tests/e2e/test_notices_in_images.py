@@ -13,7 +13,7 @@ from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import kill_all
 from tests.conftest import wait_until
-from tests.kernel.conftest import needs
+from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [
     pytest.mark.cluster,
@@ -50,7 +50,7 @@ def engine(images: Path) -> Iterator[dockerd.Dockerd]:
 
 
 #: How devices are kept from tasks plays no part in how notices come: one way does for the quick suite.
-@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
+@pytest.fixture(scope="module", params=EACH_CGROUP)
 def client(
     open_directory: Path, images: Path, engine: dockerd.Dockerd, request: pytest.FixtureRequest
 ) -> Iterator[Client]:

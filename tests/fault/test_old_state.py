@@ -16,7 +16,7 @@ from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.clients import client_of
+from tests.clients import client_of, kill_all
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -43,8 +43,7 @@ def is_over(stack: Stack, client: Client) -> bool:
         if not task["kill_requested"]:
             with suppress(Refused):  # it may have ended by itself
                 client.kill_unknown(task["id"])
-    for job in client.jobs(states=["active"]):
-        client.kill(job["id"])
+    kill_all(client)
     return not client.unknown_tasks() and not client.jobs(states=["active"]) and not mesos_says(stack)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.clients import client_of, kill_all
+from tests.clients import client_of, free_all
 from tests.conftest import wait_until
 from tests.e2e.tenancy.story import apply, runs, submit
 
@@ -72,8 +72,7 @@ def nothing_is_left(cluster: tuple[Stack, Client]) -> Iterator[None]:
     stack, client = cluster
     if not stack.scheduler.running:
         stack.scheduler.start().wait()
-    kill_all(client)
-    wait_until("all GPUs are free", lambda: all(gpu["task_id"] is None for gpu in client.gpus()))
+    free_all(client)
 
 
 @pytest.mark.parametrize("phase", PHASES)

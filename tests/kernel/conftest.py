@@ -10,6 +10,9 @@ import pytest
 from isolator.devices import cgroups
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 
+#: Parameters of a cluster: tests that start one for each are run by `make test` with the second alone.
+EACH_CGROUP = (pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2")
+
 
 def needs(version: str) -> None:
     """Skip unless this is root, may make nodes, and has that kind of cgroup."""

@@ -260,11 +260,16 @@ class Page:
         return html
 
 
+def bring_axe(page: Page) -> None:
+    """Let the page have what judges it: `JUDGE`."""
+    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+
+
 def judged(page: Page, parts: Mapping[str, str], look: str) -> dict[str, Any]:
     """What axe has against parts, by their names; `parts`: their addresses."""
     page.size(LOOKS[look][0], dark=LOOKS[look][1])
     page.when()
-    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    bring_axe(page)
     wrong = {}
     for name, address in parts.items():
         page.visit(address)

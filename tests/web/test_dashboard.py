@@ -19,7 +19,7 @@ from tests.conftest import wait_until
 from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 from tests.contract.api.test_tls import TlsRig
 from tests.contract.rig import Rig
-from tests.web.browser import AXE, JUDGE, NEEDED, Browser, Page
+from tests.web.browser import JUDGE, NEEDED, Browser, Page, bring_axe
 from tests.web.relay import Answer, Relay
 
 pytestmark = NEEDED
@@ -209,7 +209,7 @@ def test_what_is_old_is_told_within_five_seconds_and_at_once_without_a_network(
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     page.ask("Network.emulateNetworkConditions", offline)
     page.when('<body class="old">')
-    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    bring_axe(page)
     assert page.run(JUDGE) == [], "it can be read as well as before"
     page.ask("Network.emulateNetworkConditions", {**offline, "offline": False})
     page.when('<body class="">')

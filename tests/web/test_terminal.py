@@ -11,7 +11,7 @@ from isolator.session.websocket import Lost
 from mesos_gpu.wire.channel.frames import MOST_DATA, WINDOW, Kind
 from tests.conftest import wait_until
 from tests.contract.channels.test_channels import Playing
-from tests.web.browser import AXE, JUDGE, LOOKS, NEEDED, Browser, Page
+from tests.web.browser import JUDGE, LOOKS, NEEDED, Browser, Page, bring_axe
 from tests.web.terminals import Host, shown_lines
 
 pytestmark = NEEDED
@@ -153,7 +153,7 @@ def test_an_open_terminal_shows_all_its_rows_and_axe_has_nothing_against_it(rig:
     heights = "(({scrollHeight, clientHeight}) => [scrollHeight, clientHeight])(document.querySelector('.terminal'))"
     whole, seen = page.run(heights)
     assert whole == seen, "nothing of what a program draws is scrolled away"
-    page.run(AXE.read_text(encoding="utf-8") + "; 0")
+    bring_axe(page)
     for width, dark in LOOKS.values():
         page.size(width, dark=dark)
         assert page.run(JUDGE) == []

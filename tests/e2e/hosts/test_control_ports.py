@@ -17,7 +17,7 @@ from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.clients import client_of
 from tests.conftest import wait_until
-from tests.kernel.conftest import needs
+from tests.kernel.conftest import EACH_CGROUP, needs
 
 pytestmark = [
     pytest.mark.cluster,
@@ -43,7 +43,7 @@ def images(open_directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
+@pytest.fixture(scope="module", params=EACH_CGROUP)
 def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     needs(request.param)
     with (

@@ -29,7 +29,7 @@ from tests.conftest import wait_until
 from tests.cuda import compiled, volume_of_doubles
 from tests.e2e.hosts import sharing
 from tests.hosts import driver_volume
-from tests.kernel.conftest import needs
+from tests.kernel.conftest import EACH_CGROUP, needs
 from tests.kernel.docker.test_docker_engine import setuid_su
 
 pytestmark = [
@@ -97,7 +97,7 @@ def data(open_directory: Path) -> Path:
 MOST = 200  # processes of a task
 
 
-@pytest.fixture(scope="module", params=[pytest.param("cgroup1", marks=pytest.mark.long), "cgroup2"])
+@pytest.fixture(scope="module", params=EACH_CGROUP)
 def stack(
     open_directory: Path,
     images: Path,

@@ -10,7 +10,7 @@ import pytest
 from mesos_gpu.api.spec.tasks.array import Array
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.clients import kill_all
+from tests.clients import free_all
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster]
@@ -31,8 +31,7 @@ def stack() -> Iterator[Stack]:
 def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.url) as client:
         yield client
-        kill_all(client)
-        wait_until("all GPUs are free", lambda: not any(gpu["task_id"] for gpu in client.gpus()))
+        free_all(client)
 
 
 @pytest.fixture
