@@ -1,5 +1,6 @@
 """A full disk: the scheduler takes no change and launches nothing, says why, and goes on when there is room."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -191,14 +192,16 @@ def test_up_lives_through_it_and_down_leaves_nothing(open_directory: Path) -> No
         words = ["up", "--detach", "--agents", "1", "--gpus", "1", "--port", str(free_port())]
         done = mesos_gpu(home, *words)
         assert done.returncode == 0, done.stderr
-        ballast = fill(home)
         up = json.loads((home / "up.json").read_text())["pid"]
+        # Found before the disk is full: then the agent may end by itself.
         (agent,) = (
             p
             for p in processes_of(home)
             if any(word.startswith("--work_dir=") and "/agent-" in word for word in p.cmdline())
         )
-        agent.kill()
+        ballast = fill(home)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            agent.kill()
         wait_until(
             "its end is seen", lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
         )
