@@ -64,12 +64,16 @@ class Host:
     process: "subprocess.Popen[bytes]"
     ledger: Ledger
     task: str = TASK
+    ports: tuple[int, int] | None = None  # first and last that the task gets
 
     def launch(self, command: str | None = "true", **assignment: Any) -> None:
         self.send_task(encode(Assignment(job_id="job-1", attempt=2, command=command, **assignment)))
 
     def send_task(self, data: bytes) -> None:
-        task = {"task_id": {"value": self.task}, "data": base64.b64encode(data).decode()}
+        task: dict[str, Any] = {"task_id": {"value": self.task}, "data": base64.b64encode(data).decode()}
+        if self.ports is not None:
+            ranges = {"range": [{"begin": self.ports[0], "end": self.ports[1]}]}
+            task["resources"] = [{"name": "ports", "type": "RANGES", "ranges": ranges}]
         self.agent.send({"type": "LAUNCH", "launch": {"task": task}})
 
     def kill(self, task: str = "", *, grace_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What keeps one task to its devices, and from the control ports: nodes of its own, and cgroups that deny. With undo.
+"""What keeps one task to its devices and ports: nodes of its own, and cgroups that deny. With undo.
 
 The traces of an enclosure go into the ledger before `set_up` makes the first of them.
 """
@@ -18,6 +18,7 @@ from isolator.devices.rules import Device, rules_of
 from isolator.devices.view import OWN_CGROUP2
 from isolator.gpus.ledger import Trace
 from isolator.host.control_ports import Denial
+from isolator.host.port_ranges import EVERY_PORT, PortGrant
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -224,6 +225,7 @@ def plan(
     root: Path = Path("/"),
     *,
     denied: Sequence[Denial] = (),
+    grant: PortGrant = EVERY_PORT,
     share: "Share | None" = None,
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
@@ -234,7 +236,8 @@ def plan(
         inventory: What the node's monitor says.
         env: The executor's environment.
         root: Whose /proc and /dev are read.
-        denied: Ports that it must not reach.
+        denied: Ports and addresses that it must not reach.
+        grant: Ports that it may bind.
         share: What it is granted of each GPU; None: all of it.
 
     Raises:
@@ -254,7 +257,7 @@ def plan(
                 remedy="install nvidia-modprobe, or: modprobe nvidia-uvm",
             )
     cgroup = None if isolation == "off" else cgroup_of(container, isolation, root)
-    fence = None if isolation == "off" else fence_for(container, denied, root)
+    fence = None if isolation == "off" else fence_for(container, denied, root, grant=grant)
     return Enclosure(
         container=container,
         isolated=isolation != "off",

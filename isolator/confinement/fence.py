@@ -1,6 +1,7 @@
-"""What keeps a task from the control ports: a cgroup v2 of its own, with programs that the kernel asks whenever a
-socket that was made in it connects, sends to an address, or is bound to one: who listens at the port of an agent that
-is being restarted is taken for it.
+"""What keeps a task from control ports, metadata addresses and the ports of other tasks: a cgroup v2 of its own, with
+programs that the kernel runs whenever a socket that was made in it connects, sends to an address, or is bound to one.
+A process that listens at the port of an agent that is being restarted, or of a task that is not ready yet, would be
+taken for it.
 
 It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
 Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
@@ -20,11 +21,12 @@ from isolator.devices import bpf, bpf_sys, cgroups, view
 from isolator.devices.cgroups import Cgroup
 from isolator.gpus.ledger import Trace
 from isolator.host.control_ports import SETTING, Denial
+from isolator.host.port_ranges import EVERY_PORT, PortGrant
 from isolator.program import statement
 from mesos_gpu.errors import Unavailable
 
-#: Port, address or None for any, and whether listening there is let be, of something that is denied.
-Probe = tuple[int, str | None, bool]
+#: Something that is denied: port, address (None for any), whether to reach it, and whether to listen there is denied.
+Probe = tuple[int, str | None, bool, bool]
 #: Each with the address family that it decides on.
 _PROGRAMS: Final = (
     (bpf_sys.CONNECT4, _socket.AF_INET),
@@ -45,16 +47,29 @@ _LOOPBACK: Final = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The fence of a task: what is denied, and the cgroup whose processes it is denied to. `binds`: whether they may
-    listen at such a port all the same, as in a network of their own."""
+    """The fence of a task.
+
+    Attributes:
+        denied: What its processes cannot reach.
+        cgroup: Of its processes.
+        grant: The ports that they may bind; None if they may bind any, as in a network of their own.
+    """
 
     denied: tuple[Denial, ...]
     cgroup: Cgroup
-    binds: bool = False
+    grant: PortGrant | None = EVERY_PORT
 
     def probes(self) -> tuple[Probe, ...]:
-        """Each that is denied, for `see_denied`."""
-        return tuple((denial.port, denial.address, self.binds) for denial in self.denied)
+        """Return what `see_denied` is to try: every port that is denied, but no address at which something may be."""
+        listens = self.grant is not None
+        tries: list[Probe] = [
+            (each.port, each.address, True, listens)
+            for each in self.denied
+            if each.port is not None and not each.exempt
+        ]
+        if self.grant is not None and (port := self.grant.denied_port()) is not None:
+            tries.append((port, None, False, True))
+        return tuple(tries)
 
     def traces(self) -> tuple[Trace, ...]:
         """What `set_up` leaves behind."""
@@ -80,8 +95,11 @@ class Fence:
                 bpf_sys.install(fd, program, kind)
 
     def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
-        for kind, family in (*_PROGRAMS, *(() if self.binds else _LISTENING)):
+        for kind, family in _PROGRAMS:
             yield kind, bpf.encode(bpf.compile_denials(self.denied, family))
+        if self.grant is not None:
+            for kind, family in _LISTENING:
+                yield kind, bpf.encode(bpf.compile_binds(self.denied, self.grant, family))
 
     def probe4(self) -> tuple[int, str]:
         """Port and IPv4 address of something that is denied.
@@ -89,8 +107,8 @@ class Fence:
         Raises:
             Unavailable: Only single addresses of version 6 are.
         """
-        for port, address, _ in self.probes():
-            if address is None or ":" not in address:
+        for port, address, reach, _ in self.probes():
+            if reach and (address is None or ":" not in address):
                 return port, address or _LOOPBACK[_socket.AF_INET]
         raise Unavailable(
             "an image cannot see that ports are denied to it: none of IPv4 is",
@@ -133,25 +151,28 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def fence_for(container: str, denied: Sequence[Denial], root: Path = Path("/")) -> Fence | None:
+def fence_for(
+    container: str, denied: Sequence[Denial], root: Path = Path("/"), *, grant: PortGrant = EVERY_PORT
+) -> Fence | None:
     """The fence of a container's task; None: nothing is denied to it.
 
     Args:
         container: Mesos' id of the executor's container.
-        denied: From `control_ports.denials`.
+        denied: From `control_ports`.
         root: Whose /proc is read.
+        grant: The ports that the task may bind on the host's network.
 
     Raises:
         Unavailable: As of `see_cgroup2`.
     """
-    if not denied:
+    if not denied and not grant.reserved:
         return None
     if root == Path("/"):
         see_cgroup2()
     cgroup = cgroups.cgroup_of(container, "cgroup2", root)
     if not cgroup.own:
         cgroup = Cgroup("cgroup2", cgroup.path / _BELOW, own=True)
-    return Fence(tuple(denied), cgroup)
+    return Fence(tuple(denied), cgroup, grant)
 
 
 def see_cgroup2() -> None:
@@ -181,8 +202,9 @@ def see_denied(probe: Probe) -> None:
     Raises:
         PermissionError: It is not; why that may be.
     """
-    port, address, binds = probe
-    ways = tuple(product((_socket.SOCK_STREAM, _socket.SOCK_DGRAM), (False,) if binds else (False, True)))
+    port, address, reach, listen = probe
+    tries = tuple(bind for bind, wanted in ((False, reach), (True, listen)) if wanted)
+    ways = tuple(product((_socket.SOCK_STREAM, _socket.SOCK_DGRAM), tries))
     for family, loopback in _LOOPBACK.items():
         target = loopback if address is None else _as_told(address, family)
         for kind, bind in ways if target else ():
@@ -227,27 +249,27 @@ def _tried(family: int, kind: int, target: tuple[str, int], *, bind: bool) -> in
     return 0
 
 
-def trial(name: str, port: int) -> None:
+def trial(name: str, port: int, grant: PortGrant) -> None:
     """Make a fence, see from inside that it denies, and remove it.
 
     Args:
         name: Of its cgroup.
         port: That it is to deny.
+        grant: The ports that may be bound.
 
     Raises:
         MesosGpuError, OSError: It cannot be made, or denies nothing.
     """
-    fence = fence_for(name, (Denial(port),))
+    fence = fence_for(name, (Denial(port),), grant=grant)
     assert fence is not None
+    import json
     import subprocess  # it costs each executor what only the trial of a host need pay
 
-    code = (
-        "from isolator.confinement.fence import _join_and_see; _join_and_see(sys.argv[1], int(sys.argv[2]))"
-    )
+    code = "from isolator.confinement.fence import _join_and_see; _join_and_see(sys.argv[1], sys.argv[2])"
     try:
         fence.set_up()
         done = subprocess.run(
-            statement(code, str(fence.cgroup.path), str(port)),
+            statement(code, str(fence.cgroup.path), json.dumps(fence.probes())),
             capture_output=True,
             text=True,
             timeout=TRIAL_S,
@@ -259,6 +281,9 @@ def trial(name: str, port: int) -> None:
         fence.cgroup.remove()
 
 
-def _join_and_see(directory: str, port: int) -> None:
+def _join_and_see(directory: str, probes: str) -> None:
+    import json
+
     Path(directory, "cgroup.procs").write_text("0")
-    see_denied((port, None, False))
+    for probe in json.loads(probes):
+        see_denied(tuple(probe))

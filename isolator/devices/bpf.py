@@ -1,5 +1,5 @@
-"""Rules as eBPF programs, assembled here: of devices (BPF_PROG_TYPE_CGROUP_DEVICE) and of ports that are denied
-(BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
+"""Rules as eBPF programs, assembled here: of devices (BPF_PROG_TYPE_CGROUP_DEVICE), and of addresses and ports that a
+task must not reach or bind (BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
 
 Layouts and numbers: the kernel's include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
 A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major,
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from isolator.devices.rules import Rule
-from isolator.host.control_ports import Denial
+from isolator.host.control_ports import Denial, split_network
+from isolator.host.port_ranges import PortGrant
 
 DEV_BLOCK: Final = 1
 DEV_CHAR: Final = 2
@@ -27,9 +28,13 @@ MOVE_VALUE: Final = 0xB4  # BPF_ALU | BPF_MOV | BPF_K
 AND_VALUE: Final = 0x54
 XOR_VALUE: Final = 0xA4  # a comparison of 32 bits that kernels before 5.1 have, too
 SHIFT_RIGHT: Final = 0x74
+TO_BIG_ENDIAN: Final = 0xDC  # BPF_ALU | BPF_END | BPF_TO_BE
 JUMP_UNLESS: Final = 0x55  # BPF_JMP | BPF_JNE | BPF_K
+JUMP_ABOVE: Final = 0x25  # BPF_JMP | BPF_JGT | BPF_K
+JUMP_BELOW: Final = 0xA5  # BPF_JMP | BPF_JLT | BPF_K, since 4.14
 EXIT: Final = 0x95
 
+_JUMPS: Final = (JUMP_UNLESS, JUMP_ABOVE, JUMP_BELOW)
 #: Offsets in struct bpf_sock_addr.
 _USER_IP4, _USER_IP6, _USER_PORT = 4, 8, 24
 
@@ -53,7 +58,10 @@ class Instruction:
             AND_VALUE: f"w{d} &= {imm:#x}",
             XOR_VALUE: f"w{d} ^= {imm & 0xFFFFFFFF:#x}",
             SHIFT_RIGHT: f"w{d} >>= {imm}",
+            TO_BIG_ENDIAN: f"r{d} = be{imm} r{d}",
             JUMP_UNLESS: f"if r{d} != {imm} goto +{off}",
+            JUMP_ABOVE: f"if r{d} > {imm} goto +{off}",
+            JUMP_BELOW: f"if r{d} < {imm} goto +{off}",
             EXIT: "exit",
         }[self.code]
 
@@ -95,48 +103,82 @@ def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
     """That verdict if all of it fits; else on to what comes behind."""
     size = len(fit) + 2
     aimed = [
-        Instruction(i.code, i.dst, i.src, size - place - 1, i.imm) if i.code == JUMP_UNLESS else i
+        Instruction(i.code, i.dst, i.src, size - place - 1, i.imm) if i.code in _JUMPS else i
         for place, i in enumerate(fit)
     ]
     return [*aimed, Instruction(MOVE_VALUE, dst=0, imm=verdict), Instruction(EXIT)]
 
 
 def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction, ...]:
-    """The program that lets a socket speak to all but what is denied.
+    """Assemble the program that lets a socket reach all but what is denied; the first entry that fits decides.
 
     Args:
-        denials: What is denied.
-        family: AF_INET or AF_INET6, of the address that the socket is told. One of version 4 that is mapped into
-            version 6 (::ffff:10.0.0.1) counts as what it is.
+        denials: What is denied, and exempt from denial.
+        family: AF_INET or AF_INET6, of the address that the socket is given. An address of version 4 that is mapped
+            into version 6 (::ffff:10.0.0.1) counts as one of version 4.
     """
-    body = tuple(instruction for denial in denials for instruction in _denial(denial, family))
-    head = Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT)
-    return (head, *body, Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT))
+    body = (instruction for denial in denials for instruction in _denial(denial, family))
+    return (*_LOAD_PORT, *body, *_ALLOW)
+
+
+def compile_binds(denials: Sequence[Denial], grant: PortGrant, family: int) -> tuple[Instruction, ...]:
+    """Assemble the program that lets a socket be bound to any port but those that are denied or other tasks'.
+
+    Args:
+        denials: Of these the ports count; an address that the task may not reach may still be the host's own.
+        grant: Which ports of tasks this one may bind. Port 0, for which the kernel chooses one, is none of them.
+        family: As of `compile_denials`.
+    """
+    ports = (each for each in denials if each.port is not None and not each.exempt)
+    return (
+        *_LOAD_PORT,
+        *(instruction for each in ports for instruction in _denial(each, family)),
+        Instruction(TO_BIG_ENDIAN, dst=2, imm=16),  # on a little-endian machine this swaps the two bytes
+        *(instruction for ends in grant.granted for instruction in _range(ends, 1)),
+        *(instruction for ends in grant.reserved for instruction in _range(ends, 0)),
+        *_ALLOW,
+    )
+
+
+_LOAD_PORT: Final = (Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT),)
+_ALLOW: Final = (Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT))
+
+
+def _range(ends: tuple[int, int], verdict: int) -> list[Instruction]:
+    first, last = ends
+    return _returning(
+        [Instruction(JUMP_BELOW, dst=2, imm=first), Instruction(JUMP_ABOVE, dst=2, imm=last)], verdict
+    )
 
 
 def _denial(denial: Denial, family: int) -> list[Instruction]:
-    fit = [Instruction(JUMP_UNLESS, dst=2, imm=_socket.htons(denial.port))]
+    fit = []
+    if denial.port is not None:
+        fit.append(Instruction(JUMP_UNLESS, dst=2, imm=_socket.htons(denial.port)))
     if denial.address is not None:
         words = _words(denial.address, family)
         if not words:
             return []
-        for off, word in words:
-            fit += [
-                Instruction(LOAD_WORD, dst=3, src=1, off=off),
-                Instruction(XOR_VALUE, dst=3, imm=word),
-                Instruction(JUMP_UNLESS, dst=3, imm=0),
-            ]
-    return _returning(fit, 0)
+        for off, word, mask in words:
+            fit.append(Instruction(LOAD_WORD, dst=3, src=1, off=off))
+            if mask != -1:
+                fit.append(Instruction(AND_VALUE, dst=3, imm=mask))
+            fit += [Instruction(XOR_VALUE, dst=3, imm=word), Instruction(JUMP_UNLESS, dst=3, imm=0)]
+    return _returning(fit, 1 if denial.exempt else 0)
 
 
-def _words(text: str, family: int) -> list[tuple[int, int]]:
-    """Split an address as sockets of `family` see it: the offset of each word in the context, and the word's value."""
-    if ":" in text:
-        packed = b"" if family == _socket.AF_INET else _socket.inet_pton(_socket.AF_INET6, text)
-    else:
-        packed = (b"" if family == _socket.AF_INET else bytes(10) + b"\xff\xff") + _socket.inet_aton(text)
+def _words(network: str, family: int) -> list[tuple[int, int, int]]:
+    """Split a network as sockets of `family` see it: of each word that counts its offset in the context, its value and
+    its mask."""
+    of, packed, bits = split_network(network)
+    if of == _socket.AF_INET and family == _socket.AF_INET6:
+        packed, bits = bytes(10) + b"\xff\xff" + packed, 96 + bits
+    elif of != family:
+        return []
+    mask = ((1 << bits) - 1 << 8 * len(packed) - bits).to_bytes(len(packed), "big")
     start = _USER_IP4 if family == _socket.AF_INET else _USER_IP6
-    return [(start + 4 * place, word) for place, (word,) in enumerate(struct.iter_unpack("=i", packed))]
+    pairs = zip(struct.iter_unpack("=i", packed), struct.iter_unpack("=i", mask), strict=True)
+    return [(start + 4 * place, word & kept, kept) for place, ((word,), (kept,)) in enumerate(pairs) if kept]
 
 
 def encode(program: Sequence[Instruction]) -> bytes:

@@ -25,8 +25,9 @@ from isolator.executor.life import Event, Kind, Terms, Verdict
 from isolator.executor.upkeep import Upkeep, limit_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Claimed, Ledger, NoneFree, Owner, Refused, Stale, Trace
-from isolator.host.control_ports import denials
+from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
+from isolator.host.port_ranges import grant_of
 from isolator.runs.gang import write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
@@ -85,7 +86,7 @@ class Work:
             connection: To the agent, which runs images.
             post: Takes what came of a step; on any thread.
         """
-        self._task_id, self._data = str(task["task_id"]["value"]), task.get("data", "")
+        self._task_id, self._data, self._task = str(task["task_id"]["value"]), task.get("data", ""), task
         self._env = {name: value for name, value in env.items() if name != "MESOS_GPU_POOL_UID"}
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
         self._ledger, self._launcher, self._connection, self._post = ledger, launcher, connection, post
@@ -122,10 +123,16 @@ class Work:
             see_sealed(plan)
         inventory = self._inventory(plan)
         run = self._run_for(plan, inventory)
-        denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        denied = (
+            *denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id),
+            *metadata_denials(self._env),
+        )
+        grant = grant_of(self._env, sandbox_of(self._env), self._task)
         share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
         enclosure = run.adapt(
-            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=share)
+            enclosure_for(
+                self._container, plan.gpus, inventory, self._env, denied=denied, grant=grant, share=share
+            )
         )
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
         volume = self._volume(plan, inventory)
@@ -141,7 +148,7 @@ class Work:
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
         launch = Launch(plan, self._task_id, self._env, enclosure, volume, given, self._leave)
-        ports = frozenset(each.port for each in denied if each.address is None)
+        ports = frozenset(each.port for each in denied if each.port is not None and each.address is None)
         self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))
         if self._prepared.fetch is not None:
             self._post(Event(Kind.SET_UP))

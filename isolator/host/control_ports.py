@@ -1,27 +1,60 @@
-"""Which ports a task of this host must not reach: those that command the cluster, and what the operator lists.
+"""What a task of this host must not reach: ports that command the cluster, addresses at which clouds give away
+credentials, and what the operator lists.
 
 Lean: the executor imports it.
 """
 
 import _socket
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.control import METADATA, ControlPort
 
 SETTING: Final = "MESOS_GPU_CONTROL_PORTS"
 OFF: Final = "off"
+METADATA_SETTING: Final = "MESOS_GPU_METADATA"
+#: Link-local addresses (RFC 3927, RFC 4291), at which most clouds have their metadata service, and those of version 4
+#: as a NAT64 gateway would take them (RFC 6052).
+_LINK_LOCAL: Final = ("169.254.0.0/16", "fe80::/10", "64:ff9b::a9fe:0/112")
+_DNS: Final = 53
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A port that a task does not reach, by TCP or UDP. `address`: an IP address; None: any, of any host."""
+    """What a task does not reach, by TCP or UDP.
 
-    port: int
+    Attributes:
+        port: None for every port.
+        address: An IP address, or a network as ADDRESS/BITS; None for any address of any host.
+        exempt: Whether this can be reached although a later entry of the list denies it.
+    """
+
+    port: int | None
     address: str | None = None
+    exempt: bool = False
+
+    def covers(self, address: str) -> bool:
+        """Return whether an IP address is among those that are denied."""
+        if self.address is None:
+            return True
+        family, packed, bits = split_network(self.address)
+        other, given, _ = split_network(address)
+        shift = 8 * len(packed) - bits
+        return (
+            family == other
+            and int.from_bytes(packed, "big") >> shift == int.from_bytes(given, "big") >> shift
+        )
+
+
+def split_network(text: str) -> tuple[int, bytes, int]:
+    """Return family, packed address and prefix length in bits of ADDRESS or ADDRESS/BITS."""
+    address, slash, bits = text.partition("/")
+    family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
+    packed = _socket.inet_pton(family, address)
+    return family, packed, int(bits) if slash else 8 * len(packed)
 
 
 def is_off(env: Mapping[str, str]) -> bool:
@@ -86,10 +119,51 @@ def _is_of_this_host(address: str) -> bool:
     return True
 
 
+def allows_metadata(env: Mapping[str, str]) -> bool:
+    """Return whether the operator lets tasks reach link-local and metadata addresses.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_METADATA is neither allow nor deny.
+    """
+    value = env.get(METADATA_SETTING, "deny")
+    if value not in ("allow", "deny"):
+        raise BadConfiguration(
+            f"{METADATA_SETTING} is {value!r}", remedy="set it to allow or deny, or leave it out: deny"
+        )
+    return value == "allow"
+
+
+def metadata_denials(env: Mapping[str, str], resolv_conf: str = "/etc/resolv.conf") -> tuple[Denial, ...]:
+    """Return what a task is denied of link-local and metadata addresses; nothing, if the operator allows them.
+
+    Args:
+        env: The executor's environment.
+        resolv_conf: File of the name servers, which can be asked for names: on hosts of Google's and Azure's clouds
+            the metadata address is one.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_METADATA is neither allow nor deny.
+    """
+    if allows_metadata(env) or is_off(env):
+        return ()
+    denied = tuple(Denial(None, address) for address in (*_LINK_LOCAL, *METADATA))
+    servers = [each for each in _name_servers(resolv_conf) if any(denial.covers(each) for denial in denied)]
+    return (*(Denial(_DNS, each, exempt=True) for each in dict.fromkeys(servers)), *denied)
+
+
+def _name_servers(resolv_conf: str) -> Iterator[str]:
+    """Yield the addresses that a resolv.conf(5) names; none, if there is no such file."""
+    with contextlib.suppress(FileNotFoundError), open(resolv_conf, errors="replace") as file:
+        for line in file:
+            match line.split():
+                case ["nameserver", address, *_] if _family(plain := address.partition("%")[0]):
+                    yield plain
+
+
 def denials(
     env: Mapping[str, str], known: Iterable[ControlPort], access: Iterable[str], boot_id: str
 ) -> tuple[Denial, ...]:
-    """All that a task is denied, each once; none, if the operator's word is `off`.
+    """The ports that a task is denied, each once; none, if the operator's word is `off`.
 
     Args:
         env: The executor's environment.
@@ -115,6 +189,6 @@ def denials(
     return tuple(
         sorted(
             (d for d in denied if d.address is None or d.port not in ports),
-            key=lambda d: (d.port, d.address or ""),
+            key=lambda d: (d.port or 0, d.address or ""),
         )
     )

@@ -75,7 +75,7 @@ class DockerRun:
         self._pids = enclosure.pids
         fence = enclosure.fence
         if fence is not None and self._plan.bindings is not None:  # on a bridge: its ports are not the host's
-            fence = replace(fence, binds=True)
+            fence = replace(fence, grant=None)
         helpers = enclosure.cgroup if self._plan.fetch or self._plan.upload else None
         return replace(enclosure, cgroup=None, pids=None, helpers=helpers, fence=fence)
 

@@ -16,6 +16,7 @@ from mesos_gpu.errors import NotFound
 FAR: Final = ""
 _LOOPBACK: Final = "a loopback address"
 _LINK_LOCAL: Final = "a link-local address"  # where clouds tell a host's credentials, too
+_METADATA: Final = "a link-local or metadata address, and not for tasks"
 _Address: TypeAlias = IPv4Address | IPv6Address
 
 
@@ -27,7 +28,7 @@ class Reach:
 
         Args:
             registry: Its address, http[s]://HOST[:PORT].
-            denied: The ports that the task is denied.
+            denied: What the task is denied.
             trusted: It is the operator's own: there itself, though not elsewhere, any port will do.
         """
         self._registry, self._denied = registry, denied
@@ -71,7 +72,7 @@ class Reach:
             self._kind = kinds.pop() if len(kinds) == 1 else FAR
         denied: tuple[Denial, ...] = ()
         if _origin(request) != self._trusted:
-            denied = tuple(each for each in self._denied if each.port == port)
+            denied = tuple(each for each in self._denied if each.port in (None, port) and not each.exempt)
         if not addresses and any(each.address is None for each in denied):
             raise self._refused(request, _commands(port))
         why = {str(address): self._wrong(address, denied) for address in addresses}
@@ -87,8 +88,8 @@ class Reach:
 
     def _wrong(self, address: _Address, denied: Collection[Denial]) -> str:
         for each in denied:
-            if each.address is None or ip_address(each.address) == address:
-                return _commands(each.port)
+            if each.covers(str(address).partition("%")[0]):
+                return _commands(each.port) if each.port is not None else _METADATA
         kind = _nearness(address)
         return "" if kind in (FAR, self._kind) else f"{kind}, where that registry is not"
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from isolator.host import port_ranges
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.libmesos import fetch, helpers
 from mesos_gpu.local import leftovers, zookeeper
@@ -211,6 +212,8 @@ class Cluster:
         amounts = {"disk": 10000, **spec.resources}
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
+            # All agents are on this machine: a task of one must not bind what another one gives to its tasks.
+            port_ranges.SETTING: port_ranges.text_of((FIXED_PORTS, self._task_ports.block)),
             **(self._secure.executor_environment() if self._secure else {}),
             **spec.executor_environment,
         }

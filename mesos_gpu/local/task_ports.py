@@ -1,17 +1,42 @@
 """Ports that the agents of one cluster offer to tasks. No two clusters of a machine offer the same ones."""
 
+import logging
 import os
 import socket
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
-#: First and last port of each block: Mesos' own first; the others lie below the ephemeral range and beside the ports
-#: of the clusters' own processes, and of those that every agent offers.
+from isolator.host import port_ranges
+
+logger = logging.getLogger(__name__)
+#: First and last port of each block: Mesos' own first; the others lie below the usual ephemeral range and beside the
+#: ports of the clusters' own processes, and of those that every agent offers.
 _BLOCKS: Final[Sequence[tuple[int, int]]] = (
     (31000, 32000),
     *((first, first + 499) for first in range(14500, 9000, -500)),
 )
+
+
+def ephemeral_ports() -> tuple[port_ranges.Range, ...]:
+    """Return the ports that this machine's kernel chooses for sockets that name none."""
+    settings = Path("/proc/sys/net/ipv4")
+    texts = [(settings / name).read_text() for name in ("ip_local_port_range", "ip_local_reserved_ports")]
+    return port_ranges.ephemeral(*texts)
+
+
+def _usable_blocks() -> Sequence[tuple[int, int]]:
+    """Return the blocks of which no task gets a port by listening without naming one; all, if there is none."""
+    chosen = ephemeral_ports()
+    if usable := [block for block in _BLOCKS if not port_ranges.common([block], chosen)]:
+        return usable
+    logger.warning(
+        "tasks that name no port may get ports of other tasks: the kernel chooses from %s; to keep them apart: sysctl "
+        "-w net.ipv4.ip_local_reserved_ports=9000-9019,31000-32000",
+        port_ranges.text_of(chosen),
+    )
+    return _BLOCKS
 
 
 def hold(name: str) -> int | None:
@@ -33,14 +58,20 @@ class TaskPorts:
 
     def __init__(self) -> None:
         """Take the first block that no other cluster of this machine holds; where all are held, share the first."""
-        self.first, self.last = _BLOCKS[0]
+        blocks = _usable_blocks()
+        self.first, self.last = blocks[0]
         self._let_go: weakref.finalize[..., TaskPorts] | None = None
-        for first, last in _BLOCKS:
+        for first, last in blocks:
             held = hold(f"mesos-gpu-task-ports-{first}")
             if held is not None:
                 self.first, self.last = first, last
                 self._let_go = weakref.finalize(self, os.close, held)
                 return
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """First and last port of all agents."""
+        return self.first, self.last
 
     def close(self) -> None:
         """Let others have the block."""

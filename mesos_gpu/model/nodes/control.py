@@ -1,6 +1,19 @@
-"""Ports that command the cluster: whoever reaches one may start work as root, or end everybody's."""
+"""Ports that command the cluster: whoever reaches one may start work as root, or end everybody's. And the addresses at
+which a cloud gives away a host's credentials."""
 
 from dataclasses import dataclass
+from typing import Final
+
+#: Where clouds give a host's credentials to whoever asks there: single addresses beside the link-local ones.
+METADATA: Final = (
+    "fd00:ec2::254",  # Amazon EC2
+    "fd00:ec2::23",  # Amazon EKS
+    "fd20:ce::254",  # Google
+    "fd00:42::42",  # Scaleway
+    "100.100.100.200",  # Alibaba
+    "192.0.0.192",  # Oracle
+    "168.63.129.16",  # Azure
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 
+from mesos_gpu.model.nodes import control
+
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 FIRST_FREE: Final = 1024  # below are a host's own services: ssh, mail, its resolver
-#: Where clouds tell a host's credentials, besides link-local addresses: Amazon, Alibaba, Oracle, Azure.
-METADATA: Final = frozenset(
-    ip_address(each) for each in ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
-)
+METADATA: Final = frozenset(map(ip_address, control.METADATA))
 _NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 _6TO4: Final = ip_network("2002::/16")
 _ALLOW: Final = "--check-network allows it"
