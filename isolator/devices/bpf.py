@@ -157,7 +157,7 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
         fit.append(Instruction(JUMP_UNLESS, dst=2, imm=_socket.htons(denial.port)))
     if denial.address is not None:
         words = _words(denial.address, family)
-        if not words:
+        if words is None:
             return []
         for off, word, mask in words:
             fit.append(Instruction(LOAD_WORD, dst=3, src=1, off=off))
@@ -167,14 +167,14 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
     return _returning(fit, 1 if denial.exempt else 0)
 
 
-def _words(network: str, family: int) -> list[tuple[int, int, int]]:
+def _words(network: str, family: int) -> list[tuple[int, int, int]] | None:
     """Split a network as sockets of `family` see it: of each word that counts its offset in the context, its value and
-    its mask."""
+    its mask; None if no address of that family is in it."""
     of, packed, bits = split_network(network)
     if of == _socket.AF_INET and family == _socket.AF_INET6:
         packed, bits = bytes(10) + b"\xff\xff" + packed, 96 + bits
     elif of != family:
-        return []
+        return None
     mask = ((1 << bits) - 1 << 8 * len(packed) - bits).to_bytes(len(packed), "big")
     start = _USER_IP4 if family == _socket.AF_INET else _USER_IP6
     pairs = zip(struct.iter_unpack("=i", packed), struct.iter_unpack("=i", mask), strict=True)

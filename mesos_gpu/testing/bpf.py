@@ -1,4 +1,4 @@
-"""An interpreter of the eBPF that device programs use, to see what a program decides without a kernel.
+"""An interpreter of the eBPF that programs of cgroups use, to see what a program decides without a kernel.
 
 It knows the instructions by their opcode bits (Documentation/bpf/standardization/instruction-set.rst), not by the
 names that the compiler has for them, and stops at what it does not know.
@@ -8,6 +8,7 @@ import struct
 
 CLASS, SOURCE = 0x07, 0x08
 LDX, ALU, JMP = 0x01, 0x04, 0x05
+TO_BIG_ENDIAN = 0xDC
 MOST_STEPS = 10_000
 
 
@@ -29,6 +30,8 @@ def run(program: bytes, context: bytes) -> int:
             return registers[0]
         if code & CLASS == LDX:
             registers[dst] = _load(code, src, off, context)
+        elif code == TO_BIG_ENDIAN and imm == 16:
+            registers[dst] = int.from_bytes((registers[dst] & 0xFFFF).to_bytes(2, "little"), "big")
         elif code & CLASS == ALU:
             registers[dst] = _alu(
                 code, registers.get(dst), registers[src] if code & SOURCE else imm & 0xFFFFFFFF
@@ -58,10 +61,18 @@ def _alu(code: int, old: int | None, value: int) -> int:
         return old & value & 0xFFFFFFFF
     if operation == 0x70:
         return (old & 0xFFFFFFFF) >> (value & 31)
+    if operation == 0xA0:
+        return (old ^ value) & 0xFFFFFFFF
     raise ValueError(f"unknown arithmetic {code:#x}")
 
 
 def _taken(code: int, value: int, imm: int) -> bool:
-    if code & 0xF0 != 0x50:
-        raise ValueError(f"unknown jump {code:#x}")
-    return value != imm
+    match code & 0xF0:
+        case 0x50:
+            return value != imm
+        case 0x20:
+            return value > imm
+        case 0xA0:
+            return value < imm
+        case _:
+            raise ValueError(f"unknown jump {code:#x}")

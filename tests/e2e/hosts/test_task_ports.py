@@ -3,7 +3,6 @@
 A squatter asks for one port and no GPU, and tries the ports of all agents; an app then listens at its own.
 """
 
-import json
 import os
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of, free_all
 from tests.conftest import wait_until
-from tests.kernel.confinement.test_task_ports import SQUAT
+from tests.kernel.confinement.test_task_ports import SQUAT, bound_in
 
 pytestmark = [
     pytest.mark.cluster,
@@ -115,8 +114,8 @@ def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client) -> N
         last = [*client.follow(job)][-1]
         assert last["state"] == "finished", (name, last["message"])
         own, said = output(client, job).splitlines()
-        got = json.loads(said)
-        assert not set(got.pop("chosen")) & inside
+        got = bound_in(said)
+        assert not got.pop("chosen") & inside
         bound = {port for ports in got.values() for port in ports}
         assert bound == {int(own)}, (name, got)
 

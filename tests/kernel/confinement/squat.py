@@ -1,5 +1,6 @@
 """Runs as a task: try to be bound to each port of some ranges, by every way that a program has, and let the kernel
-choose ports. Prints JSON: of each way the ports that were bound, and under "chosen" those that the kernel chose.
+choose ports. Prints JSON: of each way the ports that were bound, as ranges, and under "chosen" those that the kernel
+chose.
 
 Arguments: ranges, as 31000-32000. Ports of other tasks among them may be in use: that is not counted as bound.
 """
@@ -112,12 +113,21 @@ def _in_user_namespace(port: int) -> int:
 def main() -> None:
     ranges = [(int(first), int(last)) for first, _, last in (each.partition("-") for each in sys.argv[1:])]
     ports = [port for first, last in ranges for port in range(first, last + 1)]
-    result: dict[str, list[int]] = {}
-    for name, way in WAYS.items():
-        result[name] = [port for port in ports if _is_bound(way, port)]
-    result["user namespace"] = [port for port in ports[::100] if _is_bound(_in_user_namespace, port)]
-    result["chosen"] = _choices(ranges)
+    result = {name: _spans(port for port in ports if _is_bound(way, port)) for name, way in WAYS.items()}
+    result["user namespace"] = _spans(port for port in ports[::100] if _is_bound(_in_user_namespace, port))
+    result["chosen"] = _spans(sorted(set(_choices(ranges))))
     print(json.dumps(result))
+
+
+def _spans(ports: Iterable[int]) -> list[tuple[int, int]]:
+    """Return first and last of each row of ports."""
+    spans: list[tuple[int, int]] = []
+    for port in ports:
+        if spans and port == spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], port
+        else:
+            spans.append((port, port))
+    return spans
 
 
 def _is_bound(way: Callable[[int], int], port: int) -> bool:
