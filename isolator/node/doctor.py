@@ -23,9 +23,10 @@ from isolator.devices import cgroups, facts
 from isolator.devices.cgroups import Cgroup
 from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
 from isolator.gpus.share_claims import CLOSED
-from isolator.host import control_ports, hardening, processes, user_pool
+from isolator.host import control_ports, hardening, port_ranges, processes, user_pool
 from isolator.host.own_code import places, weak
-from isolator.node import mesos_access, reaper
+from isolator.host.port_ranges import PortGrant
+from isolator.node import mesos_access, reaper, task_ports
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.private_files import CHECK, private_files
 from isolator.program import statement
@@ -233,9 +234,7 @@ def isolation(host: Host) -> Iterator[Finding]:
 
 def ports(host: Host) -> Iterator[Finding]:
     """Whether a task could command this host's agent: rules that deny it the port are made, tried and removed."""
-    flags: Mapping[str, str] | None = None
-    with contextlib.suppress(Unavailable):  # the check `agent` says so
-        flags = _agent_flags(host)
+    flags = _known_flags(host)
     asks = flags is not None and flags.get("authenticate_http_readwrite") == "true"
     if control_ports.is_off(host.env):
         whose = (
@@ -251,9 +250,8 @@ def ports(host: Host) -> Iterator[Finding]:
     if not host.real:
         return
     try:
-        fence.trial(
-            f".doctor-{os.getpid()}", int((host.env.get("MESOS_GPU_AGENT") or AGENT).rpartition(":")[2])
-        )
+        port = int((host.env.get("MESOS_GPU_AGENT") or AGENT).rpartition(":")[2])
+        fence.trial(f".doctor-{os.getpid()}", port, PortGrant(port_ranges.listed(host.env)))
     except (MesosGpuError, OSError) as error:
         why = error.what if isinstance(error, MesosGpuError) else str(error)
         text = f"no task starts, for it could command the agent: {why}"
@@ -516,6 +514,13 @@ def _agent_flags(host: Host) -> Mapping[str, str] | None:
         return None
 
 
+def _known_flags(host: Host) -> Mapping[str, str] | None:
+    """The flags of the agent; None if none answers, which the check `agent` says."""
+    with contextlib.suppress(Unavailable):
+        return _agent_flags(host)
+    return None
+
+
 def _authorization(host: Host) -> dict[str, str]:
     named = host.env.get(VARIABLE)
     return {"Authorization": read(host.below(Path(named))).header} if named else {}
@@ -570,6 +575,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "devices": devices,
     "isolation": isolation,
     "ports": ports,
+    task_ports.PORTS: lambda host: task_ports.look_at_ports(host, _known_flags(host)),
+    task_ports.METADATA: task_ports.look_at_metadata,
     "privileges": privileges,
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),

@@ -19,7 +19,7 @@ from urllib.request import Request
 import pytest
 import requests
 
-from isolator.host.control_ports import Denial
+from isolator.host.control_ports import Denial, metadata_denials
 from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
 from isolator.runs.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
@@ -371,6 +371,22 @@ def test_no_registry_has_its_readers_link_asked(front: Any, by: str, target: str
         NotFound, match=r"169\.254\.169\.254: a link-local address, where that registry is not"
     ):
         read_config("app:1", registry=front.url, timeout_s=20)
+
+
+@pytest.mark.parametrize("by", ["realm", "redirect"])
+@pytest.mark.parametrize("host", ["100.100.100.200", "[fd00:ec2::254]", "[::ffff:168.63.129.16]"])
+def test_no_registry_has_a_metadata_address_asked(front: Any, by: str, host: str) -> None:
+    front.RequestHandlerClass, front.by, front.target = _Lure, by, f"http://{host}/latest"
+    with pytest.raises(NotFound, match="a link-local or metadata address, and not for tasks"):
+        read_config("app:1", registry=front.url, denied=metadata_denials({}), timeout_s=20)
+
+
+def test_no_registry_is_at_a_link_local_address() -> None:
+    """Whoever names the image names the registry, which this process would ask as root."""
+    with pytest.raises(NotFound, match="a link-local or metadata address, and not for tasks"):
+        read_config(
+            "169.254.7.7/app:1", registry="https://192.0.2.1", denied=metadata_denials({}), timeout_s=20
+        )
 
 
 def test_no_redirect_leads_out_of_http(front: Any, silent: socket.socket) -> None:

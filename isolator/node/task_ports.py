@@ -1,0 +1,81 @@
+"""Whether tasks of a host can be kept from ports of other tasks and from metadata addresses."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from isolator.host import control_ports, port_ranges
+from isolator.node.findings import Finding, Host, Level
+
+PORTS: Final = "task ports"
+METADATA: Final = "metadata"
+_SYSCTLS: Final = ("ip_local_port_range", "ip_local_reserved_ports")
+
+
+def look_at_ports(host: Host, flags: Mapping[str, str] | None) -> Iterator[Finding]:
+    """Check that the kernel chooses no port that agents of this host give to tasks.
+
+    Args:
+        host: To look at.
+        flags: Of the host's Mesos agent; None if none answers.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_TASK_PORTS is not a list of ranges.
+    """
+    if control_ports.is_off(host.env):
+        text = "tasks bind ports of other tasks, and so get their connections: the rules are off"
+        yield Finding(PORTS, Level.WARN, text, f"unset {control_ports.SETTING}=off")
+        return
+    reserved = port_ranges.listed(host.env)
+    work_dir = (flags or {}).get("work_dir", "")
+    try:
+        if work_dir:
+            reserved = port_ranges.merged((*reserved, *port_ranges.of_agent(f"{host.root}/{work_dir}")))
+    except (OSError, ValueError, KeyError) as error:
+        if not reserved:
+            text = f"no task starts: the agent's range of ports is unknown: {error}"
+            remedy = f"set {port_ranges.SETTING} on the agent to the ports of its --resources, as 31000-32000"
+            yield Finding(PORTS, Level.FAIL, text, remedy)
+            return
+    if not reserved:
+        yield Finding(PORTS, Level.OK, "no agent answers that gives ports to tasks; not looked at")
+        return
+    yield _overlap(host, reserved)
+
+
+def _overlap(host: Host, reserved: tuple[port_ranges.Range, ...]) -> Finding:
+    chosen, kept = (host.text(f"proc/sys/net/ipv4/{name}") for name in _SYSCTLS)
+    ranges = port_ranges.text_of(reserved)
+    both = port_ranges.common(reserved, port_ranges.ephemeral(chosen, kept))
+    if not both:
+        text = f"a task binds only its own of {ranges}, and the kernel chooses none of these"
+        return Finding(PORTS, Level.OK, text)
+    text = (
+        f"a task that names no port can get one of another task: the kernel chooses from {'-'.join(chosen.split())}, "
+        f"which overlaps the ports of tasks at {port_ranges.text_of(both)}"
+    )
+    more = port_ranges.text_of(port_ranges.merged((*port_ranges.parse(kept), *both)))
+    remedy = (
+        f"sysctl -w net.ipv4.ip_local_reserved_ports={more} (and in /etc/sysctl.d), or give the agent --resources "
+        f"with ports outside of {'-'.join(chosen.split())}"
+    )
+    return Finding(PORTS, Level.FAIL, text, remedy)
+
+
+def look_at_metadata(host: Host) -> Iterator[Finding]:
+    """Say whether tasks reach link-local and metadata addresses.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_METADATA is neither allow nor deny.
+    """
+    off = control_ports.is_off(host.env)
+    if control_ports.allows_metadata(host.env) or off:
+        name = f"{control_ports.SETTING}=off" if off else f"{control_ports.METADATA_SETTING}=allow"
+        text = (
+            "tasks reach link-local and metadata addresses: on a cloud's host each has the host's credentials"
+        )
+        yield Finding(METADATA, Level.WARN, text, f"unset {name}, unless all tasks may have them")
+        return
+    denied = control_ports.metadata_denials(host.env, str(host.root / "etc/resolv.conf"))
+    servers = [each.address for each in denied if each.exempt]
+    but = f", but ask {', '.join(map(str, servers))} for names" if servers else ""
+    yield Finding(METADATA, Level.OK, f"tasks do not reach link-local and metadata addresses{but}")
