@@ -2,11 +2,14 @@
 
 import ipaddress
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
 MOST_KEYS: Final = 10_000  # that are remembered; the one that was seen longest ago is forgotten first
 _NETWORK_BITS: Final = 64  # of an IPv6 address: who has one has all of its network
+W = TypeVar("W", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +21,18 @@ class Limits:
         burst: Requests at once, after a pause.
         concurrency: Requests that are being answered.
         streams: Requests that wait for something to happen.
+        unnamed_rate_per_s: Requests per second of an address that proves no name, where names are asked for.
+        unnamed_burst: Requests at once of such an address, after a pause.
+        connections: Open connections of one address on which the server waits for the client.
     """
 
     rate_per_s: float = 500.0
     burst: int = 5000
     concurrency: int = 64
     streams: int = 500
+    unnamed_rate_per_s: float = 20.0
+    unnamed_burst: int = 100
+    connections: int = 100
 
 
 class Buckets:
@@ -83,6 +92,68 @@ class Tally:
             del self._counts[key]
 
 
+class Waiters(Generic[W]):
+    """Waiting members of each key, in the order in which they began to wait.
+
+    No operation looks at more than one member, however many there are: keys are kept by their number of members, and
+    that number changes by one at a time.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, OrderedDict[W, None]] = {}
+        self._keys: dict[int, OrderedDict[str, None]] = {}  # by the number of their members
+        self._largest = self._all = 0
+
+    def __len__(self) -> int:
+        """Return the number of members of all keys."""
+        return self._all
+
+    def count(self, key: str) -> int:
+        """Return the number of members of a key."""
+        return len(self._of.get(key, ()))
+
+    def add(self, key: str, member: W) -> None:
+        """Add a member, or let one that waits already begin anew."""
+        members = self._of.setdefault(key, OrderedDict())
+        if member in members:
+            members.move_to_end(member)
+            return
+        members[member] = None
+        self._all += 1
+        self._move(key, len(members) - 1, len(members))
+
+    def remove(self, key: str, member: W) -> None:
+        """Remove a member, if it is there."""
+        members = self._of.get(key)
+        if members is None or member not in members:
+            return
+        del members[member]
+        self._all -= 1
+        self._move(key, len(members) + 1, len(members))
+        if not members:
+            del self._of[key]
+
+    def oldest(self, key: str) -> W | None:
+        """Return the member of a key that has waited longest; None if the key has no members."""
+        return next(iter(self._of.get(key, ())), None)
+
+    def oldest_of_largest(self) -> W | None:
+        """Return the member that has waited longest, of the key with most members; None if nothing waits."""
+        return self.oldest(next(iter(self._keys[self._largest]))) if self._largest else None
+
+    def _move(self, key: str, before: int, after: int) -> None:
+        """Keep a key by its new number of members, which differs from the one before by one."""
+        if after:
+            self._keys.setdefault(after, OrderedDict())[key] = None
+        if before:
+            del self._keys[before][key]
+            if not self._keys[before]:
+                del self._keys[before]
+        if after > self._largest or self._largest not in self._keys:
+            self._largest = after
+
+
+@lru_cache(4096)
 def network_of(address: str) -> str:
     """What an address is counted as: itself, or of IPv6 the network; what is no address is as it is."""
     try:

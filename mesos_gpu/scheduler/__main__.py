@@ -55,7 +55,7 @@ from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.cluster.flags import flags_of
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
-from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
+from mesos_gpu.scheduler.proofs.composed import crowd_of, local_socket, who_asks
 from mesos_gpu.scheduler.proofs.exposure import Exposure, exposed
 from mesos_gpu.wire.mesos.reservations import ROLE_OF
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
@@ -215,7 +215,7 @@ def _run(
     )
     app = create_app(daemon, api, part.outer if part else ())
     local = local_socket(options)
-    server = Server(app, listener, tls=tls, local=local)
+    server = Server(app, listener, crowd=crowd_of(options), tls=tls, local=local)
     if tls:
         signal.signal(signal.SIGHUP, lambda *_: tls.wake())
     _announce(exposure, port, tls, local)

@@ -5,13 +5,18 @@ nothing, holds a connection for ever, and a few thousand of them all descriptors
 """
 
 import asyncio
+import itertools
 import logging
+import os
 import resource
 import socket
 import struct
 import time
-from collections import Counter
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 import httptools
@@ -19,7 +24,10 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from mesos_gpu.access.proofs import is_listed
+from mesos_gpu.access.rate import Limits, Waiters, network_of
 from mesos_gpu.adapters.proofs import peers
+from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.adapters.tls.peer import Peer, extension, peer_of
 from mesos_gpu.api.http import door
 from mesos_gpu.api.http.answers import Refusal, error_answer
@@ -60,16 +68,73 @@ class _Part(Enum):
     NOTHING = "nothing"
 
 
-class Bounded(HttpToolsProtocol):
-    """A connection of a client. `limit_concurrency` of the configuration is how many there may be."""
+class Turns:
+    """The start of requests by turns: one of each address in each iteration of the event loop.
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
+    A client with many connections, or with many requests on each, so delays others by one request and not by all.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[
+            str, deque[Callable[[], None]]
+        ] = {}  # of addresses that began one in this iteration
+
+    def take(self, key: str, begin: Callable[[], None]) -> None:
+        """Call `begin` now, or when it is the turn of its address again."""
+        line = self._lines.get(key)
+        if line is not None:
+            line.append(begin)
+            return
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._lines[key] = deque()
+        begin()
+
+    def _next(self) -> None:
+        self._lines = {key: line for key, line in self._lines.items() if line}
+        if self._lines:
+            asyncio.get_running_loop().call_soon(self._next)
+        for line in self._lines.values():
+            line.popleft()()
+
+
+@dataclass(slots=True)
+class Crowd:
+    """All connections of a server.
+
+    Attributes:
+        most: Connections at once, of all addresses.
+        most_of_address: Connections of one address on which the server waits for the client; 0: any number.
+        proxies: Proxies whose connections are not counted by their address, as they bring requests of many clients.
+    """
+
+    most: int = MOST_CONNECTIONS
+    most_of_address: int = Limits().connections
+    proxies: Proxies = field(default_factory=Proxies)
+    waiting: "Waiters[Bounded]" = field(default_factory=Waiters)
+    turns: Turns = field(default_factory=Turns)
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def key_of(self, address: str, local: peers.LocalPeer | None = None) -> str:
+        """Return what a connection is counted by: its network, or its user on this host. Root, the user of the
+        scheduler and trusted proxies get a key for each connection."""
+        if local is not None:
+            spared = local.uid in (0, os.geteuid(), *self.proxies.users) and not local.refused
+            key = f"uid {local.uid}"
+        else:
+            spared, key = is_listed(address, self.proxies.networks), network_of(address)
+        return f"{key} #{next(self._numbers)}" if spared else key
+
+
+class Bounded(HttpToolsProtocol):
+    """A connection of a client, one of a crowd."""
+
+    def __init__(self, *arguments: Any, crowd: Crowd, **more: Any) -> None:
         """Take what uvicorn makes a protocol with."""
         super().__init__(*arguments, **more)
-        # uvicorn's own keeps connections open
-        self._most, self.limit_concurrency = self.limit_concurrency, None
+        self._crowd, self._key = crowd, ""
         self.timeout_keep_alive = KEEP_S
-        self._part, self._since = _Part.HEAD, self.loop.time()
+        self._part, self._is_over = _Part.HEAD, False
         self._timer: asyncio.TimerHandle | None = None  # of the part that is awaited
         self._raw = self._head = 0  # bytes that came of the part; of the head those that count
         self._problem: Refusal | None = None  # why the parser was stopped
@@ -90,17 +155,21 @@ class Bounded(HttpToolsProtocol):
         super().connection_made(transport)
         self.peer = peer_of(transport.get_extra_info("ssl_object"))
         self.local = peers.local_peer_of(transport.get_extra_info("socket"))
+        crowd, address = self._crowd, self.client[0] if self.client else ""
+        self._key = crowd.key_of(address, self.local)
         self._await(_Part.HEAD)
-        if self._most is None or len(self.connections) <= self._most or self._make_room():
+        if crowd.most_of_address and crowd.waiting.count(self._key) > crowd.most_of_address:
+            self._end_first(crowd.waiting.oldest(self._key))
+        if len(self.connections) <= crowd.most or self._end_first(crowd.waiting.oldest_of_largest()):
             return
-        say(f"more than {self._most} connections: further ones are refused")
-        what = f"there are {self._most} connections already"
+        say(f"more than {crowd.most} connections: further ones are refused")
+        what = f"there are {crowd.most} connections already"
         refusal = Refusal(503, "unavailable", what, remedy="try again later")
         self._refuse(refusal, Reason.CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers of a connection that is over."""
-        self._await(_Part.NOTHING)
+        self._leave()
         if self._reader is not None:
             self._reader.cancel()
         self._unset_keepalive_if_required()
@@ -115,28 +184,30 @@ class Bounded(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.loop.call_later(answer_s, self.transport.close)
 
-    def _make_room(self) -> bool:
-        """End the connection that has waited longest for its client, of the address that has most such."""
-        others = [each for each in self.connections if isinstance(each, Bounded) and each is not self]
-        waiting = [each for each in others if each.waits]
-        if not waiting:
+    def _end_first(self, other: "Bounded | None") -> bool:
+        """End another connection, to make room for this one; False if there is none but this one."""
+        if other is None or other is self:
             return False
-        crowd = Counter(each.address for each in waiting)
-        oldest = min(waiting, key=lambda each: (-crowd[each.address], each._since))
-        oldest._cut_off(Reason.CONNECTIONS)
+        other._cut_off(Reason.CONNECTIONS)
         return True
 
     @property
     def waits(self) -> bool:
-        """Whether it is the client's turn: to ask, to go on with a request, or to read."""
-        if self.transport.is_closing():
+        """Whether it is the client's turn: to ask, to go on with a request, to read, or to close."""
+        if self._is_over:
             return False
-        return self._part is not _Part.NOTHING or not self._answering or self.flow.write_paused
+        awaited = self._part is not _Part.NOTHING or not self._answering
+        return awaited or self.flow.write_paused or self.transport.is_closing()
 
-    @property
-    def address(self) -> str:
-        """The client's address; "": it has none."""
-        return self.client[0] if self.client else ""
+    def _note_turn(self) -> None:
+        """Keep the crowd's list of those that wait as this connection now is."""
+        waiting = self._crowd.waiting
+        (waiting.add if self.waits else waiting.remove)(self._key, self)
+
+    def _leave(self) -> None:
+        """Be none of the crowd any more."""
+        self._is_over = True
+        self._await(_Part.NOTHING)
 
     @property
     def _answering(self) -> bool:
@@ -159,7 +230,7 @@ class Bounded(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
-                self._await(_Part.NOTHING)
+                self._leave()
                 self.handle_websocket_upgrade()
                 return
             self.cycle.keep_alive = False  # to nothing else: it is answered, and what follows is not read
@@ -231,7 +302,11 @@ class Bounded(HttpToolsProtocol):
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return
         self._held = None
-        super()._start_asgi_task(cycle, app)
+        self._crowd.turns.take(self._key, partial(self._start, cycle, app))
+
+    def _start(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if not cycle.disconnected:
+            super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """Begin when there is too much of it to be kept."""
@@ -251,7 +326,7 @@ class Bounded(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """See that what was answered is read."""
         super().on_response_complete()
-        self._since = self.loop.time()
+        self._note_turn()
         if self.transport.get_write_buffer_size():
             self._watch()
 
@@ -264,7 +339,8 @@ class Bounded(HttpToolsProtocol):
     def _await(self, part: _Part) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._part, self._since, self._raw, self._timer = part, self.loop.time(), 0, None
+        self._part, self._raw, self._timer = part, 0, None
+        self._note_turn()
         if part is _Part.HEAD:
             self._timer = self.loop.call_later(HEAD_S, self._late)
         elif part is _Part.BODY:
@@ -280,12 +356,14 @@ class Bounded(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Watch whether the client reads."""
         super().pause_writing()
+        self._note_turn()
         self._watch()
 
     def resume_writing(self) -> None:
         """Note that it has read most of what there was."""
         self._read = True
         super().resume_writing()
+        self._note_turn()
 
     def _watch(self) -> None:
         if self._reader is None:
@@ -318,7 +396,7 @@ class Bounded(HttpToolsProtocol):
 
     def _cut_off(self, reason: Reason) -> None:
         """End it at once; the kernel is not to keep for a client what it does not read."""
-        self._await(_Part.NOTHING)
+        self._leave()
         REFUSED.count(reason)
         connection = self.transport.get_extra_info("socket")
         if connection is not None:

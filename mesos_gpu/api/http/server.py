@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import socket
 import threading
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 import uvicorn
 from starlette.applications import Starlette
 
 from mesos_gpu.adapters.tls.reload import ReloadedTls
-from mesos_gpu.api.http.bounds import Bounded, connections, on_trouble
+from mesos_gpu.api.http.bounds import Bounded, Crowd, connections, on_trouble
 from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.errors import Conflict, Unavailable
@@ -26,10 +27,15 @@ class _Uvicorn(uvicorn.Server):
     """Says when it serves, and lets those who wait or listen go before it waits for them."""
 
     def __init__(
-        self, config: uvicorn.Config, app: Starlette, tls: ReloadedTls | None, local: LocalSocket | None
+        self,
+        config: uvicorn.Config,
+        app: Starlette,
+        crowd: Crowd,
+        tls: ReloadedTls | None,
+        local: LocalSocket | None,
     ) -> None:
         super().__init__(config)
-        self._local = local
+        self._local, self._crowd = local, crowd
         self.settled = threading.Event()  # it serves, or has failed
         self._app, self._tls = app, tls
         self._listeners: list[TlsListener] = []
@@ -61,13 +67,18 @@ class _Uvicorn(uvicorn.Server):
         if self._tls is not None and self.started:
             tls = self._tls
             self._listeners = [
-                TlsListener(each, lambda: tls.context, self._protocol) for each in sockets or ()
+                TlsListener(each, lambda: tls.context, self._protocol, self._crowd) for each in sockets or ()
             ]
             tls.start(self._verify_anew)
         self.settled.set()
 
     def _protocol(self) -> asyncio.Protocol:
-        return Bounded(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made = self.config.http_protocol_class(
+            config=self.config,  # type: ignore[call-arg]
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        return made
 
     def _verify_anew(self) -> None:
         """Connections of clients that showed certificates end when they have got their answers: who is still to be
@@ -102,7 +113,7 @@ class Server:
         app: Starlette,
         listener: socket.socket,
         *,
-        most_connections: int | None = None,
+        crowd: Crowd | None = None,
         tls: ReloadedTls | None = None,
         local: LocalSocket | None = None,
     ) -> None:
@@ -111,7 +122,7 @@ class Server:
         Args:
             app: What `create_app` made.
             listener: It is closed at the end.
-            most_connections: At once; None: as many as is safe.
+            crowd: Bounds of connections; None: the defaults, with as many as there are descriptors for.
             tls: Speak TLS only; it is stopped at the end.
             local: Serve there too, without TLS; it is closed at the end.
 
@@ -122,6 +133,7 @@ class Server:
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # nosec B104 # nothing is bound here
         name = here.get(host, f"[{host}]" if ":" in host else host)
         self.url = f"{'http' if tls is None else 'https'}://{name}:{self.port}"
+        crowd = crowd or Crowd(connections())
         config = uvicorn.Config(
             app,
             log_config=None,  # its words go where the scheduler's go
@@ -130,15 +142,14 @@ class Server:
             proxy_headers=False,  # whoever connects is the client, whatever he says of himself
             lifespan="on",
             timeout_graceful_shutdown=2,
-            http=Bounded,
+            http=cast("type[asyncio.Protocol]", partial(Bounded, crowd=crowd)),
             ws="websockets-sansio",
             ws_max_size=MOST_FRAME,
             ws_per_message_deflate=False,
             server_header=False,
             backlog=TAKEN_AT_ONCE,
-            limit_concurrency=connections() if most_connections is None else most_connections,
         )
-        self._server = _Uvicorn(config, app, tls, local)
+        self._server = _Uvicorn(config, app, crowd, tls, local)
         self._listener, self._tls, self._local = listener, tls, local
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()

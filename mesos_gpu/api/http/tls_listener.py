@@ -14,10 +14,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from mesos_gpu.api.http.bounds import say
+from mesos_gpu.access.rate import Waiters
+from mesos_gpu.api.http.bounds import Crowd, say
 
 HANDSHAKE_S: Final = 10.0
-MOST_HANDSHAKES: Final = 256  # at once; one more ends the oldest
+MOST_HANDSHAKES: Final = 256  # at once; one more ends the oldest of the address that has most
 CLOSE_S: Final = 5.0  # for the client's close_notify
 PAUSE_S: Final = 1.0  # without descriptors
 _HANDSHAKE: Final = b"\x16"  # the type of a TLS record with a ClientHello (RFC 8446, section 5.1)
@@ -39,6 +40,7 @@ class TlsListener:
         listener: socket.socket,
         context: Callable[[], ssl.SSLContext],
         protocol: Callable[[], asyncio.Protocol],
+        crowd: Crowd,
     ) -> None:
         """Accept from now on.
 
@@ -46,11 +48,14 @@ class TlsListener:
             listener: It is made non-blocking, and not closed.
             context: For the next handshake.
             protocol: What serves a connection after it.
+            crowd: Says how many handshakes of one address there may be, and what an address is.
         """
         listener.setblocking(False)
         self._listener, self._context, self._protocol = listener, context, protocol
         self._loop = asyncio.get_running_loop()
-        self._greeted: dict[asyncio.Task[None], None] = {}  # under way, the oldest first
+        self._crowd = crowd
+        self._greeted: dict[asyncio.Task[None], str] = {}  # under way, and by what each is counted
+        self._waiting: Waiters[asyncio.Task[None]] = Waiters()  # the same, without those that were ended
         self._held: dict[asyncio.Task[None], socket.socket] = {}  # to be closed: no transport has them
         self._task = self._loop.create_task(self._accept())
 
@@ -73,18 +78,27 @@ class TlsListener:
                 elif error.errno not in _GONE:
                     raise
                 continue
-            if len(self._greeted) >= MOST_HANDSHAKES:
-                say(f"more than {MOST_HANDSHAKES} TLS handshakes at once: the oldest ones are ended")
-                oldest = next(iter(self._greeted))
-                del self._greeted[oldest]
-                oldest.cancel()
+            key = self._crowd.key_of(str(address[0]))
+            self._make_room(key)
             task = self._loop.create_task(self._greet(connection, str(address[0])))
-            self._greeted[task], self._held[task] = None, connection
+            self._greeted[task], self._held[task] = key, connection
+            self._waiting.add(key, task)
             task.add_done_callback(self._end)
+
+    def _make_room(self, key: str) -> None:
+        """End the oldest handshake of an address that has as many as it may, or of that with most if all are in use."""
+        most = self._crowd.most_of_address
+        oldest = self._waiting.oldest(key) if most and self._waiting.count(key) >= most else None
+        if oldest is None and len(self._waiting) >= MOST_HANDSHAKES:
+            say(f"more than {MOST_HANDSHAKES} TLS handshakes at once: the oldest ones are ended")
+            oldest = self._waiting.oldest_of_largest()
+        if oldest is not None:
+            self._waiting.remove(self._greeted[oldest], oldest)
+            oldest.cancel()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         """Also of one that was cancelled before it began."""
-        self._greeted.pop(task, None)
+        self._waiting.remove(self._greeted.pop(task), task)
         if task in self._held:
             self._held.pop(task).close()
 

@@ -35,7 +35,7 @@ from mesos_gpu.scheduler.ha.copy import Copy
 from mesos_gpu.scheduler.ha.member import Member
 from mesos_gpu.scheduler.ha.part import DEPOSED, Part
 from mesos_gpu.scheduler.options.options import Options, engine_settings
-from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
+from mesos_gpu.scheduler.proofs.composed import crowd_of, local_socket, who_asks
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 _TENDED_S: Final = 10.0  # that the last look at the election may take, when all else has ended
@@ -145,7 +145,8 @@ def _serving(
         lambda: member.key,
         context,
     )
-    server = Server(app, listener.dup(), tls=served, local=local_socket(options))
+    crowd = crowd_of(options)
+    server = Server(app, listener.dup(), crowd=crowd, tls=served, local=local_socket(options))
     try:
         yield copy
     finally:

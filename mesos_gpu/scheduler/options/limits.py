@@ -47,6 +47,33 @@ LIMITS: Final = Section(
             metavar="N",
             help="Its requests that wait for something to happen, as /v2/events; 0: any.",
         ),
+        click.option(
+            "--unnamed-rate",
+            "unnamed_rate_per_s",
+            default=_DEFAULT.unnamed_rate_per_s,
+            show_default=True,
+            type=NumberRange(0, 1e6),
+            metavar="PER_S",
+            help="Requests a second of an address that prove no name, where names are asked for; 0: any number.",
+        ),
+        click.option(
+            "--unnamed-burst",
+            default=_DEFAULT.unnamed_burst,
+            show_default=True,
+            type=click.IntRange(1, 10**9),
+            metavar="N",
+            help="Such requests at once, after a pause.",
+        ),
+        click.option(
+            "--address-connections",
+            "connections",
+            default=_DEFAULT.connections,
+            show_default=True,
+            type=click.IntRange(0),
+            metavar="N",
+            help="Connections of one address that are idle or slow; one more ends the oldest of them; 0: any number. "
+            "Trusted proxies are not counted.",
+        ),
     ),
 )
 

@@ -23,6 +23,7 @@ from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds, tls_listener
 from mesos_gpu.api.http import server as served
+from mesos_gpu.api.http.bounds import Crowd
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from tests.certificates import DAY, Authority, Made
@@ -36,9 +37,7 @@ REFUSED = (ssl.SSLError, ConnectionError)  # what a client sees whose certificat
 class TlsRig(Rig):
     """`Rig` under TLS. The files are looked at every 50 ms."""
 
-    def __init__(
-        self, files: TlsFiles, most_connections: int | None = None, *, open_to_all: bool = False
-    ) -> None:
+    def __init__(self, files: TlsFiles, crowd: Crowd | None = None, *, open_to_all: bool = False) -> None:
         super().__init__()
         self.server.stop()
         self.peers: list[Peer | None] = []
@@ -46,9 +45,7 @@ class TlsRig(Rig):
         settings = ApiSettings("https://w", "0.1.0", open_to_all=open_to_all, tls=self.tls)
         self.app = create_app(self.daemon, settings)
         self.app.add_middleware(_Seen, peers=self.peers)
-        self.server = Server(
-            self.app, listen("127.0.0.1", 0), tls=self.tls, most_connections=most_connections
-        )
+        self.server = Server(self.app, listen("127.0.0.1", 0), tls=self.tls, crowd=crowd)
         self.url = self.server.url
 
 
@@ -243,7 +240,7 @@ def test_slow_handshakes_hold_nobody_s_place(
     """More than there are places for, and more than may shake hands at once: others are served."""
     monkeypatch.setattr(tls_listener, "MOST_HANDSHAKES", 20)
     own = ca.server()
-    rig = start(TlsFiles(own.cert, own.key), most_connections=5)
+    rig = start(TlsFiles(own.cert, own.key), crowd=Crowd(5))
     held = [socket.create_connection(("127.0.0.1", rig.server.port), PATIENCE_S) for _ in range(30)]
     try:
         for _ in range(5):
