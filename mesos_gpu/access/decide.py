@@ -207,6 +207,8 @@ class Rights:
 
     def who_can_give(self) -> str:
         """Who can bind a role that gives more; for a remedy."""
+        if not self.caller.is_proved:
+            return "log in (mesos-gpu login), or send a token"
         roles = roles_of(self.document)
         givers = [
             who
@@ -215,8 +217,6 @@ class Rights:
                     all_rights.ACCESS_WRITE, None, "")
             for who in (*binding.names, *(f"the group {group}" for group in binding.groups))
         ]  # fmt: skip
-        if not self.caller.is_proved:
-            return "log in (mesos-gpu login), or send a token"
         shown = " or ".join(dict.fromkeys(givers[:3])) if givers else "root on the scheduler's host"
         return f"ask {shown} to bind a role that gives it (mesos-gpu access apply)"
 

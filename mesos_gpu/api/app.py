@@ -13,7 +13,7 @@ from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
-from mesos_gpu.api.http.rate import Rate
+from mesos_gpu.api.http.rate import Rate, Unnamed
 from mesos_gpu.api.http.standing import Leaving
 from mesos_gpu.api.login.ways import login_routes
 from mesos_gpu.api.marathon.events import Events
@@ -30,13 +30,14 @@ from mesos_gpu.errors import MesosGpuError
 def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[Middleware] = ()) -> Starlette:
     """The application over a scheduler. `outer`: what requests pass first."""
     jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
+    all_routes = [
+        *v1_routes(scheduler, settings, jobs),
+        *channel_routes(Opening(scheduler, settings, channels), KeptFiles(scheduler, jobs.log_reader)),
+        *login_routes(settings.who),
+        *routes(scheduler, events, settings),
+    ]
     app = Starlette(
-        routes=[
-            *v1_routes(scheduler, settings, jobs),
-            *channel_routes(Opening(scheduler, settings, channels), KeptFiles(scheduler, jobs.log_reader)),
-            *login_routes(settings.who),
-            *routes(scheduler, events, settings),
-        ],
+        routes=all_routes,
         middleware=[
             *outer,
             Middleware(Relay, channels=channels, names=_called(settings)),
@@ -44,7 +45,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
             Middleware(Audit, trail=settings.audit),
             Middleware(Leaving),
             Middleware(Guard, names=settings.host_names),
-            _authenticate(scheduler, settings),
+            _authenticate(scheduler, settings, Unnamed(settings.limits, all_routes, jobs.uploads.has_pass)),
             Middleware(Rate, limits=settings.limits),
         ],
         lifespan=jobs.lifespan,
@@ -62,7 +63,7 @@ def _called(settings: ApiSettings) -> list[str]:
     return [*settings.host_names, *([own] if own else [])]
 
 
-def _authenticate(scheduler: SchedulerApi, settings: ApiSettings) -> Middleware:
+def _authenticate(scheduler: SchedulerApi, settings: ApiSettings, unnamed: Unnamed) -> Middleware:
     who = settings.who
     if who is None:
         return Middleware(Authenticate, document=lambda: scheduler.access, identify=settings.identify)
@@ -72,4 +73,5 @@ def _authenticate(scheduler: SchedulerApi, settings: ApiSettings) -> Middleware:
         identify=who.identify,
         stands=who.stands,
         challenges=who.challenges,
+        unnamed=unnamed,
     )

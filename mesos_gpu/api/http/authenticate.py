@@ -3,12 +3,14 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.http import rights
 from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.rate import Unnamed
 from mesos_gpu.api.http.standing import ENDED, Standing
 from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
 from mesos_gpu.model.access.document import AccessDocument
@@ -16,6 +18,7 @@ from mesos_gpu.model.access.document import AccessDocument
 Identify = Callable[[Scope], Awaitable[Caller]]
 Stands = Callable[[Caller], bool]
 Challenges = Callable[[Scope], Sequence[str]]
+_ADDRESS: Final = "address"  # of scope["state"]
 
 
 async def nobody_is_asked(_scope: Scope) -> Caller:
@@ -43,6 +46,7 @@ class Authenticate:
         identify: Identify = nobody_is_asked,
         stands: Stands = is_not_over,
         challenges: Challenges = no_challenge,
+        unnamed: Unnamed | None = None,
     ) -> None:
         """Around the application.
 
@@ -52,7 +56,9 @@ class Authenticate:
             identify: Says who calls; may raise `Refusal`.
             stands: Whether a proof still proves its name: asked while a request lasts.
             challenges: Values of `WWW-Authenticate` for a 401.
+            unnamed: The bound of requests that prove no name; None if nobody is asked for one.
         """
+        self._unnamed = unnamed
         self._app, self._document, self._identify = app, document, identify
         self._stands, self._challenges = stands, challenges
         self._open = Rights(AccessDocument(), ANYBODY)
@@ -66,9 +72,14 @@ class Authenticate:
         try:
             caller = await self._identify(scope)
         except Refusal as refusal:
-            self._put(scope, NOBODY)
-            await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, told)
+            too_much = self._unnamed.count(address_of(scope)) if self._unnamed is not None else None
+            await self._refuse(too_much or refusal, scope, receive, told)
             return
+        if self._unnamed is not None and not caller.is_proved:
+            problem = self._unnamed.refusal(scope, address_of(scope), is_open=caller is ANYBODY)
+            if problem is not None:
+                await self._refuse(problem, scope, receive, told)
+                return
         if caller is ANYBODY:
             rights.put(scope, lambda: self._open)
             await self._app(scope, receive, send)
@@ -77,6 +88,10 @@ class Authenticate:
         standing = Standing(lambda: self._stands(caller), receive, told)
         if not await standing.run(self._app(scope, standing.receive, standing.send)):
             await error_answer(ENDED, scope["path"])(scope, receive, told)
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        self._put(scope, NOBODY)
+        await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
 
     def _put(self, scope: Scope, caller: Caller) -> None:
         rights.put(scope, lambda: rights_by(self._document(), caller))
@@ -91,6 +106,18 @@ class Authenticate:
             await send(message)
 
         return told
+
+
+def note_address(scope: Scope, address: str) -> None:
+    """Note where a request comes from, behind trusted proxies."""
+    scope.setdefault("state", {})[_ADDRESS] = address
+
+
+def address_of(scope: Scope) -> str:
+    """Return where a request comes from: as noted, else the other end of its connection; "" for a Unix socket."""
+    client = scope.get("client")
+    address = scope.get("state", {}).get(_ADDRESS, client[0] if client else "")
+    return str(address)
 
 
 class _Kept:

@@ -6,17 +6,18 @@ whether the scheduler is well has a count of its own, so that a flood does not m
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
 from starlette.requests import HTTPConnection
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mesos_gpu.access.rate import Buckets, Limits, Tally, network_of
 from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.door import REFUSED, Reason
-from mesos_gpu.api.http.rights import caller_of
+from mesos_gpu.api.http.rights import Needs, caller_of, rules_of
 
 MOST_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
 _PROBES: Final = ("/ping", "/metrics", "/metrics/prometheus", "/v1/health")
@@ -67,14 +68,10 @@ class Rate:
                 tally.leave(key)
 
     def _refuse(self, key: str, reason: Reason, wait_s: float) -> ASGIApp:
-        REFUSED.count(reason)
-        seconds = max(math.ceil(wait_s), 1)
-        what = f"{key} asks for {self._words(reason)}"
-        refusal = Refusal(429, reason.value, what, remedy=f"ask again in {seconds} s")
+        refusal = _too_much(reason, f"{key} asks for {self._words(reason)}", wait_s)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            response = error_answer(refusal, scope["path"], {"Retry-After": str(seconds)})
-            await response(scope, receive, send)
+            await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, send)
 
         return answer
 
@@ -85,6 +82,68 @@ class Rate:
         if reason is Reason.STREAMS:
             return f"more than {limits.streams} answers that wait for something, or all callers for {MOST_STREAMS}"
         return f"more than {limits.concurrency} answers at once"
+
+
+class Unnamed:
+    """The bound of requests that prove no name, for each address; where names are asked for.
+
+    They are refused before a route is looked for: a refusal must cost less than an answer.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        routes: Sequence[Route],
+        has_pass: Callable[[Scope], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count from now on.
+
+        Args:
+            limits: Requests per second and at once.
+            routes: All routes: those that are for everybody are found by their rules.
+            has_pass: Whether a request is one of the scheduler's own executors, which prove no name.
+            clock: Seconds.
+        """
+        self._limits, self._has_pass, self._clock = limits, has_pass, clock
+        self._asked = Buckets(limits.unnamed_rate_per_s, limits.unnamed_burst)
+        self._free = [
+            each for each in routes if any(rule.needs is Needs.NOTHING for rule in rules_of(each).values())
+        ]
+
+    def refusal(self, scope: Scope, address: str, *, is_open: bool) -> Refusal | None:
+        """Return why a request that proves no name is refused; None if it may go on to its route. `is_open`: whether
+        the operator has opened its path to everybody."""
+        path = scope["path"]
+        is_free = is_open or any(route.path_regex.match(path) for route in self._free)
+        if is_free and self._has_pass(scope):
+            return None
+        if (too_much := self.count(address)) is not None:
+            return too_much
+        if is_free or scope["method"] == "OPTIONS":
+            return None
+        what = f"{scope['method']} {path[:300]} needs a name, and none is proved"
+        return Refusal(401, "unauthenticated", what, remedy="log in (mesos-gpu login), or send a token")
+
+    def count(self, address: str) -> Refusal | None:
+        """Count a request without a name; return the refusal if its address has sent too many."""
+        key = network_of(address) or "the local socket"
+        wait_s = self._asked.take(key, self._clock())
+        if not wait_s:
+            return None
+        limits = self._limits
+        what = (
+            f"{key} sends more than {limits.unnamed_rate_per_s:g} requests/s that prove no name, "
+            f"and {limits.unnamed_burst} at once after a pause"
+        )
+        return _too_much(Reason.RATE, what, wait_s)
+
+
+def _too_much(reason: Reason, what: str, wait_s: float) -> Refusal:
+    REFUSED.count(reason)
+    seconds = max(math.ceil(wait_s), 1)
+    remedy, headers = f"ask again in {seconds} s", {"Retry-After": str(seconds)}
+    return Refusal(429, reason.value, what, remedy=remedy, headers=headers)
 
 
 def key_of(scope: Scope) -> str:

@@ -73,12 +73,11 @@ class _Uvicorn(uvicorn.Server):
         self.settled.set()
 
     def _protocol(self) -> asyncio.Protocol:
-        made = self.config.http_protocol_class(
+        return self.config.http_protocol_class(
             config=self.config,  # type: ignore[call-arg]
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
-        return made
 
     def _verify_anew(self) -> None:
         """Connections of clients that showed certificates end when they have got their answers: who is still to be

@@ -17,6 +17,7 @@ from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.adapters.proofs.sparse import SparseLog
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.authenticate import note_address
 from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.counts import HEADERS, SESSION, WRONG
@@ -138,6 +139,7 @@ class Who:
         try:
             kind = HEADERS
             shown = self.shown(scope)
+            note_address(scope, shown.address)
             callers: list[Caller] = []
             for kind_of, prover in self.provers.items():
                 kind = kind_of.value

@@ -187,9 +187,11 @@ def test_a_session_of_a_browser_changes_nothing_by_its_cookie_alone(rig: LoginRi
 
 
 def test_without_an_issuer_there_is_no_such_page() -> None:
-    rig = LoginRig([TokenStore().prover()])
+    store = TokenStore()
+    rig = LoginRig([store.prover()])
     try:
-        assert rig.call("GET", "/login/oidc").status_code == 404
+        assert rig.call("GET", "/login/oidc").status_code == 401
+        assert rig.call("GET", "/login/oidc", store.make("ann")).status_code == 404
         assert "login/oidc" not in rig.call("GET", "/login").text
     finally:
         rig.close()

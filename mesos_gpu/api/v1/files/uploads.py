@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Scope
 
 from mesos_gpu.adapters.uploads.store import Upload, UploadStore
 from mesos_gpu.api.http import note
@@ -106,26 +107,28 @@ class Uploads:
     async def archive(self, request: Request) -> Response:
         """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
         digest, task_id = request.path_params["sha256"], request.headers.get(TASK, "")
-        what, shown = f"GET {request.url.path}", request.headers.get(PASS, "")
-        copied_for = request.query_params.get("owner")
-        if copied_for is not None:
-            return await self._copied(copied_for, digest, shown, f"{what} {copied_for}")
-        if not (self._key and passes(shown, secret_for(self._key, task_id), what)):
+        if not self.has_pass(request.scope):
             raise NotFound(
                 f"there is no archive {digest[:64]} for you", remedy="only executors of jobs get its bytes"
             )
-        owner = await result_of(
-            self._scheduler.read(lambda view: _owner(view, TaskId(task_id), _PREFIX + digest))
-        )
+        owner = request.query_params.get("owner")
+        if owner is None:
+            owner = await result_of(
+                self._scheduler.read(lambda view: _owner(view, TaskId(task_id), _PREFIX + digest))
+            )
         return await self._sent(owner, digest)
 
-    async def _copied(self, owner: str, digest: str, shown: str, what: str) -> Response:
-        """An archive for a scheduler that stands by, which has the same key."""
-        if not (self._key and passes(shown, secret_for(self._key, OF_STANDBY), what)):
-            raise NotFound(
-                f"there is no archive {digest[:64]} for you", remedy="only executors of jobs get its bytes"
-            )
-        return await self._sent(owner, digest)
+    def has_pass(self, scope: Scope) -> bool:
+        """Return whether a request for an archive comes from the executor of a launch, or from a scheduler that stands
+        by and asks for an owner's archive."""
+        request = HTTPConnection(scope)
+        shown = request.headers.get(PASS, "")
+        if not (self._key and shown):
+            return False
+        owner = request.query_params.get("owner")
+        what = f"GET {request.url.path}" + ("" if owner is None else f" {owner}")
+        sender = OF_STANDBY if owner is not None else request.headers.get(TASK, "")
+        return passes(shown, secret_for(self._key, sender), what)
 
     async def _sent(self, owner: str, digest: str) -> Response:
         fd = await run_in_threadpool(self._store.open, owner, digest)
