@@ -1,8 +1,15 @@
 """How wrong proofs slow down who sends them: pure; the time is an argument.
 
 After a few wrong ones an address waits, twice as long after each further one; so does a name for which they were, from
-whatever address, but not as long, or somebody else could keep its owner out. Who has been right from an address does
-not wait there for what others do with the name.
+whatever address, but not as long. Who has been right from an address does not wait there for what others do with the
+name.
+
+While a name waits, an address that has not guessed at it lately gets a turn: one turn per name and `TURN_S`, in the
+order in which addresses asked. So the owner of a name, from an address that is new, waits for at most one turn of each
+other address, and not until all others are silent.
+
+Guesses at one name that are looked at, whatever the number N of addresses: at most 86,400 / `TURN_S` turns a day, and
+`TURNS` * N; 86,400 / `MOST_NAME_S` beside turns; and `FREE` + 1 of each address where the name was right.
 """
 
 from collections import OrderedDict
@@ -18,6 +25,10 @@ FIRST_S: Final = 1.0
 MOST_ADDRESS_S: Final = 300.0
 MOST_NAME_S: Final = 30.0
 FORGET_S: Final = 900.0  # without a wrong one
+TURN_S: Final = 1.0  # between two turns of one name
+TURNS: Final = 5  # of an address and a name in a `TURNS_S`: people mistype
+TURNS_S: Final = 86400.0
+USE_S: Final = 120.0  # in which a turn is to be used
 KNOWN_S: Final = 30 * 86400.0  # that an address is remembered from which a name was right
 MOST_KEPT: Final = 10_000  # addresses, names, and pairs of the two that were right
 
@@ -31,6 +42,16 @@ class _Wrong:
     count: int = 0
     at: float = 0.0
     until: float = 0.0
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Turns of an address at a name."""
+
+    since: float  # when the first of them was given
+    count: int = 0
+    at: float = 0.0  # when the latest one begins
+    is_used: bool = True
 
 
 class _Kept(Generic[K]):
@@ -55,9 +76,6 @@ class _Kept(Generic[K]):
         if len(self._each) > MOST_KEPT:
             self._forget_one(now)
 
-    def forget(self, key: K) -> None:
-        self._each.pop(key, None)
-
     def _forget_one(self, now: float) -> None:
         """Forget, of the oldest few, the one that waits least: new keys cannot wash out at once who waits."""
         oldest = [key for key, _ in zip(self._each, range(16), strict=False)]
@@ -75,13 +93,46 @@ class Guesses:
         self._addresses: _Kept[str] = _Kept(MOST_ADDRESS_S)
         self._names: _Kept[str] = _Kept(MOST_NAME_S)
         self._right: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._turns: OrderedDict[tuple[str, str], _Turns] = OrderedDict()
+        self._next: OrderedDict[str, float] = OrderedDict()  # when the next turn of a name may begin
 
     def wait_s(self, address: str, name: str, now: float) -> float:
         """How long a further guess has to wait; 0: it may be looked at."""
         address, name = network_of(address), name[:MOST_NAME]
         if self._was_right(address, name, now):
             return 0.0
-        return max(self._addresses.wait_s(address, now), self._names.wait_s(name, now) if name else 0.0)
+        of_name = self._names.wait_s(name, now) if name else 0.0
+        turn = self._turns.get((address, name))
+        if of_name and turn is not None and not turn.is_used and now < turn.at + USE_S:
+            of_name = min(of_name, max(0.0, turn.at - now))
+        return max(self._addresses.wait_s(address, now), of_name)
+
+    def ask(self, address: str, name: str, now: float) -> float:
+        """Return how long a guess at a name has to wait, as `wait_s`; a turn is given to an address that may have
+        one."""
+        key = network_of(address), name[:MOST_NAME]
+        if not name or self._addresses.wait_s(key[0], now) or not self.wait_s(address, name, now):
+            return self.wait_s(address, name, now)
+        turn = self._turns.pop(key, None)
+        if turn is None or now - turn.since >= TURNS_S:
+            turn = _Turns(now)
+        if turn.count < TURNS and (turn.is_used or now >= turn.at + USE_S):
+            turn.at = max(now, self._next.pop(key[1], now))
+            turn.count, turn.is_used = turn.count + 1, False
+            self._next[key[1]] = turn.at + TURN_S
+        self._turns[key] = turn
+        for each in (self._turns, self._next):
+            if len(each) > MOST_KEPT:
+                each.popitem(last=False)
+        return self.wait_s(address, name, now)
+
+    def look(self, address: str, name: str, now: float) -> float:
+        """Return how long a guess has to wait, as `wait_s`; 0: it is looked at now, and its turn is used."""
+        wait_s = self.wait_s(address, name, now)
+        turn = self._turns.get((network_of(address), name[:MOST_NAME]))
+        if not wait_s and turn is not None:
+            turn.is_used = True
+        return wait_s
 
     def wrong(self, address: str, name: str, now: float) -> float:
         """Count a wrong one; how long the next one has to wait."""
@@ -94,10 +145,9 @@ class Guesses:
         return self.wait_s(address, name, now)
 
     def right(self, address: str, name: str, now: float) -> None:
-        """Remember that it was right; what was wrong before is forgotten for the name, and not for the address: one
-        that has a name of its own could clear itself by it, again and again."""
+        """Remember that it was right. What was wrong before is not forgotten: an address that has a name of its own
+        could clear itself by it, and guesses at a name would be free beside its owner who asks again and again."""
         key = network_of(address), name[:MOST_NAME]
-        self._names.forget(key[1])
         self._right.pop(key, None)
         self._right[key] = now
         if len(self._right) > MOST_KEPT:
@@ -105,7 +155,8 @@ class Guesses:
 
     def __len__(self) -> int:
         """How much is kept."""
-        return len(self._addresses) + len(self._names) + len(self._right)
+        kept = len(self._addresses) + len(self._names) + len(self._right)
+        return kept + len(self._turns) + len(self._next)
 
     def _was_right(self, address: str, name: str, now: float) -> bool:
         at = self._right.get((address, name))

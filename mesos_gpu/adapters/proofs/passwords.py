@@ -65,7 +65,8 @@ class Passwords:
         until, remembered = self._right.get(mac, (0.0, ""))
         if line is None or now >= until or not hmac.compare_digest(line, remembered):
             if not await self._look(given, line, lines, address, now):
-                raise WrongProof(_WRONG, given.name)
+                self._guesses.wrong(address, given.name, now)
+                raise WrongProof(_WRONG, given.name, guessed=False)  # it is counted
             assert line is not None
             self._remember(mac, line, now)
         return Caller(given.name, proof=Proof.PASSWORD, address=address, proof_id=_line_id(given.name, line))
@@ -78,28 +79,29 @@ class Passwords:
     async def _look(
         self, given: NameAndPassword, line: str | None, lines: Mapping[str, str], address: str, now: float
     ) -> bool:
-        self._refuse_guesses(given.name, address, now)
+        _refuse(self._guesses.ask(address, given.name, now), given.name)
         if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= MOST_OF_ADDRESS:
             raise WrongProof("too many passwords are being looked at", given.name, guessed=False, retry_s=1)
         self._waiting[address] += 1
         try:
             async with self._slots:
-                self._refuse_guesses(given.name, address, now)  # others may have been wrong meanwhile
+                # Others may have been wrong meanwhile.
+                _refuse(self._guesses.look(address, given.name, now), given.name)
                 right = await asyncio.to_thread(_is_right, given.password, line or _decoy(given.name, lines))
         finally:
             self._waiting -= Counter((address,))  # drops what is 0
         return right and line is not None
-
-    def _refuse_guesses(self, name: str, address: str, now: float) -> None:
-        wait_s = self._guesses.wait_s(address, name, now)
-        if wait_s:
-            raise WrongProof("no password is looked at now", name, guessed=False, retry_s=ceil(wait_s))
 
     def _remember(self, mac: bytes, line: str, now: float) -> None:
         self._right.pop(mac, None)
         self._right[mac] = (now + REMEMBERED_S, line)
         if len(self._right) > MOST_REMEMBERED:
             self._right.popitem(last=False)
+
+
+def _refuse(wait_s: float, name: str) -> None:
+    if wait_s:
+        raise WrongProof("no password is looked at now", name, guessed=False, retry_s=ceil(wait_s))
 
 
 def _is_right(password: str, line: str) -> bool:

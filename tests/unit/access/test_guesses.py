@@ -1,6 +1,21 @@
 """How wrong proofs slow down who sends them."""
 
-from mesos_gpu.access.guesses import FORGET_S, FREE, MOST_ADDRESS_S, MOST_KEPT, MOST_NAME_S, Guesses
+import heapq
+import math
+
+import pytest
+
+from mesos_gpu.access.guesses import (
+    FORGET_S,
+    FREE,
+    MOST_ADDRESS_S,
+    MOST_KEPT,
+    MOST_NAME_S,
+    TURN_S,
+    TURNS,
+    USE_S,
+    Guesses,
+)
 
 
 def test_a_few_cost_nothing_and_then_each_costs_twice_as_much() -> None:
@@ -65,3 +80,104 @@ def test_memory_is_bounded_and_new_addresses_do_not_wash_out_who_waits() -> None
         guesses.right(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}", f"name{i}", 1.0)
     assert len(guesses) <= 3 * MOST_KEPT
     assert guesses.wait_s("9.9.9.9", "", 2.0) > 0
+
+
+# --- a name that many addresses guess at
+
+
+class Siege:
+    """Guesses at one name from many addresses, each again as soon as it may; the clock is the test's.
+
+    Attributes:
+        looked_at: Guesses that were looked at.
+    """
+
+    def __init__(self, addresses: int, network: str = "10.{}.{}.{}") -> None:
+        self.guesses, self.looked_at, self.now = Guesses(), 0, 0.0
+        names = (network.format(n >> 16, n >> 8 & 255, n & 255) for n in range(addresses))
+        self._next = [(0.0, each) for each in names]  # when each guesses again: a heap
+
+    def run(self, until: float) -> None:
+        """Let time pass, and all of them guess."""
+        while self._next[0][0] <= until:
+            self.now, address = heapq.heappop(self._next)
+            wait_s = self.guesses.ask(address, "ann", self.now)
+            wait_s = wait_s or self.guesses.look(address, "ann", self.now)
+            if not wait_s:
+                self.looked_at += 1
+                self.guesses.wrong(address, "ann", self.now)
+            heapq.heappush(self._next, (self.now + max(wait_s, 0.01), address))
+        self.now = until
+
+    def log_in(self, address: str, most_s: float) -> float:
+        """Try from now on as a client does that waits as long as it is told; how long that took."""
+        began = self.now
+        while self.now - began <= most_s:
+            wait_s = self.guesses.ask(address, "ann", self.now)
+            wait_s = wait_s or self.guesses.look(address, "ann", self.now)
+            if not wait_s:
+                return self.now - began
+            self.run(self.now + math.ceil(wait_s))  # as `Retry-After` says
+        return math.inf
+
+
+@pytest.mark.parametrize("addresses", [10, 100, 1000])
+@pytest.mark.parametrize("after_s", [0.5, 60.0, 3000.0])
+def test_name_that_many_addresses_guess_at_lets_its_owner_in(addresses: int, after_s: float) -> None:
+    siege = Siege(addresses)
+    siege.run(after_s)
+    assert siege.log_in("192.0.2.1", 2 * addresses) <= TURN_S * addresses + 2
+
+
+@pytest.mark.parametrize("addresses", [10, 100, 1000])
+def test_owner_that_mistypes_gets_further_turns(addresses: int) -> None:
+    siege = Siege(addresses)
+    siege.run(60.0)
+    for _ in range(3):
+        assert siege.log_in("192.0.2.1", 2 * addresses) <= TURN_S * addresses + 2
+        siege.guesses.wrong("192.0.2.1", "ann", siege.now)
+    assert siege.log_in("192.0.2.1", 2 * addresses) <= TURN_S * addresses + 2
+
+
+@pytest.mark.parametrize("addresses", [1, 10, 100, 1000])
+def test_guesses_at_one_name_are_bounded_whatever_the_number_of_addresses(addresses: int) -> None:
+    siege = Siege(addresses)
+    siege.run(3600.0)
+    beside_turns = 3600 / MOST_NAME_S + FREE + 10  # the first waits are shorter
+    assert siege.looked_at <= min(3600 / TURN_S, TURNS * addresses) + beside_turns
+    first = siege.looked_at
+    siege.run(7200.0)
+    assert (
+        siege.looked_at - first
+        <= max(0, min(3600 / TURN_S, TURNS * addresses - 3600 / TURN_S)) + beside_turns
+    )
+
+
+def test_owner_that_asks_again_and_again_makes_no_guesses_free() -> None:
+    """A poll each second, as of a dashboard."""
+    siege = Siege(100)
+    siege.guesses.right("192.0.2.1", "ann", 0.0)
+    for second in range(600):
+        siege.run(float(second))
+        siege.guesses.right("192.0.2.1", "ann", float(second))
+    assert siege.looked_at <= min(600 / TURN_S, TURNS * 100) + 600 / MOST_NAME_S + FREE + 10
+
+
+def test_addresses_of_one_ipv6_network_have_the_turns_of_one() -> None:
+    siege = Siege(1000, "2001:db8:0:1::{:x}:{:x}:{:x}")
+    siege.run(600.0)
+    assert siege.looked_at <= TURNS + FREE + 20
+    assert siege.log_in("2001:db8:0:2::1", 60) <= 2 * TURN_S
+
+
+def test_turn_that_is_not_used_ends_and_is_used_once() -> None:
+    siege = Siege(10)
+    siege.run(60.0)
+    guesses, now = siege.guesses, siege.now
+    wait_s = guesses.ask("192.0.2.1", "ann", now)
+    assert guesses.ask("192.0.2.1", "ann", now) == wait_s, "asking again changes nothing"
+    assert guesses.look("192.0.2.1", "ann", now + wait_s) == 0.0
+    assert guesses.look("192.0.2.1", "ann", now + wait_s) > 0
+    later = guesses.ask("192.0.2.2", "ann", now)
+    guesses.wrong("10.0.0.1", "ann", now + later + USE_S)
+    assert guesses.wait_s("192.0.2.2", "ann", now + later + USE_S + 0.1) > 0
