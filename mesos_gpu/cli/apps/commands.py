@@ -1,6 +1,6 @@
 """`mesos-gpu app`: services, and what changes them."""
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
@@ -132,8 +132,10 @@ def update(
             raise click.UsageError("--replace goes with a FILE: KEY=VALUE changes nothing else")
         _update_fields(marathon, manner, APP.convert(target, None, None), assignments, unset)
         return
-    if target != "-" and not Path(target).exists():
-        raise click.UsageError(f"{target!r} is no file; to change an app of that ID say what, as instances=3")
+    if target != "-" and not os.path.exists(target):
+        raise click.UsageError(
+            f"{target[:80]!r} is no file; to change an app of that ID say what, as instances=3"
+        )
     _update_file(marathon, manner, target, replace=replace)
 
 

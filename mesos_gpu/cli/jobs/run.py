@@ -1,5 +1,6 @@
 """`mesos-gpu run`: a job as if its command ran here."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,5 +124,9 @@ def _bring(client: "Client", request: dict[str, Any], directory: Path | None) ->
 
 
 def _is_here(word: str) -> bool:
-    """Whether a word of a command names a file below the current directory."""
-    return not word.startswith(("/", "-")) and Path(word).is_file()
+    """Return whether a word of a command names a file below the current directory.
+
+    Most words are no path. `os.path.isfile` returns False for a text that the system does not take as one (too long,
+    with NUL, without the right to look), where `Path.is_file` raises.
+    """
+    return not word.startswith(("/", "-")) and os.path.isfile(word)

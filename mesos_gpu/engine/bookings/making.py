@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import inf
 from typing import Final
-from zoneinfo import ZoneInfoNotFoundError
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.bookings.documents import faults_of
@@ -23,6 +22,7 @@ from mesos_gpu.model.bookings.booking import (
     Repeat,
 )
 from mesos_gpu.model.tenancy import ZONE
+from mesos_gpu.model.zones import find_zone
 from mesos_gpu.policy.calendar.book import (
     Item,
     clash,
@@ -173,11 +173,11 @@ def _checked(turn: Turn, booking_id: str, asked: BookingSpec) -> tuple[BookingSp
 
 
 def _times(turn: Turn, asked: BookingSpec, faults: list[tuple[str, str]]) -> tuple[BookingSpec, Time | None]:
+    if find_zone(asked.zone) is None:
+        faults.append(("/zone", f"must be {ZONE.form}, got {asked.zone[:80]}"))
+        return asked, None
     try:
         spec = replace(asked, begins=written(asked.begins, asked.zone, turn.now))
-    except (ZoneInfoNotFoundError, IsADirectoryError):
-        faults.append(("/zone", f"must be {ZONE.form}, got {asked.zone}"))
-        return asked, None
     except (ValueError, OverflowError) as error:
         faults.append(("/from", f"must be {error}, got {asked.begins}"))
         return asked, None

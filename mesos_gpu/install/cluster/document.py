@@ -1,5 +1,6 @@
 """The file that describes a cluster: checked as a whole, with all that is wrong at once."""
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -118,9 +119,11 @@ def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> 
     if not is_text(given) or not given:
         check.problem(key, f"must be a path, got {show(given)}")
         return None
-    path = base / Path(given).expanduser()
-    if not (path.is_dir() if is_directory else path.is_file()):
-        check.problem(key, f"must be a {'directory' if is_directory else 'file'} here; there is no {path}")
+    path = base / os.path.expanduser(given)
+    if not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
+        check.problem(
+            key, f"must be a {'directory' if is_directory else 'file'} here; there is no {str(path)[:200]}"
+        )
     return path
 
 

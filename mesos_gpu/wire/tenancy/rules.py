@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import date
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
 from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Hours, Idle, Period, QueueDocument, QueueSpec
+from mesos_gpu.model.zones import find_zone
 from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.tenancy.kinds import gpus_of
 
@@ -126,10 +126,8 @@ def _of_hours(hours: Hours, place: str, pools: set[str]) -> Iterator[Problem]:
 
 
 def _of_zone(zone: str, place: str) -> Iterator[Problem]:
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):  # none, no name of one, or a directory of them
-        yield Problem(f"{place}/zone", f"there is no zone {zone}; write one as Europe/Vienna, or UTC")
+    if find_zone(zone) is None:
+        yield Problem(f"{place}/zone", f"there is no zone {zone[:80]}; write one as Europe/Vienna, or UTC")
 
 
 def _of_budget(budget: Budget, place: str) -> Iterator[Problem]:

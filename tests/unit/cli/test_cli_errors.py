@@ -86,6 +86,23 @@ def test_a_file_of_this_machine_in_a_command_is_told_and_how_it_comes_along(
     assert "this machine" not in call("run", "-d", "python3", "other.py").stderr
 
 
+def test_words_of_a_command_that_are_no_path_are_sent_as_they_are(
+    rest: FakeRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
+    script, many = "sleep 1; " * 40, "/".join(["name"] * 2000)
+    for words in (["sh", "-c", script], ["python3", "-c", many], ["x", "a\0b"], ["x", "loop/y"]):
+        got = call("run", "-d", *words)
+        assert (got.exit_code, got.stderr) == (0, ""), (words, got.stderr)
+
+
+def test_an_app_whose_name_is_no_path_is_named_in_the_refusal(rest: FakeRest) -> None:
+    for target in ("x" * 300, "a/" * 3000, "a\0b"):
+        got = call("app", "update", target)
+        assert (got.exit_code, "is no file; to change an app" in got.stderr) == (2, True), got.stderr
+
+
 @pytest.mark.parametrize(
     "words", [["ps"], ["run", "x"], ["wait", "a"], ["logs", "-f", "a"], ["kill", "a", "b"]]
 )

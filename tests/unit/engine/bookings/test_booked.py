@@ -239,6 +239,12 @@ def test_a_repeated_one_begins_again_at_its_local_time_when_winter_comes() -> No
     assert world.booking().is_active
 
 
+@pytest.mark.parametrize("zone", ["x" * 300, "Europe", "Mars/Base"])
+def test_booking_with_unknown_zone_is_refused(one: Booked, zone: str) -> None:
+    with pytest.raises(NotAccepted, match="must be a zone of IANA's database"):
+        one.book("other", zone=zone)
+
+
 def test_one_that_is_cancelled_lets_those_go_on_that_were_told(one: Booked) -> None:
     one.run("stoppable", gpus=4, **STOPPABLE)
     one.go(HOUR - 65)

@@ -79,6 +79,8 @@ def test_a_host_is_reached_as_all_are_but_for_what_it_says_itself() -> None:
         ({"ssh": {"user": "a;b"}}, "/ssh/user", "name of a user"),
         ({"ssh": {"port": 0}}, "/ssh/port", "from 1 to 65535"),
         ({"ssh": {"identity": "no-such"}}, "/ssh/identity", "there is no"),
+        ({"ssh": {"identity": "x" * 300}}, "/ssh/identity", "there is no"),
+        ({"ssh": {"identity": "~nobody-of-that-name/key"}}, "/ssh/identity", "there is no"),
         ({"people": ["10.0.0.1/8"]}, "/people/0", "must be a network"),
         ({"people": "all"}, "/people", "must be a list"),
         ({"firewall": "yes"}, "/firewall", "true or false"),
