@@ -15,6 +15,7 @@ from mesos_gpu.engine.events import (
     KeepWithdrawn,
 )
 from mesos_gpu.engine.gpus.rolling import Rolling
+from mesos_gpu.errors import NoRoom
 from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, Group
@@ -188,6 +189,10 @@ class SchedulerApi(Protocol):
     @property
     def happened(self) -> Happened:
         """What has happened of late."""
+
+    @property
+    def unsaved(self) -> NoRoom | None:
+        """Why nothing can be saved now; None if it can. From any thread."""
 
     @property
     def meter(self) -> Collector:

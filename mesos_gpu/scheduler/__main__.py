@@ -204,7 +204,7 @@ def _run(
     who = who_asks(options, daemon)
     api = replace(
         _api_settings(options, webui_url, credential, mesos_tls, exposure, tls, trail, who),
-        uploads=options.uploads.store(options.state),
+        uploads=options.uploads.store(options.state, options.reserve),
         hooks=hooks,
         sender=sender,
         task_key=key,

@@ -18,9 +18,10 @@ from typing import Final
 
 from mesos_gpu.access.asked import Asked, Found
 from mesos_gpu.access.floods import Floods
-from mesos_gpu.adapters.audit import room, search
+from mesos_gpu.adapters.audit import search
 from mesos_gpu.adapters.audit.directory import Directory
 from mesos_gpu.adapters.audit.stream import WRITER, Stream
+from mesos_gpu.adapters.disk import room
 from mesos_gpu.errors import BadConfiguration, NoRoom
 from mesos_gpu.model.access.record import AuditRecord, Result
 
@@ -71,7 +72,7 @@ class AuditLog:
         self._directory = Directory(settings.directory, make=True)
         try:
             self._directory.lock()
-            self._changes = self._stream(CHANGES, 1, room.RESERVE)
+            self._changes = self._stream(CHANGES, 1, room.AHEAD)
             self._refusals = self._stream(REFUSALS, _LESS, 0)
         except OSError as error:
             self._directory.close()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.access.chain import Entry, Head, decode, digest, encode
-from mesos_gpu.adapters.audit import room
 from mesos_gpu.adapters.audit.directory import Directory, name_of, set_mark
+from mesos_gpu.adapters.disk import room
 from mesos_gpu.model.access.record import NO_PROOF, AuditRecord, Result
 
 BLOCK: Final = 1 << 16

@@ -2,6 +2,9 @@
 
 An archive is known by the SHA-256 of its bytes, which are checked before it can be used. Each owner has archives of his
 own: who only knows a digest, as it is shown with a job, can neither ask for the bytes nor run with them.
+
+A thread claims an archive before it writes or removes its file. The claims are in memory, and their lock is never held
+while the file system is asked: a slow disk delays one archive, not the others.
 """
 
 import hashlib
@@ -13,9 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NoRoom, NotFound, TooMuch
 
 #: What nobody uses is kept for so long since it was last asked for, so that the next job with the same files need not
@@ -24,6 +29,9 @@ KEEP_S: Final = 7 * 86400.0
 #: The least that it is kept where room is needed: between its last byte and the job that needs it.
 GRACE_S: Final = 600.0
 MOST_ARCHIVES: Final = 1000  # of one owner
+_SYNC: Final = (
+    16 << 20
+)  # bytes written between syncs of a part: the last sync of an archive has no more to write
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = ".part"  # of the name of an archive that is not whole
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -41,6 +49,12 @@ class OutOfPlace(MesosGpuError):
         self.received = received
 
 
+class TooLarge(MesosGpuError):
+    """An archive of a size that is never taken."""
+
+    exit_code, http_status = 65, 413
+
+
 class Mismatch(MesosGpuError):
     """An archive whose bytes are not those of its digest, or more than it was said to have."""
 
@@ -49,10 +63,11 @@ class Mismatch(MesosGpuError):
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """What may be kept. `archive_bytes`: of one archive; `owner_bytes`: of all of one owner."""
+    """Bytes that may be kept: of one archive, of all archives of one owner, of all archives."""
 
     archive_bytes: int = 512 << 20
     owner_bytes: int = 4096 << 20
+    all_bytes: int = 16384 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +80,57 @@ class Upload:
     used_at: float
 
 
+class _Hash:
+    """The SHA-256 of the first bytes of an archive, as far as they have come. `count`: bytes."""
+
+    def __init__(self) -> None:
+        self._state, self.count = hashlib.sha256(), 0
+
+    def update(self, data: bytes) -> None:
+        self._state.update(data)
+        self.count += len(data)
+
+    def digest(self) -> str:
+        return self._state.hexdigest()
+
+
+_Key = tuple[str, str]  # name of the owner's directory, and digest
+
+
 class UploadStore:
     """A directory of archives. For all threads."""
 
     def __init__(
-        self, directory: Path, limits: UploadLimits | None = None, clock: Callable[[], float] = time.time
+        self,
+        directory: Path,
+        limits: UploadLimits | None = None,
+        clock: Callable[[], float] = time.time,
+        reserve: Reserve | None = None,
     ) -> None:
-        """Make the directory if it is new. `clock`: seconds since the epoch, as the file system has it.
+        """Make the directory if it is new.
+
+        Args:
+            directory: Of the archives alone.
+            limits: Bytes that may be kept.
+            clock: Seconds since the epoch, as the file system has it.
+            reserve: Free space of the file system that archives leave.
 
         Raises:
             BadConfiguration: It cannot be used.
         """
         self._directory, self._clock, self.limits = directory, clock, limits or UploadLimits()
-        self._lock = threading.Lock()
-        self._held = Counter[tuple[str, str]]()  # owner and digest of what is about to be needed
-        self._going = set[tuple[str, str]]()  # of what is about to be removed
+        self._reserve = reserve or Reserve()
+        self._lock = threading.Lock()  # of the next four; not held while the file system is asked
+        self._held = Counter[_Key]()  # what is about to be needed
+        self._claimed = set[_Key]()  # what a thread writes or removes
+        self._sizes = dict[_Key, int]()  # bytes of each archive, the pieces that are being written included
+        self._hashes = dict[_Key, _Hash]()  # of parts that came while this process runs
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.chmod(directory, 0o700)
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 raise PermissionError(1, "it is a link, or another user's")
+            self._measure()
         except OSError as error:
             raise BadConfiguration(
                 f"{directory}: archives of jobs cannot be kept there: {error.strerror}",
@@ -93,13 +139,11 @@ class UploadStore:
 
     def find(self, owner: str, digest: str) -> Upload | None:
         """What there is of an archive."""
-        with self._lock:
-            return self._find(owner, digest)
+        return self._find(self._key(owner, digest)) if _DIGEST.fullmatch(digest) else None
 
     def of_owner(self, owner: str) -> list[Upload]:
         """All archives of an owner, the latest used first."""
-        with self._lock:
-            return sorted(self._all_of(self._of(owner)), key=lambda each: -each.used_at)
+        return sorted(self._all_of(self._of(owner)), key=lambda each: -each.used_at)
 
     def touch(self, owner: str, digest: str) -> Upload:
         """Note that a whole archive is about to be used, so that it is kept for a while.
@@ -107,13 +151,15 @@ class UploadStore:
         Raises:
             NotFound: There is none that is whole.
         """
-        with self._lock:
-            there = self._find(owner, digest)
-            if there is None or not there.complete:
-                raise _not_whole(owner, digest)
-            now = self._clock()
+        there = self.find(owner, digest)
+        if there is None or not there.complete:
+            raise _not_whole(owner, digest)
+        now = self._clock()
+        try:
             os.utime(self._of(owner) / digest, (now, now))
-            return there
+        except FileNotFoundError:
+            raise _not_whole(owner, digest) from None
+        return there
 
     @contextmanager
     def held(self, owner: str, digest: str) -> Iterator[None]:
@@ -122,9 +168,9 @@ class UploadStore:
         Raises:
             NotFound: There is none that is whole, or it is being removed.
         """
-        key = owner, digest
+        key = self._key(owner, digest)
         with self._lock:
-            if key in self._going:
+            if key in self._claimed:
                 raise _not_whole(owner, digest)
             self._held[key] += 1
         try:
@@ -140,19 +186,10 @@ class UploadStore:
         """Let nobody begin to need an archive while it is seen whether anybody does, and removed.
 
         Raises:
-            Conflict: Somebody begins to.
+            Conflict: Somebody begins to, or a piece of it is being written.
         """
-        key = owner, digest
-        with self._lock:
-            if self._held[key] or key in self._going:
-                what = f"archive {digest[:64]} is just being taken by a job or an app, or removed"
-                raise Conflict(what, remedy="try again")
-            self._going.add(key)
-        try:
+        with self._claim(self._key(owner, digest)):
             yield
-        finally:
-            with self._lock:
-                self._going.discard(key)
 
     def put(self, owner: str, digest: str, offset: int, size: int, data: bytes) -> Upload:
         """Add a piece of an archive of `size` bytes.
@@ -160,29 +197,36 @@ class UploadStore:
         Raises:
             ValueError: The digest is none.
             OutOfPlace: What is there does not end at `offset`.
-            TooMuch: It is larger than may be, or the owner has no room left.
+            Conflict: Another piece of it is being written, or it is being removed.
+            TooLarge: It has another size than an archive may have.
+            TooMuch: The owner has no room left.
             Mismatch: It is whole, and not what its digest says; it is gone.
-            NoRoom: The disk is full.
+            NoRoom: The disk is full, or would have less than its reserve; or archives of all take as much as they may.
         """
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{digest!r} is not the SHA-256 of anything")
-        with self._lock:
-            there = self._find(owner, digest)
-            if there is not None and there.complete:
-                return there
+        there = self.find(owner, digest)
+        if there is not None and there.complete:
+            return there
+        key = self._key(owner, digest)
+        with self._claim(key):
+            there = self.find(owner, digest)
             received = there.received if there is not None else 0
             if offset != received:
                 raise OutOfPlace(received)
-            self._see_room(owner, digest, size)
+            self.see_size(size)
             if received + len(data) > size:
                 raise Mismatch(f"more than the {size} bytes of it", remedy="send it from its beginning")
             try:
-                return self._append(self._of(owner), digest, data, size)
+                self._take_room(owner, key, received, size, len(data))
+                return self._append(key, data, size)
             except OSError as error:
                 raise NoRoom(
                     f"the archive cannot be kept: {error.strerror}",
                     remedy="make room on the scheduler's disk",
                 ) from error
+            finally:
+                self._note(key)
 
     def open(self, owner: str, digest: str) -> int:
         """A descriptor of a whole archive, to read.
@@ -191,109 +235,94 @@ class UploadStore:
             NotFound: There is none.
         """
         self.touch(owner, digest)
-        return os.open(self._of(owner) / digest, _READ)
+        try:
+            return os.open(self._of(owner) / digest, _READ)
+        except FileNotFoundError:
+            raise _not_whole(owner, digest) from None
 
     def remove(self, owner: str, digest: str) -> Upload:
-        """Remove an archive, or as much of one as has come; what there was.
+        """Remove an archive, or as much of one as has come, inside `going`; what there was.
 
         Raises:
             NotFound: There is none.
         """
-        with self._lock:
-            there = self._find(owner, digest)
-            if there is None:
-                raise NotFound(
-                    f"there is no archive {digest[:64]} of {owner or 'yours'}",
-                    remedy="see them: mesos-gpu uploads list",
-                )
-            self._path(self._of(owner), there).unlink()
-            return there
+        there = self.find(owner, digest)
+        if there is None:
+            raise NotFound(
+                f"there is no archive {digest[:64]} of {owner or 'yours'}",
+                remedy="see them: mesos-gpu uploads list",
+            )
+        self._unlink(self._key(owner, digest), there)
+        return there
 
-    def collect(self, needed: Collection[tuple[str, str]]) -> int:
-        """Remove what nobody has used for long; how many there were.
+    def collect(self, needed: Collection[tuple[str, str]] | None = None) -> int:
+        """Remove parts whose last piece came too long ago; how many archives and parts were removed.
 
         Args:
-            needed: Owner and digest of archives that jobs need, which stay.
+            needed: Owner and digest of archives that jobs need, for which whole archives that nobody has used for long
+                are removed, too; None if only parts are.
         """
-        keep = {(self._of(owner).name, digest) for owner, digest in needed}
+        keep = {self._key(owner, digest) for owner, digest in needed or ()}
         removed, now = 0, self._clock()
-        with self._lock:
-            for place in self._directory.iterdir():
-                for each in list(self._all_of(place)):
-                    lasts = KEEP_S if each.complete else GRACE_S
-                    if (place.name, each.digest) not in keep and now - each.used_at > lasts:
-                        self._path(place, each).unlink(missing_ok=True)
-                        removed += 1
+        for place in self._directory.iterdir():
+            for each in list(self._all_of(place)):
+                lasts = GRACE_S if not each.complete else KEEP_S if needed is not None else inf
+                key = place.name, each.digest
+                if key not in keep and now - each.used_at > lasts:
+                    removed += self._drop(key, each)
+        self._measure()
         return removed
 
-    def make_room(self, owner: str, needed: Collection[str], size: int) -> None:
-        """Remove archives of an owner that nobody needs, those that were used longest ago first, until one of `size`
-        bytes has room.
+    def see_size(self, size: int) -> None:
+        """See that an archive may have so many bytes.
 
-        Args:
-            owner: Whose.
-            needed: Digests that jobs need.
-            size: Bytes.
+        Raises:
+            TooLarge: None may.
         """
-        with self._lock:
-            place, now = self._of(owner), self._clock()
-            there = sorted(self._all_of(place), key=lambda each: each.used_at)
-            taken = sum(each.received for each in there)
-            for each in there:
-                if taken + size <= self.limits.owner_bytes:
-                    return
-                if each.digest not in needed and now - each.used_at > GRACE_S:
-                    self._path(place, each).unlink(missing_ok=True)
-                    taken -= each.received
-
-    def _see_room(self, owner: str, digest: str, size: int) -> None:
         most = self.limits.archive_bytes
         if not 0 < size <= most:
-            raise TooMuch(
-                f"the archive has {size / 2**20:.1f} MiB, and {most >> 20} are taken",
+            raise TooLarge(
+                f"size={size}: an archive has 1 to {most} bytes ({most >> 20} MiB)",
                 remedy="leave files out with .mesosgpuignore; data comes by --fetch or --volume",
             )
-        others = [each for each in self._all_of(self._of(owner)) if each.digest != digest]
-        taken, whole = sum(each.received for each in others), self.limits.owner_bytes
-        if taken + size > whole or len(others) >= MOST_ARCHIVES:
-            raise TooMuch(
-                f"archives of {owner or 'jobs'} take {taken >> 20} MiB of {whole >> 20}, and {len(others)} of "
-                f"{MOST_ARCHIVES}",
-                remedy="wait until jobs that need them have ended: others go when room is needed",
-            )
 
-    def _append(self, place: Path, digest: str, data: bytes, size: int) -> Upload:
-        place.mkdir(mode=0o700, exist_ok=True)
-        part = place / (digest + _PART)
-        fd = os.open(part, _APPEND, 0o600)
-        try:
-            before = os.fstat(fd).st_size
-            left = memoryview(data)
-            try:
-                while left:
-                    left = left[os.write(fd, left) :]
-            except OSError:
-                os.ftruncate(fd, before)
-                raise
-            received = before + len(data)
-            if received == size:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        if received < size:
-            return Upload(digest, received, complete=False, used_at=self._clock())
-        if _digest_of(part) != digest:
-            part.unlink()
-            what = f"what came is not the archive sha256:{digest}"
-            raise Mismatch(what, remedy="send it again, from its beginning")
-        os.rename(part, place / digest)
-        return Upload(digest, received, complete=True, used_at=self._clock())
+    def has_room(self, owner: str, digest: str, size: int) -> bool:
+        """Return whether an archive of `size` bytes has room without another being removed for it."""
+        there = self.find(owner, digest)
+        received = there.received if there is not None else 0
+        return self._lack(owner, self._key(owner, digest), received, size) is None
 
-    def _find(self, owner: str, digest: str) -> Upload | None:
-        if not _DIGEST.fullmatch(digest):
-            return None
-        place = self._of(owner)
-        for name, complete in ((digest, True), (digest + _PART, False)):
+    def make_room(self, owner: str, digest: str, needed: Collection[tuple[str, str]], size: int) -> None:
+        """Remove archives that nobody needs until one of `size` bytes has room, those used longest ago first: of its
+        owner, then, if the owner's limit is not what prevents it, of the other owners, who has most first.
+
+        Args:
+            owner: Whose it is.
+            digest: Of the archive that needs room.
+            needed: Owner and digest of archives that jobs need.
+            size: Bytes.
+
+        Raises:
+            TooLarge: No archive may have so many.
+        """
+        self.see_size(size)
+        keep, own, now = {self._key(*each) for each in needed}, self._of(owner).name, self._clock()
+        taken = self._taken()
+        others = sorted(taken.keys() - {own}, key=lambda each: -taken[each])
+        for place in (own, *others):
+            for each in sorted(self._all_of(self._directory / place), key=lambda each: each.used_at):
+                if self.has_room(owner, digest, size):
+                    return
+                key = place, each.digest
+                if key not in keep and each.digest != digest and now - each.used_at > GRACE_S:
+                    self._drop(key, each)
+            if isinstance(self._lack(owner, self._key(owner, digest), 0, size), TooMuch):
+                return  # archives of others do not help
+
+    def _find(self, key: _Key) -> Upload | None:
+        place, digest = self._directory / key[0], key[1]
+        # The part first: it gets the other name when it is whole, and would else be seen under neither.
+        for name, complete in ((digest + _PART, False), (digest, True)):
             try:
                 status = (place / name).stat()
             except FileNotFoundError:
@@ -301,22 +330,182 @@ class UploadStore:
             return Upload(digest, status.st_size, complete, status.st_mtime)
         return None
 
+    @contextmanager
+    def _claim(self, key: _Key) -> Iterator[None]:
+        """Let no other thread write or remove an archive, or begin to need it.
+
+        Raises:
+            Conflict: Another thread does.
+        """
+        with self._lock:
+            if self._held[key] or key in self._claimed:
+                what = f"archive {key[1][:64]} is just being taken by a job or an app, sent, or removed"
+                raise Conflict(what, remedy="try again")
+            self._claimed.add(key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._claimed.discard(key)
+
+    def _take_room(self, owner: str, key: _Key, received: int, size: int, count: int) -> None:
+        """Count a piece of `count` bytes as there.
+
+        Raises:
+            TooMuch, NoRoom: There is no room for all that is still to come of its archive.
+            OSError: The file system cannot be asked.
+        """
+        if (lack := self._lack(owner, key, received, size, taken=count)) is not None:
+            raise lack
+
+    def _lack(
+        self, owner: str, key: _Key, received: int, size: int, *, taken: int | None = None
+    ) -> MesosGpuError | None:
+        """Return why an archive has no room; None if it has. `taken`: bytes that are then counted as there."""
+        free, most = self._reserve.free(self._directory), self.limits
+        with self._lock:
+            mine = [n for other, n in self._sizes.items() if other[0] == key[0] and other != key]
+            whole = sum(self._sizes.values()) - self._sizes.get(key, 0)
+            whose = owner or "jobs"
+            if sum(mine) + size > most.owner_bytes or len(mine) >= MOST_ARCHIVES:
+                return TooMuch(
+                    f"size={size}: archives of {whose} take {sum(mine) >> 20} MiB of {most.owner_bytes >> 20}, and "
+                    f"{len(mine)} of {MOST_ARCHIVES}",
+                    remedy="wait until jobs that need them have ended: others go when room is needed",
+                )
+            if whole + size > most.all_bytes:
+                return NoRoom(
+                    f"size={size}: archives of all names take {whole >> 20} MiB of {most.all_bytes >> 20}",
+                    remedy="try again when jobs that need them have ended, or have --all-uploads raised",
+                )
+            if free.spare < size - received:
+                return NoRoom(
+                    f"size={size}: {free.whole >> 20} MiB are free in {self._directory}, of which "
+                    f"{free.reserve >> 20} MiB are kept for the scheduler's state",
+                    remedy="make room on that file system, or give archives one of their own with --uploads-dir, or "
+                    "the scheduler another --disk-reserve",
+                )
+            if taken is not None:
+                self._sizes[key] = received + taken
+        return None
+
+    def _append(self, key: _Key, data: bytes, size: int) -> Upload:
+        place, digest = self._directory / key[0], key[1]
+        place.mkdir(mode=0o700, exist_ok=True)
+        part = place / (digest + _PART)
+        fd = os.open(part, _APPEND, 0o600)
+        try:
+            before = os.fstat(fd).st_size
+            _write(fd, before, data)
+            received = before + len(data)
+            known = self._hashed(key, before, data, there=os.fstat(fd).st_size)
+            if received == size or received // _SYNC > before // _SYNC:
+                os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        if received < size:
+            return Upload(digest, received, complete=False, used_at=self._clock())
+        with self._lock:
+            self._hashes.pop(key, None)
+        if (known.digest() if known is not None else _digest_of(part)) != digest:
+            part.unlink()
+            what = f"what came is not the archive sha256:{digest}"
+            raise Mismatch(what, remedy="send it again, from its beginning")
+        os.rename(part, place / digest)
+        return Upload(digest, received, complete=True, used_at=self._clock())
+
+    def _hashed(self, key: _Key, before: int, data: bytes, *, there: int) -> _Hash | None:
+        """Return the hash of a part with a further piece.
+
+        None if this process has not seen all pieces of it: they came before a restart, or another process wrote. The
+        whole is hashed from its file then, when it is complete.
+        """
+        with self._lock:
+            known = _Hash() if before == 0 else self._hashes.pop(key, None)
+        if known is None or known.count != before or there != before + len(data):
+            return None
+        known.update(data)
+        with self._lock:
+            self._hashes[key] = known
+        return known
+
+    def _measure(self) -> None:
+        """Take sizes from the file system; those of archives that are being written are known better."""
+        found = {
+            (place.name, each.digest): each.received
+            for place in self._directory.iterdir()
+            for each in self._all_of(place)
+        }
+        with self._lock:
+            found |= {key: size for key, size in self._sizes.items() if key in self._claimed}
+            self._sizes = found
+            self._hashes = {key: known for key, known in self._hashes.items() if key in found}
+
+    def _note(self, key: _Key) -> None:
+        """Take the size of one archive from the file system."""
+        there = self._find(key)
+        with self._lock:
+            if there is not None:
+                self._sizes[key] = there.received
+            else:
+                self._sizes.pop(key, None)
+
+    def _taken(self) -> Counter[str]:
+        """Bytes by the name of the owner's directory."""
+        taken = Counter[str]()
+        with self._lock:
+            for (place, _), size in self._sizes.items():
+                taken[place] += size
+        return taken
+
+    def _drop(self, key: _Key, upload: Upload) -> bool:
+        """Remove an archive unless it is held, claimed, or was used since `upload` was read; whether it was removed."""
+        try:
+            with self._claim(key):
+                is_same = self._find(key) == upload
+                if is_same:
+                    self._unlink(key, upload)
+        except Conflict:
+            return False
+        return is_same
+
+    def _unlink(self, key: _Key, upload: Upload) -> None:
+        path = self._directory / key[0] / (key[1] if upload.complete else key[1] + _PART)
+        path.unlink(missing_ok=True)
+        with self._lock:
+            self._sizes.pop(key, None)
+            self._hashes.pop(key, None)
+
     def _all_of(self, place: Path) -> Iterator[Upload]:
         if not place.is_dir():
             return
         for path in place.iterdir():
             name = path.name.removesuffix(_PART)
-            if _DIGEST.fullmatch(name):
+            if not _DIGEST.fullmatch(name):
+                continue
+            try:
                 status = path.stat()
-                yield Upload(name, status.st_size, name == path.name, status.st_mtime)
+            except FileNotFoundError:  # it was removed, or is whole by now
+                continue
+            yield Upload(name, status.st_size, name == path.name, status.st_mtime)
 
     def _of(self, owner: str) -> Path:
         """An owner's directory: a name may hold what no file's may."""
         return self._directory / hashlib.sha256(owner.encode()).hexdigest()[:32]
 
-    @staticmethod
-    def _path(place: Path, upload: Upload) -> Path:
-        return place / (upload.digest if upload.complete else upload.digest + _PART)
+    def _key(self, owner: str, digest: str) -> _Key:
+        return self._of(owner).name, digest
+
+
+def _write(fd: int, before: int, data: bytes) -> None:
+    """Write all of a piece, or leave the file as it was, with `before` bytes."""
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[os.write(fd, left) :]
+    except OSError:
+        os.ftruncate(fd, before)
+        raise
 
 
 def _not_whole(owner: str, digest: str) -> NotFound:

@@ -21,6 +21,7 @@ _CODES: Final = {
     404: "not-found",
     405: "method",
     409: "conflict",
+    413: "too-large",
     429: "limit",
     507: "no-room",
     503: "unavailable",
@@ -29,7 +30,6 @@ _OF_OTHERS: Final = {  # that refusals of /v1 say themselves
     400: "bad-json",
     401: "unauthenticated",
     403: "forbidden",
-    413: "too-large",
     415: "media-type",
     422: "invalid",
 }

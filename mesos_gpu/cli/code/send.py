@@ -1,6 +1,7 @@
 """A directory sent along with a job: packed, and put into the scheduler's store unless it is there already."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -13,6 +14,7 @@ from mesos_gpu.model.words import counted
 _PIECE: Final = 1 << 20  # bytes; the interface takes no more at once
 _KEPT: Final = 1 << 24  # bytes of an archive in memory; what is more is in a temporary file
 _MOST_NAMED: Final = 5
+_AGAIN_S: Final = 0.2  # until an archive that another call claims is asked for again
 
 
 def upload(client: Client, directory: Path) -> str:
@@ -54,7 +56,8 @@ def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
         except Refused as error:
             if error.http_status != 409:
                 raise
-            there = _there(client, path)  # another process sends the same
+            time.sleep(_AGAIN_S)  # another process sends the same, or its last piece is just being synced
+            there = _there(client, path)
             continue
         sent += len(data)
         output.status_line.show(f"sending code: {in_mib(there['received_bytes'])} of {in_mib(packed.size)}")

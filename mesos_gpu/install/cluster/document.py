@@ -119,7 +119,7 @@ def _path(check: Check, key: str, base: Path, *, is_directory: bool = False) -> 
     if not is_text(given) or not given:
         check.problem(key, f"must be a path, got {show(given)}")
         return None
-    path = base / os.path.expanduser(given)
+    path = base / os.path.expanduser(str(given))
     if not (os.path.isdir(path) if is_directory else os.path.isfile(path)):
         check.problem(
             key, f"must be a {'directory' if is_directory else 'file'} here; there is no {str(path)[:200]}"

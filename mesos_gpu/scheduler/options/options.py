@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.access.rate import Limits
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.adapters.tls.variables import TLS as AGENT_TLS
 from mesos_gpu.api.settings import SERVICE_PORTS
 from mesos_gpu.api.spec.cluster.upgrade import Flag
@@ -98,6 +99,7 @@ class Options:
     insecure_no_authentication: bool = False
     access_file: Path | None = None
     longest_token_days: int = 365
+    disk_reserve_mib: int | None = None  # None: the larger of 1 GiB and a tenth of the file system
     journal: Path | None = None
     journal_size_mib: int = 256
     journal_days: int = 30
@@ -113,6 +115,11 @@ class Options:
     secrets: SecretOptions = field(default_factory=SecretOptions)
     uploads: UploadOptions = field(default_factory=UploadOptions)
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
+
+    @property
+    def reserve(self) -> Reserve:
+        """The free space of a file system that is kept for what cannot be refused."""
+        return Reserve(None if self.disk_reserve_mib is None else self.disk_reserve_mib << 20)
 
 
 def engine_settings(options: Options) -> Settings:

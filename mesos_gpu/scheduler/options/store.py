@@ -14,6 +14,15 @@ OPTIONS: Decorators = (
         help="File that keeps jobs and the framework id across restarts.",
     ),
     click.option(
+        "--disk-reserve",
+        "disk_reserve_mib",
+        type=click.IntRange(0),
+        metavar="MIB",
+        show_default="the larger of 1024 and a tenth of the file system",
+        help="Free space that is kept for the state, the audit log and the newest journal: below it, archives of jobs "
+        "are refused.",
+    ),
+    click.option(
         "--accept-older-state",
         is_flag=True,
         help="Go on with a state file that is older than what was written; for one start.",

@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,11 @@ from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.cli.code.archive import BadDirectory
 from mesos_gpu.cli.code.send import upload
+from mesos_gpu.errors import NoRoom
+from mesos_gpu.model.saves import Save
 from mesos_gpu.model.tasks.assignment import Assignment
 from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.fake_driver import RecordingStore
 from mesos_gpu.wire.mesos.seal import secret_for
 from tests.conftest import wait_until
 from tests.contract.access.rig import AccessRig
@@ -140,7 +145,7 @@ def test_the_limit_is_told_with_the_largest_files(rig: Rig, code: Path) -> None:
         pytest.raises(BadDirectory, match=r"more than 4\.0 MiB.*weights\.bin \(5\.0 MiB\)"),
     ):
         upload(client, code)
-    assert put(rig, b"x", size=5 << 20).status_code == 429
+    assert code_of(put(rig, b"x", size=5 << 20)) == (413, "too-large")
 
 
 def test_only_the_executor_of_a_task_that_needs_it_gets_it_and_only_while_that_runs(
@@ -315,3 +320,79 @@ def test_an_archive_is_not_removed_while_a_job_comes_that_needs_it(
     with store.held("", digest):
         assert code_of(rig.call("DELETE", f"/v1/uploads/{digest}")) == (409, "conflict")
     assert rig.call("POST", "/v1/jobs", json=body).status_code == 201
+
+
+def test_slow_disk_of_one_owner_keeps_no_other_call_waiting(
+    store: UploadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hold the sync of ann's last piece, and send more pieces of hers than the server has threads."""
+    rig = AccessRig(uploads=store)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_fd: int) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    def put(who: str, data: bytes) -> requests.Response:
+        path = f"/v1/uploads/{hashlib.sha256(data).hexdigest()}?offset=0&size={len(data)}"
+        return rig.call(who, "PUT", path, data=data, headers=BYTES)
+
+    try:
+        rig.bind({"names": ["ann", "bob"], "roles": ["user"]}, {"names": ["boss"], "roles": ["admin"]})
+        held = hashlib.sha256(b"first").hexdigest()
+        with ThreadPoolExecutor(60) as threads, monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", slow)
+            putting = [threads.submit(put, "ann", b"first")]
+            try:
+                assert begun.wait(60)
+                patch.undo()
+                putting += [threads.submit(put, "ann", b"more %d" % number) for number in range(50)]
+
+                def rest() -> None:
+                    assert rig.call("bob", "GET", "/v1/health").status_code == 200
+                    assert code_of(rig.call("ann", "DELETE", f"/v1/uploads/{held}")) == (409, "conflict")
+                    assert put("bob", b"of bob").json()["complete"]
+                    digest = hashlib.sha256(b"of bob").hexdigest()
+                    job = {"command": "true", "user": "bob", "upload": f"sha256:{digest}"}
+                    assert rig.call("bob", "POST", "/v1/jobs", json=job).status_code == 201
+                    assert rig.call("bob", "GET", "/v1/uploads").status_code == 200
+                    assert rig.call("boss", "GET", "/metrics").status_code == 200
+
+                threads.submit(rest).result(60)
+                assert not any(each.done() for each in putting)
+            finally:
+                go_on.set()
+            assert all(each.result(60).json()["complete"] for each in putting)
+    finally:
+        rig.close()
+
+
+class Full(RecordingStore):
+    """A store whose disk is full until `has_room` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_room = True
+
+    def save(self, batch: Iterable[Save]) -> None:
+        if not self.has_room:
+            raise NoRoom("the state cannot be written: full", remedy="make room")
+        super().save(batch)
+
+
+def test_archives_are_refused_while_the_state_cannot_be_saved(store: UploadStore) -> None:
+    saving = Full()
+    rig = Rig(store=saving, uploads=store)
+    try:
+        rig.submit()
+        saving.has_room = False
+        assert code_of(rig.call("POST", "/v1/jobs", json={"command": "true"})) == (507, "no-room")
+        refused = put(rig, b"code")
+        assert code_of(refused) == (507, "no-room")
+        assert "no archive is taken now: the state cannot be written: full" in refused.text
+        saving.has_room = True
+        wait_until("it goes on", lambda: rig.daemon.unsaved is None)
+        assert put(rig, b"code").json()["complete"]
+    finally:
+        saving.has_room = True
+        rig.close()

@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
@@ -19,7 +23,7 @@ from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import uploads as spec
-from mesos_gpu.errors import Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.errors import Conflict, MesosGpuError, NoRoom, NotFound, Unavailable
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import UPLOAD
 from mesos_gpu.model.jobs.job import JobSpec
@@ -37,9 +41,12 @@ OF_STANDBY: Final = (
 )
 _PREFIX: Final = "sha256:"
 _PIECE: Final = 1 << 18  # bytes
-_COLLECT_S: Final = 3600.0
+_COLLECT_S: Final = 60.0  # between removals of parts that nobody goes on with
+_COLLECTS_TO_ALL: Final = 60  # of those, every one of that number removes whole archives, too
+_WRITERS: Final = 4  # threads: a slow disk delays archives, and nothing else that waits for a thread
 _MOST_NAMED: Final = 5  # jobs
 _NONE: Final = "this scheduler keeps no archives of jobs"
+T = TypeVar("T")
 logger = logging.getLogger("mesos_gpu.api")
 
 
@@ -49,6 +56,10 @@ class Uploads:
     def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: bytes) -> None:
         """`store`: None: there is none. `key`: that secrets of launches are made of; empty: there are none."""
         self._scheduler, self._stored, self._key = scheduler, store, key
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="uploads")
+        self._turns = weakref.WeakValueDictionary[
+            str, asyncio.Lock
+        ]()  # by owner, while somebody has or awaits it
 
     @property
     def _store(self) -> UploadStore:
@@ -83,11 +94,13 @@ class Uploads:
         if not UPLOAD.pattern.fullmatch(_PREFIX + digest):
             raise invalid(Problem("/sha256", f"must be 64 hexadecimal digits, got {digest[:80]!r}"))
         data = await body_of(request)
-        if offset == 0:
-            needed = await result_of(self._scheduler.read(needed_archives))
-            mine = {each for whose, each in needed if whose == owner}
-            await run_in_threadpool(store.make_room, owner, mine, size)
-        kept = await run_in_threadpool(store.put, owner, digest, offset, size, data)
+        if (unsaved := self._scheduler.unsaved) is not None:
+            raise NoRoom(f"no archive is taken now: {unsaved.what}", remedy=unsaved.remedy)
+        async with self._turn(owner):
+            if offset == 0 and not await self._on_writer(lambda: store.has_room(owner, digest, size)):
+                needed = await result_of(self._scheduler.read(needed_archives))
+                await self._on_writer(lambda: store.make_room(owner, digest, needed, size))
+            kept = await self._on_writer(lambda: store.put(owner, digest, offset, size, data))
         note.current().is_piece = not kept.complete
         return json_answer(_shown(kept))
 
@@ -102,7 +115,17 @@ class Uploads:
                     f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
                     remedy="wait for their end, or kill them",
                 )
-            return json_answer(_shown(await run_in_threadpool(store.remove, owner, digest)))
+            return json_answer(_shown(await self._on_writer(lambda: store.remove(owner, digest))))
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, owner: str) -> AsyncIterator[None]:
+        """Let an owner's pieces be written one after the other, so that one owner holds one of the threads."""
+        turn = self._turns.setdefault(owner, asyncio.Lock())
+        async with turn:
+            yield
+
+    async def _on_writer(self, fn: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writers, fn)
 
     async def archive(self, request: Request) -> Response:
         """GET /v1/uploads/{sha256}/archive: its bytes, for the executor of a task whose job needs it."""
@@ -155,13 +178,17 @@ class Uploads:
 
     async def tend(self) -> None:
         """Remove what nobody needs, now and then, until cancelled."""
-        while self._stored is not None:
+        if self._stored is None:
+            return
+        for number in itertools.count():
+            needed = None
             try:
-                needed = await result_of(self._scheduler.read(needed_archives))
+                if number % _COLLECTS_TO_ALL == 0:
+                    needed = await result_of(self._scheduler.read(needed_archives))
             except MesosGpuError:
                 return  # the scheduler is stopping
             try:
-                removed = await run_in_threadpool(self._stored.collect, needed)
+                removed = await self._on_writer(partial(self._stored.collect, needed))
             except OSError as error:
                 logger.warning("archives of jobs cannot be looked through: %s", error)
             else:
@@ -179,6 +206,7 @@ class Uploads:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            self._writers.shutdown(wait=False, cancel_futures=True)
 
 
 def _shown(upload: Upload) -> spec.Upload:

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
 from mesos_gpu.scheduler.options import parse
 from mesos_gpu.scheduler.options.section import Section
@@ -13,21 +14,35 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
-    """What is kept of them. The directory is None: beside the state. `executor_url`: None: as clients are told."""
+    """What is kept of them.
+
+    Attributes:
+        uploads_dir: Directory; None if they are kept beside the state.
+        upload_size_mib: Largest archive, MiB.
+        user_uploads_mib: All archives of one name, MiB.
+        all_uploads_mib: All archives, MiB.
+        executor_url: Where executors ask for them; None for the address that clients are told.
+    """
 
     uploads_dir: Path | None = None
     upload_size_mib: int = 512
     user_uploads_mib: int = 4096
+    all_uploads_mib: int = 16384
     executor_url: str | None = None
 
-    def store(self, state: Path) -> UploadStore:
-        """The store of a scheduler with that state file.
+    def store(self, state: Path, reserve: Reserve) -> UploadStore:
+        """Return the store of a scheduler.
+
+        Args:
+            state: Its state file.
+            reserve: Free space that archives leave on their file system.
 
         Raises:
             BadConfiguration: Its directory cannot be used.
         """
         directory = self.uploads_dir or state.parent / "uploads"
-        return UploadStore(directory, UploadLimits(self.upload_size_mib << 20, self.user_uploads_mib << 20))
+        limits = (self.upload_size_mib, self.user_uploads_mib, self.all_uploads_mib)
+        return UploadStore(directory, UploadLimits(*(mib << 20 for mib in limits)), reserve=reserve)
 
 
 UPLOADS: Final = Section(
@@ -57,6 +72,15 @@ UPLOADS: Final = Section(
             type=click.IntRange(1),
             metavar="MIB",
             help="Most that is kept of a proved name; what no job needs goes first.",
+        ),
+        click.option(
+            "--all-uploads",
+            "all_uploads_mib",
+            default=16384,
+            show_default=True,
+            type=click.IntRange(1),
+            metavar="MIB",
+            help="Most that is kept of all names together.",
         ),
         click.option(
             "--executor-url",

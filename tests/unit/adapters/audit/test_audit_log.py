@@ -14,9 +14,10 @@ import pytest
 
 from mesos_gpu.access.asked import Asked
 from mesos_gpu.access.floods import FIRST
-from mesos_gpu.adapters.audit import room, search
+from mesos_gpu.adapters.audit import search
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
 from mesos_gpu.adapters.audit.verify import Verified, verify
+from mesos_gpu.adapters.disk import room
 from mesos_gpu.errors import BadConfiguration, Conflict
 from mesos_gpu.model.access.record import AuditRecord, Result
 from tests.conftest import wait_until

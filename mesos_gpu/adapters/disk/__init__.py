@@ -1,0 +1,1 @@
+"""Space of file systems."""
