@@ -1,5 +1,6 @@
 """What a journal keeps of a step, so that another one can be held against it."""
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from hashlib import blake2b
 from typing import Final, get_args
@@ -23,16 +24,25 @@ _FOLLOWS: Final = (Save, fx.Publish, fx.Acknowledge)  # said by the event, or by
 Outcome = list[fx.Effect] | Exception
 
 
-def head_line(program: str, seq: int, settings: Settings, state: State, *, follows: bool) -> bytes:
-    """The first line of a file: `seq` is that of the next step, `follows`: the file before led to this state."""
-    raw = msgspec.Raw
+def head_line(program: str, seq: int, settings: Settings, *, follows: bool) -> bytes:
+    """The first line of a file: `seq` is that of the next step, `follows`: the file before led to its state."""
+    head = wire.Head(wire.FORMAT, program, seq, follows, msgspec.Raw(wire.encode_flat(settings)))
+    return wire.encode(head) + b"\n"
+
+
+def begun_with(state: State) -> wire.Copied:
+    """Copy the state that a file begins with, before its first step."""
     # These know of earlier requests what a replay cannot: both go on with new ones.
     state.table = None
     state.verdicts.clear()
-    shown = replace(state, tokens={id: _unproving(token) for id, token in state.tokens.items()})
-    known = raw(wire.encode_flat(settings)), raw(STATES.encode(shown))
-    head = wire.Head(wire.FORMAT, program, seq, follows, *known)
-    return wire.encode(head) + b"\n"
+    return STATES.copied(replace(state, tokens={id: _unproving(token) for id, token in state.tokens.items()}))
+
+
+def state_pieces(seq: int, copied: wire.Copied) -> Iterator[bytes]:
+    """The document beside a file whose next step has that number, in pieces."""
+    yield b'{"seq":%d,"state":' % seq
+    yield from STATES.pieces(copied)
+    yield b"}\n"
 
 
 def batch_line(seq: int, at: float, steps: list[tuple[ev.Event, Outcome]]) -> bytes:

@@ -162,7 +162,8 @@ class _Signals:
 def _journal(options: Options) -> Journal | None:
     if options.journal is None:
         return None
-    return Journal(options.journal, options.journal_size_mib << 20, options.journal_days)
+    days = options.journal_days, options.journal_keep_days
+    return Journal(options.journal, options.journal_size_mib << 20, *days, options.reserve)
 
 
 def _run(

@@ -1,15 +1,20 @@
 """The journal of a running scheduler: all that its engine takes in, in files that can each be replayed.
 
-A file begins with the whole state, so old files can go. They hold what users submit, secrets in environments
-included: only their owner may read them.
+The state that a file begins with is in a file beside it, so old files can go. They hold what users submit, secrets in
+environments included: only their owner may read them.
+
+A state may have hundreds of MiB. It is copied on the engine's thread, which takes time by the number of jobs and not by
+their size, and encoded and written on another one, while further steps go into the journal. A scheduler that is killed
+meanwhile leaves a file without a state: its steps follow from those of the file before.
 """
 
 import contextlib
 import errno
 import logging
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import FileIO
 from math import inf
 from pathlib import Path
@@ -18,16 +23,20 @@ from typing import Final
 import msgspec
 
 from mesos_gpu import __version__
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.journal import Outcome, batch_line, head_line
+from mesos_gpu.engine.journal import Outcome, batch_line, begun_with, head_line, state_pieces
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import BadConfiguration, Damaged
-from mesos_gpu.wire.journal import decode_batch, decode_head
+from mesos_gpu.wire.journal import PATTERN, Copied, decode_batch, decode_head, state_name
 
 FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
 DAY_S: Final = 86400.0
-PATTERN: Final = "journal-*.jsonl"
+_STATES: Final = "state-*.json"
+_PARTS: Final = "state-*.part"  # of states that were not written to their end
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+_BLOCK: Final = 1 << 20  # bytes that are written, or read, at once
 logger = logging.getLogger(__name__)
 
 
@@ -37,31 +46,45 @@ class Journal:
     The first write that fails ends it, with a warning: the scheduler goes on without.
     """
 
-    def __init__(self, directory: Path, most_bytes: int, most_days: float = inf) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        most_bytes: int,
+        most_days: float = inf,
+        least_days: float = 0.0,
+        reserve: Reserve | None = None,
+    ) -> None:
         """Nothing is written yet.
 
         Args:
             directory: Of the journal alone.
-            most_bytes: Of all files, the newest one's first line not counted.
+            most_bytes: Of all files but the newest state.
             most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
+            least_days: How long what was written is kept even if the files have more than `most_bytes`.
+            reserve: Free space of the file system below which old files are removed whenever they were written.
 
         Raises:
             BadConfiguration: The directory cannot be made or written.
         """
         self._directory, self._most_bytes, self._most_s = directory, most_bytes, most_days * DAY_S
+        self._least_s, self._reserve = least_days * DAY_S, reserve or Reserve(0)
         self._file: FileIO | None = None
         self._steps: list[tuple[ev.Event, Outcome]] = []
         self._at, self._seq, self._written = 0.0, 1, 0
+        self._state_size = 0  # bytes of the state that was written last
+        self._writer: threading.Thread | None = None  # of the newest file's state
+        self._is_over = False  # whether the last days have more than `most_bytes`
         self._began: float | None = None  # the time of the file's first step
         self._ended = False
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if all(
-                entry.match(PATTERN) for entry in directory.iterdir()
-            ):  # else it is not the journal's alone
+            ours = [entry for kind in (PATTERN, _STATES, _PARTS) for entry in directory.glob(kind)]
+            if len(ours) == len(list(directory.iterdir())):  # else it is not the journal's alone
                 directory.chmod(0o700)
-            for path in self._files():
+            for path in ours:
                 path.chmod(0o600)
+            for path in directory.glob(_PARTS):
+                path.unlink()
             if not os.access(directory, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")
         except OSError as error:
@@ -86,8 +109,13 @@ class Journal:
         """Write what was noted as one line; `state` is what it led to, for the next file to begin with."""
         with self._ending_on_errors():
             self._write()
-            if self._written * FILES >= self._most_bytes or self._is_old():
+            if self._is_full() or self._is_old():
                 self._open(state, settings, follows=True)
+
+    def _is_full(self) -> bool:
+        """Whether the file has its part of the size. It has at least as many bytes as the state that it began with: so
+        states take at most half of the journal."""
+        return self._written >= max(self._most_bytes // FILES, self._state_size)
 
     def _is_old(self) -> bool:
         """Whether the file has its part of the time; a clock that was set back begins a new one, too."""
@@ -97,6 +125,8 @@ class Journal:
         """Write what was noted, and close the file."""
         with self._ending_on_errors():
             self._write()
+        if self._writer is not None:
+            self._writer.join()
         self._end()
 
     def _write(self) -> None:
@@ -110,26 +140,59 @@ class Journal:
         self._steps.clear()
 
     def _open(self, state: State, settings: Settings, *, follows: bool) -> None:
+        if follows and self._writer is not None and self._writer.is_alive():
+            return  # the newest file has no state yet: it goes on until it has
         if self._file is not None:
             self._file.close()
         old = self._files()
-        self._make_room(old)
+        has_room = self._make_room(old)
         number = int(old[-1].stem.rpartition("-")[2]) + 1 if old else 1
         path = self._directory / f"journal-{number:08}.jsonl"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         # Unbuffered: one line is one write, and what was written outlives the process.
-        self._file = FileIO(os.open(path, flags, 0o600), "wb")
-        _append(self._file, head_line(__version__, self._seq, settings, state, follows=follows))
+        self._file = FileIO(os.open(path, _NEW, 0o600), "wb")
+        _append(self._file, head_line(__version__, self._seq, settings, follows=follows))
         self._written, self._began = 0, None
+        copied = begun_with(state)
+        if not follows:  # a scheduler starts: no file before leads to this state
+            self._state_size = _write_state(_state_of(path), self._seq, copied)
+        elif has_room:
+            words = (_state_of(path), self._seq, copied)
+            self._writer = threading.Thread(
+                target=self._write_beside, args=words, name="journal", daemon=True
+            )
+            self._writer.start()
+        else:
+            logger.warning("%s begins without its state: the disk has no room for it", path)
 
-    def _make_room(self, old: list[Path]) -> None:
-        """Remove the oldest files until another one fits and none was last written too long ago."""
-        size, long_ago = sum(path.stat().st_size for path in old), time.time() - self._most_s
+    def _write_beside(self, path: Path, seq: int, copied: Copied) -> None:
+        try:
+            self._state_size = _write_state(path, seq, copied)
+        except (OSError, ValueError, TypeError, msgspec.MsgspecError) as error:
+            logger.warning(
+                "%s is not written, its steps follow from those of the file before: %s", path, error
+            )
+
+    def _make_room(self, old: list[Path]) -> bool:
+        """Remove the oldest files until none was last written too long ago and another one fits: those of the last days
+        only if the disk would have less than its reserve. Return whether the disk has room for a state."""
+        now, size = time.time(), sum(map(_size_of, old))
+        most = self._most_bytes * (FILES - 1) // FILES
         for path in old:
-            if size <= self._most_bytes * (FILES - 1) // FILES and path.stat().st_mtime >= long_ago:
+            written_at = path.stat().st_mtime
+            is_excess = size > most and written_at < now - self._least_s
+            if not (is_excess or written_at < now - self._most_s or self._lacks_room()):
                 break
-            size -= path.stat().st_size
+            size -= _size_of(path)
             path.unlink()
+            _state_of(path).unlink(missing_ok=True)
+        if size > most and not self._is_over:
+            text = "the journal in %s has %d MiB, more than --journal-size: its last %g days are kept"
+            logger.warning(text, self._directory, size >> 20, self._least_s / DAY_S)
+        self._is_over = size > most
+        return not self._lacks_room()
+
+    def _lacks_room(self) -> bool:
+        return self._reserve.free(self._directory).spare < self._state_size
 
     def _files(self) -> list[Path]:
         return sorted(self._directory.glob(PATTERN))
@@ -154,6 +217,43 @@ class Journal:
             self._file = None
 
 
+def _state_of(path: Path) -> Path:
+    return path.with_name(state_name(path.name))
+
+
+def _size_of(path: Path) -> int:
+    """Bytes of a file of the journal and of its state."""
+    state = _state_of(path)
+    return path.stat().st_size + (state.stat().st_size if state.exists() else 0)
+
+
+def _write_state(path: Path, seq: int, copied: Copied) -> int:
+    """Write a state; its size, in bytes. What is not written to its end is not there."""
+    part = path.with_suffix(".part")
+    try:
+        with FileIO(os.open(part, _NEW, 0o600), "wb") as file:
+            for block in _blocks(state_pieces(seq, copied)):
+                _append(file, block)
+            size = file.tell()
+        part.rename(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return size
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Put small pieces together."""
+    held, size = list[bytes](), 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _BLOCK:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
 def _append(file: FileIO, line: bytes) -> None:
     if file.write(line) != len(line):
         raise OSError(errno.ENOSPC, "only a part of a line could be written")
@@ -161,9 +261,23 @@ def _append(file: FileIO, line: bytes) -> None:
 
 def _seq_after(path: Path) -> int:
     """The number of the step after a file's last whole line; 0: it has none."""
-    data = path.read_bytes()
+    first, last = _ends_of(path)
+    if last:
+        batch = decode_batch(last)
+        return batch.seq + len(batch.steps)
+    return decode_head(first).seq if first else 0
+
+
+def _ends_of(path: Path) -> tuple[bytes, bytes]:
+    """The first line of a file, and the last of the others; empty if there is none that is whole."""
+    with path.open("rb") as file:
+        first = file.readline()
+        if not first.endswith(b"\n"):
+            return b"", b""
+        begin, at, data = file.tell(), file.seek(0, os.SEEK_END), b""
+        while at > begin and data[: data.rfind(b"\n")].count(b"\n") < 1:
+            end, at = at, max(begin, at - _BLOCK)
+            file.seek(at)
+            data = file.read(end - at) + data
     lines = data[: data.rfind(b"\n") + 1].splitlines()
-    if len(lines) > 1:
-        last = decode_batch(lines[-1])
-        return last.seq + len(last.steps)
-    return decode_head(lines[0]).seq if lines else 0
+    return first, lines[-1] if lines else b""

@@ -15,7 +15,6 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import Damaged, NotFound
 from mesos_gpu.wire import journal as wire
 
-PATTERN: Final = "journal-*.jsonl"
 _MOST_KEYS: Final = 5  # that a difference names
 _SECRET: Final = ("env",)  # fields of an event whose values are not for a report
 
@@ -61,7 +60,7 @@ def files_of(path: Path) -> list[Path]:
     Raises:
         NotFound: There is none.
     """
-    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path] if path.is_file() else []
+    files = sorted(path.glob(wire.PATTERN)) if path.is_dir() else [path] if path.is_file() else []
     if not files:
         raise NotFound(
             f"there is no journal in {path}",
@@ -116,7 +115,11 @@ class _Run:
             return False
         self.result.files += 1
         settings = wire.decode_flat(head.settings, Settings)
-        state = journal.STATES.decode(head.state)
+        state = self._state_at(path, head)
+        if state is None:
+            self._warn(f"{path.name} is left out: the state that it begins with was not written to its end")
+            self._state = None
+            return True
         if not self._begin(path, head, state):
             return False
         exact = head.program == __version__
@@ -130,6 +133,25 @@ class _Run:
                     return False
         self._state = state
         return True
+
+    def _state_at(self, path: Path, head: wire.Head) -> State | None:
+        """Return the state that a file begins with; None if it was not written and no file before leads to it.
+
+        Raises:
+            Damaged: It cannot be read, or is another file's.
+        """
+        if head.has_state:
+            return journal.STATES.decode(head.state)
+        beside = path.with_name(wire.state_name(path.name))
+        if not beside.exists():
+            return self._state if head.follows and head.seq == self._next else None
+        document = wire.decode_beside(beside.read_bytes())
+        if document.seq != head.seq:
+            raise Damaged(
+                f"{beside} is the state before step {document.seq}, and {path.name} begins with {head.seq}",
+                remedy="put the file's own state there, or leave the file out",
+            )
+        return journal.STATES.decode(document.state)
 
     def _begin(self, path: Path, head: wire.Head, state: State) -> bool:
         """Hold the state that a file begins with against the one that the file before led to."""

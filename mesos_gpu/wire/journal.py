@@ -1,10 +1,13 @@
-"""Lines of the scheduler's journal: JSON, one document a line, the first of each file being its head.
+"""Lines of the scheduler's journal: JSON, one document a line, the first of each file being its head. The state that a
+file begins with is a document of its own, in a file beside it.
 
 Nothing here knows the engine's types; they are given. Numbers come back exactly: JSON has the shortest decimal that
 reads as the same float.
 """
 
-from collections.abc import Iterable
+import copy
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from math import isinf
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
@@ -15,8 +18,13 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.model.resources import Resources
 
 T = TypeVar("T")
-FORMAT: Final = 1
+FORMAT: Final = 2
+PATTERN: Final = "journal-*.jsonl"  # names of files
+_STATE_INSIDE: Final = 1  # the format of heads that hold the state themselves
 _REMEDY: Final = "replay it with the version of mesos_gpu that wrote it, or leave this file out"
+
+
+_BESIDE_IT: Final = msgspec.Raw(b"null")  # in the place of a state
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,11 +48,23 @@ class Batch(msgspec.Struct, frozen=True):
 class Head(msgspec.Struct, frozen=True):
     """The first line of a file: all that the steps in it follow from. `seq`: that the next step will have."""
 
-    journal: int  # FORMAT
+    journal: int  # the format
     program: str  # version of mesos_gpu
     seq: int
     follows: bool  # the file before led to this state; else a scheduler has just started
     settings: msgspec.Raw
+    state: msgspec.Raw = _BESIDE_IT
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the state is here, and not in the file beside."""
+        return self.state != _BESIDE_IT
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """The state that a file of the journal begins with. `seq`: as the head of that file has it."""
+
+    seq: int
     state: msgspec.Raw
 
 
@@ -82,6 +102,52 @@ class Named(Generic[T]):
             raise Damaged(f"a line of the journal cannot be read: {error!r}", remedy=_REMEDY) from error
 
 
+def state_name(name: str) -> str:
+    """Return the name of the state that is beside a file of a journal."""
+    return f"state-{name.removesuffix('.jsonl').rpartition('-')[2]}.json"
+
+
+Copied = dict[str, Any]  # fields of a dataclass by their names in JSON
+
+
+def _copier(hint: Any) -> Callable[[Any], Any] | None:
+    """Return what copies a value of a type so far that no change in place reaches the copy; None if it is immutable.
+
+    A frozen dataclass is immutable with all that it holds.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is dict:
+        of_value = _copier(inner[1])
+        return (
+            dict if of_value is None else lambda value: {key: of_value(each) for key, each in value.items()}
+        )
+    if origin in (list, set, deque):
+        of_item = _copier(inner[0])
+        return origin if of_item is None else lambda value: origin(map(of_item, value))
+    if isinstance(hint, type) and is_dataclass(hint) and not hint.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return _copier_of_fields(hint)
+    mutable = [each for each in map(_copier, inner) if each is not None]
+    if not mutable:
+        return None
+    (of_one,) = mutable  # X | None
+    return lambda value: None if value is None else of_one(value)
+
+
+def _copier_of_fields(kind: type[Any]) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    copiers = {
+        field.name: of_field for field in fields(kind) if (of_field := _copier(hints[field.name])) is not None
+    }
+
+    def copied(value: Any) -> Any:
+        made = copy.copy(value)
+        for name, each in copiers.items():
+            setattr(made, name, each(getattr(value, name)))
+        return made
+
+    return copied
+
+
 class Exact(Generic[T]):
     """A dataclass whose dicts keep their order and may have keys that JSON has not: they are lists of pairs."""
 
@@ -93,6 +159,7 @@ class Exact(Generic[T]):
         kept = [field for field in fields(kind) if not field.metadata.get("derived")]
         self.names = tuple(field.name for field in kept)
         self._keys = {field.name: field.metadata.get("journal", field.name) for field in kept}  # in JSON
+        self._copiers = {name: _copier(hints[name]) for name in self.names}
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
@@ -101,12 +168,34 @@ class Exact(Generic[T]):
         struct = msgspec.defstruct(kind.__name__, shapes, rename=self._keys)
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
 
+    def copied(self, value: T) -> Copied:
+        """Copy what `pieces` writes, so that no later change of the value reaches it.
+
+        It takes time by the number of its items, and not by their size.
+        """
+        made = {}
+        for name, of_field in self._copiers.items():
+            item = getattr(value, name)
+            made[self._keys[name]] = item if of_field is None else of_field(item)
+        return made
+
     def encode(self, value: T) -> bytes:
         """Encode a value as a JSON document."""
-        body = {name: getattr(value, name) for name in self.names}
-        for name in self._dicts:
-            body[name] = list(body[name].items())
-        return _encoder.encode({self._keys[name]: item for name, item in body.items()})
+        return b"".join(self.pieces(self.copied(value)))
+
+    def pieces(self, copied: Copied) -> Iterator[bytes]:
+        """Encode a value as a JSON document, item by item: between two, other threads may run."""
+        dicts = {self._keys[name] for name in self._dicts}
+        for number, (key, value) in enumerate(copied.items()):
+            yield b"%s%s:" % (b"," if number else b"{", _encoder.encode(key))
+            if key not in dicts:
+                yield _encoder.encode(value)
+                continue
+            yield b"["
+            for at, pair in enumerate(value.items()):
+                yield (b"," if at else b"") + _encoder.encode(pair)
+            yield b"]"
+        yield b"}"
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
         """Decode what `encode` wrote; the value shares nothing with the one that was encoded.
@@ -165,11 +254,23 @@ def decode_head(line: bytes) -> Head:
         head = _HEAD.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Damaged(f"the first line is not the head of a journal: {error}", remedy=_REMEDY) from error
-    if head.journal != FORMAT:
+    if head.journal not in (_STATE_INSIDE, FORMAT) or (head.journal == _STATE_INSIDE) is not head.has_state:
         raise Damaged(
             f"the journal has format {head.journal}, and this program knows {FORMAT}", remedy=_REMEDY
         )
     return head
+
+
+def decode_beside(text: bytes) -> Beside:
+    """The state of a file, as it is beside it.
+
+    Raises:
+        Damaged: It is something else.
+    """
+    try:
+        return _BESIDE.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Damaged(f"a state beside a journal cannot be read: {error}", remedy=_REMEDY) from error
 
 
 def decode_batch(line: bytes) -> Batch:
@@ -187,4 +288,5 @@ def decode_batch(line: bytes) -> Batch:
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 _NAMED: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HEAD: Final = msgspec.json.Decoder(Head)
+_BESIDE: Final = msgspec.json.Decoder(Beside)
 _BATCH: Final = msgspec.json.Decoder(Batch)

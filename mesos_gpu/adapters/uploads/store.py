@@ -431,15 +431,15 @@ class UploadStore:
 
     def _measure(self) -> None:
         """Take sizes from the file system; those of archives that are being written are known better."""
-        found = {
+        measured = {
             (place.name, each.digest): each.received
             for place in self._directory.iterdir()
             for each in self._all_of(place)
         }
         with self._lock:
-            found |= {key: size for key, size in self._sizes.items() if key in self._claimed}
-            self._sizes = found
-            self._hashes = {key: known for key, known in self._hashes.items() if key in found}
+            measured |= {key: size for key, size in self._sizes.items() if key in self._claimed}
+            self._sizes = measured
+            self._hashes = {key: known for key, known in self._hashes.items() if key in measured}
 
     def _note(self, key: _Key) -> None:
         """Take the size of one archive from the file system."""

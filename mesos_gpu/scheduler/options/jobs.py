@@ -103,7 +103,7 @@ OPTIONS: Decorators = (
     click.option(
         "--user-stored",
         "user_stored_mib",
-        default=256,
+        default=64,
         show_default=True,
         type=click.IntRange(0),
         metavar="MIB",

@@ -93,7 +93,7 @@ class Options:
     user_pending: int = 10_000
     queue_pending: int = 20_000
     max_array: int = 10_000  # tasks of one job array
-    user_stored_mib: int = 256
+    user_stored_mib: int = 64
     queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
     insecure_no_authentication: bool = False
@@ -102,6 +102,7 @@ class Options:
     disk_reserve_mib: int | None = None  # None: the larger of 1 GiB and a tenth of the file system
     journal: Path | None = None
     journal_size_mib: int = 256
+    journal_keep_days: int = 7
     journal_days: int = 30
     flags: tuple[Flag, ...] = ()  # all options by their names
     cluster: HaOptions = field(default_factory=HaOptions)

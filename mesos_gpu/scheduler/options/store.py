@@ -55,7 +55,15 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(8),
         metavar="MIB",
-        help="Size beyond which its oldest files are removed.",
+        help="Size beyond which its oldest files are removed, if they are older than --journal-keep-days.",
+    ),
+    click.option(
+        "--journal-keep-days",
+        default=7,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="DAYS",
+        help="Time for which its files are kept whatever their size, while the disk has more than --disk-reserve.",
     ),
     click.option(
         "--journal-days",

@@ -10,16 +10,19 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
 
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.cli import main
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -187,6 +190,10 @@ def edit(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
 
 def head_of(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text().partition("\n")[0])  # type: ignore[no-any-return]
+
+
+def state_of(path: Path) -> Path:
+    return path.with_name(wire.state_name(path.name))
 
 
 def launching(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -435,7 +442,8 @@ def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
     journal.begin(state, SETTINGS)
     feed(journal, state, 300)
     journal.close()
-    edit(files_of(tmp_path)[1], lambda lines: lines[0]["state"].update(contested=[["g", 1.0]], swept_at=9.0))
+    beside = state_of(files_of(tmp_path)[1])
+    edit(beside, lambda lines: lines[0]["state"].update(contested=[["g", 1.0]], swept_at=9.0))
     first = replay(files_of(tmp_path)).first_difference
     assert first is not None
     assert first.what == "state"
@@ -452,8 +460,11 @@ def test_no_journal_is_told(tmp_path: Path) -> None:
 # --- written
 
 
-def feed(journal: Journal, state: State, count: int, now: float = 1.0) -> None:
+def feed(journal: Journal, state: State, count: int, now: float = 1.0, *, waits: bool = True) -> None:
+    """Step so many batches. `waits`: for the writer of a state after each, as if time passed."""
     for _ in range(count):
+        if waits and journal._writer is not None:
+            journal._writer.join()
         for event in (ev.Tick(), ev.Match()):
             journal.note(event, step(state, event, now, SETTINGS), now)
         journal.flush(state, SETTINGS)
@@ -466,11 +477,14 @@ def test_files_are_private_and_bounded(tmp_path: Path) -> None:
     feed(journal, state, 2000)
     journal.close()
     files = files_of(directory)
-    head = len(files[0].read_bytes().partition(b"\n")[0])
+    states = [state_of(path) for path in files]
+    assert sorted(directory.iterdir()) == sorted([*files, *states])
     assert 4 <= len(files) <= writing.FILES
-    assert sum(path.stat().st_size for path in files) < (64 << 10) + head * 2
+    assert (
+        sum(path.stat().st_size for path in directory.iterdir()) < (64 << 10) + states[-1].stat().st_size * 2
+    )
     assert int(files[0].stem[-8:]) > 1, "the oldest are gone"
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert replay(files).first_difference is None
 
@@ -524,6 +538,143 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     assert seqs == [1, 5, 5]
     result = replay(files_of(tmp_path))
     assert (result.events, result.files, len(result.warnings)) == (8, 3, 3)
+
+
+class Slow:
+    """Holds the writer of states in its place until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on, write = threading.Event(), threading.Event(), writing._write_state
+
+        def slow(*given: Any) -> int:
+            if threading.current_thread().name == "journal":
+                self.begun.set()
+                assert self.go_on.wait(60)
+            return write(*given)
+
+        monkeypatch.setattr(writing, "_write_state", slow)
+
+
+def test_steps_are_written_while_a_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 500, waits=False)
+    assert slow.begun.wait(60)
+    first, second = files_of(tmp_path)
+    state.put(JobArray(JobId("later"), spec(array="0-9"), 0.1, 1))
+    last = json.loads(second.read_text().splitlines()[-1])
+    assert last["seq"] + len(last["steps"]) == 1001, "all steps are on the disk"
+    assert not state_of(second).exists()
+    assert replay([first, second]).warnings == [], (
+        "a scheduler that is killed now leaves what can be replayed"
+    )
+    alone = replay([second])
+    assert (alone.events, alone.warnings[0]) == (
+        0,
+        f"{second.name} is left out: the state that it begins with was not written to its end",
+    )
+    slow.go_on.set()
+    journal.close()
+    assert "later" not in state_of(second).read_text(), "it came after the file had begun"
+    assert (replay([second]).first_difference, replay([first, second]).first_difference) == (None, None)
+
+
+def test_a_state_that_cannot_be_written_is_told_and_the_journal_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = writing._write_state
+
+    def full(*given: Any) -> int:
+        if threading.current_thread().name == "journal":
+            raise OSError(28, "No space left on device")
+        return write(*given)
+
+    monkeypatch.setattr(writing, "_write_state", full)
+    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    journal.close()
+    assert "its steps follow from those of the file before: [Errno 28]" in caplog.text
+    files = files_of(tmp_path)
+    assert len(files) > 2
+    result = replay(files)
+    assert (result.events, result.first_difference, result.warnings) == (600, None, [])
+
+
+def test_a_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step on after each copy: nothing that is changed in place may be shared with it."""
+    kept_copies: list[tuple[wire.Copied, bytes]] = []
+
+    def copying(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+        copied = kept.begun_with(state)
+        kept_copies.append((copied, b"".join(kept.STATES.pieces(copied))))
+        return step(state, event, now, settings)
+
+    monkeypatch.setattr(world, "step", copying)
+    for seed in range(20, 24):
+        happen(seed, 60)
+        assert all(b"".join(kept.STATES.pieces(copied)) == then for copied, then in kept_copies)
+        kept_copies.clear()
+
+
+def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal, state = Journal(tmp_path, 64 << 10, least_days=7.0), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 1000)
+    files = files_of(tmp_path)
+    assert len(files) > writing.FILES
+    assert head_of(files[0])["seq"] == 1
+    assert caplog.text.count("more than --journal-size: its last 7 days are kept") == 1
+    for path in files[:5]:
+        os.utime(path, (time.time() - 8 * writing.DAY_S,) * 2)
+    feed(journal, state, 300)
+    journal.close()
+    assert not {path.name for path in files[:5]} & {path.name for path in tmp_path.iterdir()}
+    assert files_of(tmp_path)[0] == files[5]
+    assert replay(files_of(tmp_path)).first_difference is None
+
+
+def test_old_files_go_before_the_disk_has_less_than_its_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = SimpleNamespace(f_blocks=1 << 20, f_frsize=4096, f_bavail=1 << 20)
+    journal, state = Journal(tmp_path, 64 << 10, least_days=7.0, reserve=Reserve(1 << 20)), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    assert len(files_of(tmp_path)) == 3
+    monkeypatch.setattr(os, "statvfs", lambda _: free)
+    free.f_bavail = 255
+    feed(journal, state, 200)
+    journal.close()
+    (only,) = files_of(tmp_path)
+    assert not state_of(only).exists(), "there is no room for it"
+
+
+def test_a_journal_whose_heads_hold_the_state_is_still_replayed(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    journal.close()
+    files = files_of(tmp_path)
+    assert len(files) > 2
+    for path in files:
+        beside = json.loads(state_of(path).read_text())["state"]
+        edit(path, lambda lines, state=beside: lines[0].update(journal=1, state=state))  # type: ignore[misc]
+        state_of(path).unlink()
+    result = replay(files)
+    assert (result.events, result.first_difference, result.warnings) == (600, None, [])
+
+
+def test_another_file_s_state_is_refused(own: Path) -> None:
+    journal, state = Journal(own / "more", 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    journal.close()
+    first, second, *_ = files_of(own / "more")
+    state_of(first).replace(state_of(second))
+    with pytest.raises(Damaged, match="is the state before step 1, and"):
+        replay([second])
 
 
 def test_a_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -133,18 +133,18 @@ def test_a_journal_has_nothing_that_proves_a_token_and_is_replayed_to_the_same(w
         ev.TokenRevoked("a1"),
     ]
     state = world.state
-    head = journal.head_line("1", 1, settings, state, follows=False)
+    head = b"".join(journal.state_pieces(1, journal.begun_with(state)))
     outcomes: list[tuple[ev.Event, list[fx.Effect]]] = [
         (event, step(state, event, 5.0, settings)) for event in steps[:3]
     ]
     line = journal.batch_line(1, 5.0, list(outcomes))
-    later = journal.head_line("1", 4, settings, state, follows=True)
+    later = b"".join(journal.state_pieces(4, journal.begun_with(state)))
     for text in (head, line, later):
         assert b"5a17" not in text
         assert b"digest-of" not in text
-    twin = journal.STATES.decode(wire.decode_head(head).state)
+    twin = journal.STATES.decode(wire.decode_beside(head).state)
     for recorded, (_, effects) in zip(wire.decode_batch(line).steps, outcomes, strict=True):
         again = step(twin, journal.EVENTS.decode(recorded.event), 5.0, settings)
         assert journal.digest(again) == recorded.digest == journal.digest(effects)
-    assert journal.STATES.encode(twin) == bytes(wire.decode_head(later).state)
+    assert journal.STATES.encode(twin) == bytes(wire.decode_beside(later).state)
     assert state.tokens["a1"].digest == "digest-of-a1"  # the state itself has it still
