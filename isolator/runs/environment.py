@@ -1,41 +1,35 @@
-"""The environment of a task. Pure."""
+"""The environment of a task: an allow list. Pure.
+
+Nothing of the agent's environment reaches a task but the variables that are named here, and those that the operator
+names in MESOS_GPU_TASK_ENVIRONMENT: proxies with passwords, keys of a cloud and the like stay with the agent.
+"""
 
 from collections.abc import Mapping
+from typing import Final
 
 from isolator.host.sandbox import CHECKPOINT, NOTICE
 from isolator.runs.gang import hostfile_in
 from isolator.runs.run import sandbox_of
-from mesos_gpu.adapters.tls.variables import VARIABLES
+from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.tasks.assignment import Assignment
 
-#: Of the executor's own: a task must not speak for it, find its agent, nor the host's ledger.
-_SECRET = (
-    "MESOS_EXECUTOR_AUTHENTICATION_TOKEN",
-    "MESOS_AGENT_ENDPOINT",
-    "MESOS_DOMAIN_SOCKET",
-    "MESOS_SLAVE_ID",
-    "MESOS_SLAVE_PID",
-    "MESOS_GPU_NODE_DIR",
-    "MESOS_GPU_ALLOW_ROOT",
-    "MESOS_GPU_USERS",
-    "MESOS_GPU_USER_POOL",
-    "MESOS_GPU_POOL_UID",
-    "MESOS_GPU_AGENT_CREDENTIALS",
-    "MESOS_GPU_CONTROL_PORTS",
-    "MESOS_GPU_SCHEDULER_CACERT",
-    *VARIABLES,
-)
-_OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
+#: Names of the agent's variables that tasks get as well, separated by commas.
+PASSED: Final = "MESOS_GPU_TASK_ENVIRONMENT"
+#: What Mesos says of the task. None of these lets a task speak for its executor or find its agent.
+_OF_MESOS: Final = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
+_OF_SANDBOX: Final = ("MESOS_SANDBOX", "MESOS_DIRECTORY", "MESOS_CONTAINER_IP")
+#: Language and time of the host, which only tasks on its file system have.
+_OF_HOST: Final = ("LANG", "LANGUAGE", "TZ")  # and LC_*
+_NEVER_PASSED: Final = ("MESOS_", "LIBPROCESS_", "CUDA_VISIBLE_", "NVIDIA_VISIBLE_")
 #: Whatever the agent was started with: the same command finds the same programs on every host.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OF_ARRAY = "MESOS_GPU_ARRAY_"  # says which task of a job array it is; nothing of ours reads it
-_SECRET_PREFIXES = ("LIBPROCESS_",)
 
 
 def task_environment(
     own: Mapping[str, str], task_id: str, assignment: Assignment, user: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the command gets, but for what keeps it to a share.
+    """Return the environment of a command on the host's file system, without what keeps it to a share.
 
     Args:
         own: The executor's environment, from the agent.
@@ -43,12 +37,17 @@ def task_environment(
         assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs; what says
             which task of a job array it is comes that way, too.
         user: USER and LOGNAME of the user that the command runs as.
+
+    Raises:
+        BadConfiguration: `MESOS_GPU_TASK_ENVIRONMENT` is not a list of names that tasks may get.
     """
-    kept = {k: v for k, v in own.items() if k not in _SECRET and not k.startswith(_SECRET_PREFIXES)}
+    known = (*_OF_MESOS, *_OF_SANDBOX, *_OF_HOST)
+    kept = {k: v for k, v in own.items() if k in known or k.startswith("LC_")}
     # HOME: an account's directory is another host's on each host, and often none. Python's output comes as it is said.
     usual = {"HOME": sandbox_of(own), "PATH": PATH, "PYTHONUNBUFFERED": "1"}
     hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
-    return {**kept, **usual, **user, **_of_job(task_id, assignment), **hostfile, **told_in(sandbox_of(own))}
+    job = _of_job(task_id, assignment)
+    return {**kept, **usual, **_passed(own), **user, **job, **hostfile, **told_in(sandbox_of(own))}
 
 
 def told_in(sandbox: str) -> dict[str, str]:
@@ -57,13 +56,28 @@ def told_in(sandbox: str) -> dict[str, str]:
 
 
 def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:
-    """What the command gets on top of its image's own: of the host only what Mesos says of the task.
+    """Return what a command gets in addition to the variables of its image.
 
     Args:
         own, task_id, assignment: As of `task_environment`.
+
+    Raises:
+        BadConfiguration: As of `task_environment`.
     """
     kept = {k: own[k] for k in _OF_MESOS if k in own}
-    return {**kept, **_of_job(task_id, assignment)}
+    return {**kept, **_passed(own), **_of_job(task_id, assignment)}
+
+
+def _passed(own: Mapping[str, str]) -> dict[str, str]:
+    names = [name for name in map(str.strip, own.get(PASSED, "").split(",")) if name]
+    for name in names:
+        if not (name.isascii() and name.isidentifier()) or name.startswith(_NEVER_PASSED):
+            raise BadConfiguration(
+                f"{PASSED} names {name!r}, which tasks cannot get from the agent",
+                remedy="list names of variables, separated by commas, as http_proxy,NO_PROXY; none that begins with "
+                + ", ".join(_NEVER_PASSED),
+            )
+    return {name: own[name] for name in names if name in own}
 
 
 def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
