@@ -4,19 +4,20 @@ Source: Mesos 1.11's docs/health-checks.md and src/checks (127.0.0.1 whatever th
 verified).
 """
 
-import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.host import processes
-from isolator.runs.joining import Place
+from isolator.runs.joining import Place, Running
 from mesos_gpu.adapters.prober import NOTHING, READ, Attempt, Prober, dial
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s
+
+if TYPE_CHECKING:
+    from isolator.confinement.inner import Inner
 
 DEATH_S: Final = 0.2  # until a process that is killed is gone, usually
 MOST_WORDS: Final = 300  # of what a failing command said last, for its user to read
@@ -33,6 +34,7 @@ class Checker:
         report: Callable[[TaskHealth], None],
         now: Callable[[], float] = time.time,
         denied: Collection[int] = (),
+        inner: "Inner | None" = None,
     ) -> None:
         """See where the task is; nothing is checked yet. Up to two seconds go by until its program runs.
 
@@ -43,6 +45,7 @@ class Checker:
             report: Is called on another thread when there is news: another answer, or one more failure that counts.
             now: Seconds, on any clock.
             denied: Ports that the task must not reach, by its checks neither.
+            inner: The inner process of the task, which commands are forked from; None: it has none.
         """
         self._report, self._now, self._denied = report, now, denied
         self._health = TaskHealth.begin(checks, now())
@@ -52,7 +55,7 @@ class Checker:
         self._why = "its process cannot be seen from here"
         if pid is not None and any(check.protocol is Protocol.COMMAND for check in checks):
             try:
-                self._place = Place(pid, task)
+                self._place = Place(pid, task, inner.session if inner is not None else None)
             except OSError as error:
                 self._why = error.strerror or str(error)
 
@@ -83,7 +86,7 @@ class Checker:
             last = self._commands.get(index)
             if last is not None and not last.gone():
                 raise OSError(0, f"the check before it, process {last.pid}, would not die")
-            self._commands[index] = Command(self._place.start(check.command or "false"))
+            self._commands[index] = Command(*self._place.start(check.command or "false"))
             return self._commands[index]
         if check.port is None:
             raise OSError(0, "the task has no port for it")
@@ -102,14 +105,12 @@ class Checker:
 class Command:
     """`Attempt` by a process that was just started, in a session of its own. Its exit code 0 is healthy."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """Follow a process that runs."""
-        assert process.stdout is not None
-        self._process, self._output, self.pid = process, process.stdout, process.pid
+    def __init__(self, process: Running, output: int) -> None:
+        """Follow a process that runs. `output`: the file that its output comes from; closed in the end."""
+        self._process, self._file, self.pid = process, output, process.pid
         self.wants, self.looks = READ, True
         self._said = b""
-        os.set_blocking(self._output.fileno(), False)
-        self._file = self._output.fileno()
+        os.set_blocking(output, False)
 
     def fileno(self) -> int:
         """The descriptor of its output, as `Attempt.fileno` says."""
@@ -119,7 +120,7 @@ class Command:
         """Read on, as `Attempt.go_on` says. That it has ended is seen by looking: its output may be held open by
         others."""
         self._hear()
-        code = self._ended()
+        code = self._process.poll()
         if code is None:
             return None
         self._hear()
@@ -139,40 +140,20 @@ class Command:
             if not data:
                 self.wants = NOTHING
 
-    def _ended(self) -> int | None:
-        """The exit code, or minus the signal; None: it runs.
-
-        The process is left uncollected: its id stays its own until its session is ended.
-        """
-        try:
-            child = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # collected by whoever ends the task
-            return -int(signal.SIGKILL)
-        if child is None:
-            return None
-        return child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
-
     def close(self) -> None:
         """Close, as `Attempt.close` says: what it started goes with it, in its session and below it."""
-        below = processes.descendants(self.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        below = self._process.processes()
+        self._process.close()
         processes.send(below, signal.SIGKILL)
-        self._output.close()
+        os.close(self._file)
         deadline = time.monotonic() + DEATH_S
-        while not (self.gone() and all(map(_is_collected, below))) and time.monotonic() < deadline:
+        others = [pid for pid in below if pid != self.pid]
+        while not (self.gone() and all(map(_is_collected, others))) and time.monotonic() < deadline:
             time.sleep(0.002)
 
     def gone(self) -> bool:
-        """Whether it is dead and collected; one that waits in a driver may stay for long."""
-        if self._process.returncode is None:
-            try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:
-                pid, status = self.pid, int(signal.SIGKILL)
-            if pid:
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-        return self._process.returncode is not None
+        """Whether it is dead and collected."""
+        return self._process.gone()
 
 
 def _is_collected(pid: int) -> bool:

@@ -377,7 +377,9 @@ class Work:
         if checks:
             from isolator.executor.checks import Checker
 
-            checker = Checker(checks, self._task_id, run.pid(), self._hear, denied=self._ready.denied)
+            checker = Checker(
+                checks, self._task_id, run.pid(), self._hear, denied=self._ready.denied, inner=run.inner()
+            )
             self._post(Event(Kind.CHECKS_READY, payload=checker))
         try:
             ended = self._explained(run.wait())
@@ -438,7 +440,8 @@ class Work:
 
         launch, run = self._ready.launch, self._ready.run
         try:
-            log(open_session(data, launch.plan.secret, self._task_id, run.pid(), self._sessions))
+            secret, task = launch.plan.secret, self._task_id
+            log(open_session(data, secret, task, run.pid(), self._sessions, run.inner()))
         except Exception as error:  # noqa: BLE001 - whatever it is: it is no reason to end the task
             log(f"a channel was not opened: {failure(error).message}")
 

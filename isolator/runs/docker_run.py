@@ -193,6 +193,9 @@ class DockerRun:
         """Give the first process, as `Run.pid` says."""
         return self._pid or None
 
+    def inner(self) -> None:
+        """Give no inner process, as `Run.inner` says: the container has a pid namespace."""
+
     def streams(self) -> tuple[int | None, int | None]:
         """Give the files of the output, as `Run.streams` says."""
         return (1, 2)

@@ -11,6 +11,7 @@ from typing import Final
 
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
+from isolator.confinement.inner import Inner
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
@@ -70,6 +71,7 @@ class HostRun:
             filter=apart.program.hex(),
             secret=launch.secrets is not None,
             secret_files=_secret_files(launch),
+            inner=True,
         )
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
@@ -79,6 +81,10 @@ class HostRun:
     def pid(self) -> int:
         """Give the first process, as `Run.pid` says."""
         return self._launcher.pid
+
+    def inner(self) -> Inner:
+        """Give the inner process, as `Run.inner` says."""
+        return self._launcher.inner
 
     def streams(self) -> tuple[int | None, int | None]:
         """Give the files of the output, as `Run.streams` says."""
@@ -108,6 +114,7 @@ class HostRun:
 
     def clear(self) -> list[int]:
         """Kill what is left, as `Run.clear` says."""
+        self._launcher.inner.close()
         return processes.kill_descendants()
 
 

@@ -1,8 +1,10 @@
 """A command beside a running task: as its user, with its environment, in its namespaces and cgroups.
 
-Where a task is, is read from its process when it has just been started, and kept by files: a process id may belong to
-another process later. What joins it is a fresh interpreter that runs `joined`, for nothing may be done between fork
-and exec of a program with threads.
+Where a task has an inner process, commands are forked from that (`isolator.confinement.inner`): they are in the
+Landlock domain of the task. Containers of the Docker Engine have none, as their pid namespace keeps signals in. There,
+and for what our own code does in a task, the task is joined from outside: where it is, is read from its process when it
+has just been started, and kept by files, as a process id may belong to another process later. What joins it is a fresh
+interpreter that runs `joined`, for nothing may be done between fork and exec of a program with threads.
 
 Sources: setns(2), namespaces(7), proc_pid_status(5), cgroups(7), capabilities(7).
 """
@@ -10,17 +12,21 @@ Sources: setns(2), namespaces(7), proc_pid_status(5), cgroups(7), capabilities(7
 import contextlib
 import marshal
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from isolator.confinement.apart import FILTER, Apart, apart_of
+from isolator.confinement.apart import Apart, apart_of
+from isolator.confinement.inner import Command, Inner
+from isolator.host import processes
 from isolator.runs import joined
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
+_MOST_WORDS: Final = 4096
 BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
 
 
@@ -46,20 +52,98 @@ class _Order:
     work: str = ""  # a module whose `main` is called with the words, in place of a program; "": none
 
 
+class Running(Protocol):
+    """A command in a task."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that ended it; None: it runs."""
+
+    def wait(self, within_s: float | None = None) -> int | None:
+        """Wait for its end, or for so long; return what `poll` does."""
+
+    def processes(self) -> list[int]:
+        """Its process and those below it that have not been collected."""
+
+    def close(self) -> None:
+        """Let go of it, once its processes were ended."""
+
+    def gone(self) -> bool:
+        """Whether its process was collected; one that waits in a driver may stay for long."""
+
+
+class Joining:
+    """`Running` by an interpreter that joins the task from outside."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        """Follow a process that was just started, in a session of its own."""
+        assert process.stdout is not None
+        self._process, self.output, self.pid = process, process.stdout, process.pid
+
+    def why(self) -> tuple[str, int | None]:
+        """Wait until it is executed; return "" and None, or why it cannot be, and its exit code."""
+        if not (words := self.output.read(_MOST_WORDS)):
+            return "", None
+        return words.decode(errors="replace"), self._process.wait()
+
+    def poll(self) -> int | None:
+        """Say whether it has ended, as `Running.poll`. The process is left uncollected: its id stays its own until its
+        session is ended."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        try:
+            child = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # collected by whoever ends the task
+            return -int(signal.SIGKILL)
+        if child is None:
+            return None
+        return child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
+
+    def wait(self, within_s: float | None = None) -> int | None:
+        """Wait, as `Running.wait`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
+        return self._process.returncode
+
+    def processes(self) -> list[int]:
+        """Find its processes, as `Running.processes`."""
+        return [] if self._process.returncode is not None else [self.pid, *processes.descendants(self.pid)]
+
+    def close(self) -> None:
+        """End its session."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def gone(self) -> bool:
+        """Collect it, as `Running.gone`."""
+        if self._process.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                pid, status = self.pid, int(signal.SIGKILL)
+            if pid:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode is not None
+
+
 class Place:
     """Where a task is. Close it when the task has ended: its files keep the task's mounts."""
 
-    def __init__(self, pid: int, task: str) -> None:
+    def __init__(self, pid: int, task: str, session: Callable[[], Inner] | None = None) -> None:
         """Read it.
 
         Args:
             pid: Of the task's first process, as this one sees it.
             task: Its id; a process that does not carry it in its environment is another.
+            session: Makes one of the task's inner process for each command; None: the task has none.
 
         Raises:
             OSError: It has ended, or cannot be seen.
         """
         self._files: list[int] = []
+        self._session = session
         try:
             env = _environment(pid, task)
             self._order = self._read(pid, env)
@@ -92,7 +176,9 @@ class Place:
             capabilities=int(status["CapBnd"], 16),
             no_new_privileges=bound,
             domain=apart.domain,
-            signals=os.environ.get(FILTER) == "strict",  # the task's own domain cannot be entered
+            # The domain of the task cannot be entered: without a pid namespace to keep signals in, they are kept from
+            # all but the children of the command.
+            signals="pid" not in others,
             program=apart.program,
         )
 
@@ -100,20 +186,45 @@ class Place:
         self._files.append(os.open(path, flags | os.O_CLOEXEC))
         return self._files[-1]
 
-    def start(self, command: str) -> subprocess.Popen[bytes]:
-        """Start `/bin/sh -c command` there, in a session of its own; both its streams come through `stdout`. It
-        exits with 125 and says why if it cannot get there.
+    def start(self, command: str) -> tuple[Running, int]:
+        """Start `/bin/sh -c command` there, in a session of its own. Return it, and the file that both its streams come
+        from. If it cannot get there, it ends with 125 and the file says why, or this fails.
 
         Raises:
             OSError: It cannot be started.
         """
-        return self._start(argv=("/bin/sh", "-c", command))
+        argv = ("/bin/sh", "-c", command)
+        if self._session is None:
+            joining = self._start(argv=argv)
+            with joining.output:
+                return joining, os.dup(joining.output.fileno())
+        reads, writes = os.pipe()
+        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self._born(argv, self._order.env, (null, writes, writes), terminal=False), reads
+        except OSError:
+            os.close(reads)
+            raise
+        finally:
+            os.close(writes)
+            os.close(null)
+
+    def _born(
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        *,
+        terminal: bool,
+    ) -> Running:
+        assert self._session is not None
+        return Command(self._session(), argv, env, streams, self._order.directory, terminal=terminal)
 
     def run(
         self, argv: tuple[str, ...], env: Mapping[str, str], streams: tuple[int, int, int], *, terminal: bool
-    ) -> subprocess.Popen[bytes]:
-        """Start a command there, in a session of its own. Its `stdout` says why it cannot get there or what it cannot
-        execute, and ends when it is executed; then it exits with 125, 126 or 127.
+    ) -> Running:
+        """Start a command there, in a session of its own. One that joins from outside says by `why` what it cannot
+        execute; then it exits with 125, 126 or 127.
 
         Args:
             argv: The first word is looked for in its PATH.
@@ -122,22 +233,23 @@ class Place:
             terminal: Whether these are one that is to be its controlling terminal.
 
         Raises:
+            NotExecuted: There is no such program, or it may not be executed.
             OSError: It cannot be started.
         """
         given = {**self._order.env, **env}
-        return self._start(argv=argv, env=given, streams=streams, terminal=terminal)
+        if self._session is None:
+            return self._start(argv=argv, env=given, streams=streams, terminal=terminal)
+        return self._born(argv, given, streams, terminal=terminal)
 
-    def work(
-        self, module: str, words: tuple[str, ...], streams: tuple[int, int, int]
-    ) -> subprocess.Popen[bytes]:
+    def work(self, module: str, words: tuple[str, ...], streams: tuple[int, int, int]) -> Joining:
         """Start `main(words)` of a module of ours there, as `run` does a program. It is imported before the task is
         joined; afterwards nothing of ours can be, and nothing but the streams is open. The process has the task's
-        rights, and no process of the task may look into it.
+        rights, no process of the task may look into it, and it signals nobody.
 
         Raises:
             OSError: It cannot be started.
         """
-        return self._start(argv=words, env={}, streams=streams, work=module)
+        return self._start(argv=words, env={}, streams=streams, work=module, signals=True)
 
     @property
     def sandbox(self) -> str:
@@ -150,22 +262,24 @@ class Place:
         """The uid and the gid of the task."""
         return self._order.user[:2]
 
-    def _start(self, **more: Any) -> subprocess.Popen[bytes]:
+    def _start(self, **more: Any) -> Joining:
         order = replace(self._order, **more)
         words = marshal.dumps(asdict(order))
         told = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
             os.write(told, words)
             os.lseek(told, 0, os.SEEK_SET)
-            return subprocess.Popen(
-                [sys.executable, "-I", "-S", joined.__file__],
-                stdin=told,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={},
-                pass_fds=(*self._files, *order.streams),
-                start_new_session=True,
-                bufsize=0,
+            return Joining(
+                subprocess.Popen(
+                    [sys.executable, "-I", "-S", joined.__file__],
+                    stdin=told,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env={},
+                    pass_fds=(*self._files, *order.streams),
+                    start_new_session=True,
+                    bufsize=0,
+                )
             )
         finally:
             os.close(told)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from isolator.confinement import apart_sys
+from isolator.confinement import apart_sys, inner
 from isolator.confinement.fence import Probe, see_denied
 from isolator.devices import view
 from isolator.host import processes
@@ -60,6 +60,7 @@ class Order:
         domain, sockets, filter: See `apart.Apart`; the filter in hexadecimal digits.
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
+        inner: Whether an inner process is left, for commands beside it.
     """
 
     argv: tuple[str, ...]
@@ -82,6 +83,7 @@ class Order:
     filter: str = ""
     secret: bool = False
     secret_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    inner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,29 @@ class Helped:
 
 @dataclass(slots=True)
 class Launcher:
-    """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`."""
+    """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`.
+
+    Attributes:
+        pid: The process.
+        inner: The inner process that it leaves when it becomes the task.
+    """
 
     pid: int
+    inner: inner.Inner
     _line: _socket.socket = field(repr=False)
 
     @classmethod
     def fork(cls) -> Self:
         """Make the process; it waits. To be called while there is one thread."""
         ours, theirs = _socket.socketpair()
+        outside, inside = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
             ours.close()
-            _run(theirs)
+            _run(theirs, (inside.fileno(), outside.fileno()))
         theirs.close()
-        return cls(pid, ours)
+        inside.close()
+        return cls(pid, inner.Inner(outside), ours)
 
     def start(self, order: Order) -> None:
         """Have it become the task.
@@ -157,18 +167,22 @@ class Launcher:
     def dismiss(self) -> None:
         """End the process, which is not needed."""
         self._line.close()
+        self.inner.close()
         self.wait()
 
 
-def _run(theirs: _socket.socket) -> None:
-    """The child's life."""
-    os.closerange(3, theirs.fileno())
-    os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+def _run(theirs: _socket.socket, sockets: tuple[int, int]) -> None:
+    """The child's life. `sockets`: as of `inner.leave`."""
+    first = 3
+    for kept in sorted((theirs.fileno(), *sockets)):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
     with open(theirs.fileno(), "rb", closefd=False) as orders:
         for line in orders:
             what, order = json.loads(line)
             if what == "start":
-                _become(theirs.fileno(), order)
+                _become(theirs.fileno(), order, sockets)
             os.write(theirs.fileno(), _help(theirs, order) + b"\n")
     os._exit(0)
 
@@ -200,11 +214,11 @@ def _read(fd: int, most: int = 1 << 20) -> bytes:
     return tail
 
 
-def _become(fails: int, order: Mapping[str, Any]) -> None:
-    """Does not return; `fails`: where a failure is told, closed by exec."""
+def _become(fails: int, order: Mapping[str, Any], sockets: tuple[int, int] = (-1, -1)) -> None:
+    """Does not return; `fails`: where a failure is told, closed by exec; `sockets`: as of `inner.leave`."""
     step = "order"
     try:
-        for name, action in _steps(order):
+        for name, action in _steps(order, sockets):
             step = name
             action()
     except OSError as error:
@@ -219,7 +233,7 @@ def _fail(fails: int, step: str, number: int, text: str) -> None:
     os._exit(255)
 
 
-def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str, Callable[[], None]]]:
     """The steps in order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
     if order["secret_files"]:
@@ -263,6 +277,7 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
             else []
         ),
         *_fence(order),
+        *([("inner", lambda: inner.leave(*sockets))] if order["inner"] else []),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
     return steps

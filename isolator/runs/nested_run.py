@@ -19,6 +19,7 @@ from isolator.confinement import pids
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
+from isolator.confinement.inner import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
@@ -129,7 +130,8 @@ class NestedRun:
                 prepared.see(pid)
                 hand_secrets(launch, prepared, pid)
 
-            self._gate.admit(argv, self._ended.is_set, see=see, variables=secret_env(launch))
+            leaves = prepared.user.pw_uid != 0  # no command is run in an image of root: see `joining.Place`
+            self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
 
     def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure
@@ -193,6 +195,10 @@ class NestedRun:
             return None
         path = enclosure.cgroup.path
         return first_of(lambda: cgroups.pids_below(path), self._task)
+
+    def inner(self) -> Inner | None:
+        """Give the inner process, as `Run.inner` says."""
+        return self._gate.inner if self._gate is not None else None
 
     def streams(self) -> tuple[int | None, int | None]:
         """Give the files of the output, as `Run.streams` says."""
@@ -270,6 +276,8 @@ class NestedRun:
         """Remove what is left, as `Run.clear` says."""
         if self._gate is not None:
             self._gate.close()
+            if self._gate.inner is not None:
+                self._gate.inner.close()
         if self._asked and not self._ended.is_set():
             self._kill(KILL)
             with contextlib.suppress(OSError):

@@ -15,6 +15,7 @@ from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
 
 if TYPE_CHECKING:  # few executors need them
+    from isolator.confinement.inner import Inner
     from isolator.secrets.delivery import Given as Secrets
     from isolator.shares.tenancy import Given
 
@@ -97,6 +98,9 @@ class Run(Protocol):
 
     def pid(self) -> int | None:
         """The first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
+
+    def inner(self) -> "Inner | None":
+        """The process that commands beside it are forked from, once it is started; None: they join it from outside."""
 
     def streams(self) -> tuple[int | None, int | None]:
         """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""

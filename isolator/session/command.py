@@ -5,15 +5,15 @@ import fcntl
 import os
 import signal
 import struct
-import subprocess
 import termios
 import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from isolator.confinement.inner import NOT_THERE, NotExecuted
 from isolator.host import processes
-from isolator.runs.joining import Place
+from isolator.runs.joining import Joining, Place, Running
 from mesos_gpu.wire.channel.order import Order
 
 
@@ -29,7 +29,6 @@ MARK: Final = "MESOS_GPU_CHANNEL"  # in its environment, by which what it leaves
 DEATH_S: Final = 5.0
 LAST_S: Final = 1.0  # for a work of ours to remove what is not whole
 _LOOK_S: Final = 0.02
-_WORDS: Final = 4096
 _NOT_FOUND: Final = 127
 _NOT_EXECUTED: Final = (126, _NOT_FOUND)
 
@@ -73,10 +72,6 @@ class Command:
             for stream in set(streams):
                 os.close(stream)
             place.close()
-        assert self._process.stdout is not None
-        if why := self._process.stdout.read(_WORDS):  # ends when it is executed
-            code = self._process.wait()
-            raise CommandFailed(why.decode(errors="replace"), code if code in _NOT_EXECUTED else None)
 
     def _terminal(self, place: Place, order: Order) -> tuple[int, int, int]:
         ours, theirs = os.openpty()
@@ -115,25 +110,24 @@ class Command:
     def wait(self) -> int:
         """Wait for its end: its exit code, 128+N after signal N."""
         code = self._process.wait()
+        assert code is not None
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
         """End it and all that it started, as far as it is there: SIGHUP as from a line that is gone, then SIGKILL."""
         if self._is_ours:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(LAST_S)
+            self._process.wait(LAST_S)
         self.signal(signal.SIGHUP)
         deadline = time.monotonic() + DEATH_S
         while (pids := self._pids()) and time.monotonic() < deadline:
             processes.send(pids, signal.SIGKILL)
             processes.reap(keep=self._process.pid)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.01)
+            self._process.wait(0.01)
 
     def _pids(self) -> list[int]:
-        """Processes that are below this one, or carry the mark: in a task with a namespace of processes, those whose
-        parents have ended belong to its first one."""
-        below = processes.descendants(os.getpid())
+        """Processes that are below this one or its session in the task, or carry the mark: in a task with a namespace
+        of processes, those whose parents have ended belong to its first one."""
+        below = [*processes.descendants(os.getpid()), *self._process.processes()]
         return [*below, *(pid for pid in _marked(self._mark) if pid not in below)]
 
 
@@ -157,13 +151,22 @@ def remedy_of(program: str, code: int) -> str:
     return f"find it: mesos-gpu exec JOB -- {find}; what is not in the job's PATH is called by its whole path"
 
 
-def _started(
-    place: Place, order: Order | Work, streams: tuple[int, int, int], channel: str
-) -> "subprocess.Popen[bytes]":
+def _started(place: Place, order: Order | Work, streams: tuple[int, int, int], channel: str) -> Running:
+    started: Running
     if isinstance(order, Work):
-        return place.work(order.module, order.words, streams)
-    env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
-    return place.run(order.argv, env, streams, terminal=order.tty)
+        started = place.work(order.module, order.words, streams)
+    else:
+        env = {MARK: channel, **({"TERM": order.term} if order.tty else {})}
+        try:
+            started = place.run(order.argv, env, streams, terminal=order.tty)
+        except NotExecuted as error:
+            code = _NOT_FOUND if error.errno in NOT_THERE else _NOT_EXECUTED[0]
+            raise CommandFailed(str(error.strerror), code) from error
+    if isinstance(started, Joining):
+        why, ended = started.why()
+        if why:
+            raise CommandFailed(why, ended if ended in _NOT_EXECUTED else None)
+    return started
 
 
 def end_left(channel: str) -> None:

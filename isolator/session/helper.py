@@ -7,11 +7,14 @@ the task, nothing that was started here is left.
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from isolator.confinement.inner import Inner
 from isolator.host import processes
 from isolator.runs.joining import Place
 from isolator.session.carrying import Carrier
@@ -29,14 +32,15 @@ def main() -> None:
     with open(0, "rb", closefd=False) as file:
         call = json.load(file)
     processes.become_subreaper()  # what the command leaves behind comes to this process
-    threading.Thread(target=_end_with_executor, args=(int(sys.argv[1]),), daemon=True).start()
+    started: list[Command] = []
+    threading.Thread(target=_end_with_executor, args=(int(sys.argv[1]), started), daemon=True).start()
     try:
         path = f"/v1/channels/{call['id']}"
         line = dial(call["url"], path, call["answer"], call["pin"], MOST_FRAME)
     except (OSError, ValueError) as error:
         _leave(f"the scheduler at {call['url']} cannot be reached: {error}")
     try:
-        said = _serve(line, call)
+        said = _serve(line, call, started)
     except Lost as error:
         said = f"the connection was lost: {error}"
     except (ValueError, OSError) as error:
@@ -46,21 +50,35 @@ def main() -> None:
     _leave(said)
 
 
-def _serve(line: WebSocket, call: dict[str, Any]) -> str:
+def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str:
     order = _order(line)
     try:
-        place = Place(int(call["pid"]), call["task_id"])
+        place = Place(int(call["pid"]), call["task_id"], _session_of(call.get("session"), order))
         command = Command(place, _work_of(order, place), call["id"])
     except CommandFailed as error:
         _tell(line, order, error)
         return str(error)
     except OSError as error:
-        why = f"the task cannot be joined: {error}"
+        why = f"the task cannot be joined: {error.strerror or error}"
         line.send(_failed(why))
         return why
+    started.append(command)
     with command:
         code = Carrier(line, command).carry()
     return f"a command ended with {code}"
+
+
+def _session_of(said: str | list[int] | None, order: AnyOrder) -> Callable[[], Inner] | None:
+    """How a command gets the session that the executor had forked for it, or told why there is none; None: commands of
+    this task have no such thing, or nothing of the task is executed."""
+    if said is None or not isinstance(order, Order):
+        if isinstance(said, list):
+            os.close(said[0])
+        return None
+    if isinstance(said, str):
+        raise OSError(0, said)
+    session = Inner.of(*said)
+    return lambda: session
 
 
 def _tell(line: WebSocket, order: AnyOrder, error: CommandFailed) -> None:
@@ -98,8 +116,10 @@ def _work_of(order: AnyOrder, place: Place) -> Order | Work:
     return order
 
 
-def _end_with_executor(alive: int) -> None:
+def _end_with_executor(alive: int, started: list[Command]) -> None:
     os.read(alive, 1)  # nothing is ever written
+    for command in started:
+        command.signal(signal.SIGKILL)
     processes.kill_descendants()
     os._exit(1)
 

@@ -168,12 +168,13 @@ def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
 def test_whom_a_check_may_signal(
     start: Start, watch: Begin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """With `strict` its own children only, where the kernel can (Linux 6.12). Its task gains no privileges."""
+    """Its own children only, where it joins its task from outside and the kernel can (Linux 6.12). Its task gains no
+    privileges."""
     monkeypatch.setenv("MESOS_GPU_TASK_FILTER", how)
     task = start("setpriv", "--no-new-privs", "sleep", "60")
     wait_until("it is bound", lambda: "NoNewPrivs:\t1" in Path(f"/proc/{task.pid}/status").read_text())
     health = watch(command(f"sleep 9 & kill $! && kill -0 {task.pid}"), pid=task.pid).first()
-    assert health.healthy is not (how == "strict" and landlock_abi() >= SCOPES_SINCE), said(health)
+    assert health.healthy is not (landlock_abi() >= SCOPES_SINCE), said(health)
 
 
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:

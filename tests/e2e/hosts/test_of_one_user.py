@@ -1,13 +1,16 @@
 """Tasks of one user on one host: what each is given of the agent's environment, and whom its commands may signal."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.runs.environment import PASSED
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -106,3 +109,159 @@ def test_environment_of_a_task_is_what_the_documents_list(stack: Stack, form: st
     assert "CANARY" not in own + of_command.stdout
     documented = Path("docs/isolation.md").read_text()
     assert [name for name in sorted(GIVEN - {"NO_PROXY", "HOST"}) if f"`{name}`" not in documented] == []
+
+
+# --- signals and limits of another's process
+
+#: $1: a word of the victim's command line, $2 a signal. Says what kill(2) gave for each process with that word: 0, or
+#: the errno; "none" if it sees none.
+SIGNAL = """
+import os, sys
+word, number = sys.argv[1].encode(), int(sys.argv[2])
+said = []
+for name in os.listdir("/proc"):
+    if not name.isdigit() or int(name) == os.getpid():
+        continue
+    try:
+        words = open(f"/proc/{name}/cmdline", "rb").read().split(b"\\0")
+    except OSError:
+        continue
+    if words[:2] != [b"sleep", word]:
+        continue
+    try:
+        os.kill(int(name), number)
+        said.append(0)
+    except OSError as error:
+        said.append(error.errno)
+print(*said or ["none"])
+"""
+scoped = pytest.mark.skipif(landlock_abi() < SCOPES_SINCE, reason="the kernel keeps signals in no domain")
+#: What the attempt to signal another's process gives: a container of the engine sees none.
+REFUSED = {"process": "1", "nested": "1", "docker": "none"}
+
+
+@pytest.fixture(scope="module")
+def victim(stack: Stack) -> Iterator[str]:
+    """The word of a task of nobody's on the host, which every process of the host sees."""
+    word = f"86{os.getpid()}"
+    with running(stack, "process", command=f"exec sleep {word}") as job:
+        yield word
+        with Client(stack.url) as client:
+            assert client.job(job)["state"] == "running", "the victim was ended"
+
+
+@scoped
+@pytest.mark.parametrize("form", FORMS)
+def test_command_in_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
+    own = f"87{os.getpid()}"
+    with running(stack, form, command=f"sleep {own}; sleep 600") as job:
+        python = python_of(form)
+        for number in ("0", "9", "15"):
+            ran = run_in(stack, job, python, "-c", SIGNAL, victim, number)
+            assert (ran.stdout.strip(), ran.stderr) == (REFUSED[form], "")
+        ran = run_in(stack, job, python, "-c", SIGNAL, own, "9")
+        assert (ran.stdout, ran.stderr) == ("0\n", "")
+        assert run_in(stack, job, python, "-c", SIGNAL, own, "0").stdout == "none\n", "it was ended"
+        below = run_in(stack, job, "/bin/sh", "-c", "sleep 60 & kill -9 $! && wait $!; echo $?")
+        assert below.stdout.strip() == "137"
+
+
+@scoped
+@pytest.mark.parametrize("form", FORMS)
+def test_check_of_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
+    """Also with the filter `auto`: a check is healthy if it may signal its own task and not the other one."""
+    own = f"88{os.getpid()}"
+    script = f'{python_of(form)} "$MESOS_SANDBOX/signal.py"'
+    check = f'test "$({script} {victim} 9)" = {REFUSED[form]} && test "$({script} {own} 0)" = 0'
+    write = f"cat > \"$MESOS_SANDBOX/signal.py\" <<'EOF'\n{SIGNAL}\nEOF\n"
+    if form != "process":  # the image has no cat
+        write = f"echo '{SIGNAL}' > \"$MESOS_SANDBOX/signal.py\"\n"
+    app = {
+        "id": f"/checked-{form}",
+        "cmd": f"{write}sleep {own}; sleep 600",
+        "cpus": 0.1,
+        "mem": 64,
+        "user": "nobody",
+        "healthChecks": [
+            {
+                "protocol": "COMMAND",
+                "command": {"value": check},
+                "gracePeriodSeconds": 60,
+                "intervalSeconds": 1,
+            }
+        ],
+    }
+    if form != "process":
+        kind = "DOCKER" if form == "docker" else "MESOS"
+        app["container"] = {"type": kind, "docker": {"image": "tries:1"}}
+    with Client(stack.url) as client:
+        client.call("POST", "/v2/apps", json=app)
+
+    def healths() -> list[dict[str, Any]]:
+        with Client(stack.url) as client:
+            tasks = client.call("GET", f"/v2/apps//checked-{form}/tasks")["tasks"]
+            return [each for task in tasks for each in task.get("healthCheckResults", [])]
+
+    try:
+        wait_until("it is healthy", lambda: any(each["alive"] for each in healths()), 60)
+    finally:
+        print(healths())
+        with Client(stack.url) as client:
+            client.call("DELETE", f"/v2/apps//checked-{form}")
+
+
+@scoped
+@pytest.mark.parametrize("form", ["process", "nested"])
+def test_task_that_ends_its_inner_process_has_no_commands_and_goes_on(stack: Stack, form: str) -> None:
+    end = """
+import os
+for name in os.listdir("/proc"):
+    try:
+        ended = name.isdigit() and open(f"/proc/{name}/cmdline", "rb").read().startswith(PROGRAM)
+        if ended:
+            os.kill(int(name), 9)
+            print("killed")
+    except OSError:
+        pass
+"""
+    program = {"process": b"mesos-gpu-inner", "nested": b"/dev/mesos_gpu/inner"}[form]
+    with running(stack, form) as job:
+        ran = run_in(stack, job, python_of(form), "-c", end.replace("PROGRAM", repr(program)))
+        assert ran.returncode == 137, "its session was among them"
+        ran = run_in(stack, job, "/bin/sh", "-c", "echo never")
+        assert (ran.stdout, ran.returncode != 0) == ("", True)
+        assert "the process that starts commands in the task has ended" in ran.stderr
+        with Client(stack.url) as client:
+            assert client.job(job)["state"] == "running"
+
+
+def test_inner_process_shows_a_task_nothing(stack: Stack) -> None:
+    """A task of the same user cannot read its memory, files or variables, attach to it, or take its socket."""
+    look = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for name in os.listdir("/proc"):
+    try:
+        if not (name.isdigit() and open(f"/proc/{name}/cmdline", "rb").read().startswith(b"mesos-gpu-inner")):
+            continue
+    except OSError:
+        continue
+    said = []
+    for path in ("mem", "environ", "maps", "fd/0", "exe", "root", "cwd"):
+        try:
+            open(f"/proc/{name}/{path}", "rb").close()
+            said.append(path)
+        except OSError as error:
+            pass
+    if libc.ptrace(0x4206, int(name), 0, 0) == 0:
+        said.append("ptrace")
+    if libc.syscall(438, os.pidfd_open(int(name)), 0, 0) >= 0:
+        said.append("pidfd_getfd")
+    print("open:", *said)
+"""
+    with running(stack, "process") as job:
+        ran = run_in(stack, job, PYTHON, "-c", look)
+    lines = ran.stdout.splitlines()
+    assert (set(lines), len(lines) >= 2, ran.stderr) == ({"open:"}, True, ""), (
+        "that of the task, and the session"
+    )
