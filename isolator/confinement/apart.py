@@ -1,8 +1,7 @@
 """What keeps a task from the other tasks of its user: a domain of Landlock, and a filter of system calls.
 
 MESOS_GPU_TASK_FILTER on the agent: `auto`, if it is not set: ways to other processes are filtered where neither
-Landlock nor Yama keeps tasks apart; `strict`: always, and COMMAND checks signal no task, not even their own; `off`:
-neither domain nor filter.
+Landlock nor Yama keeps tasks apart; `strict`: always; `off`: neither domain nor filter.
 Sources: landlock(7), seccomp(2), the kernel's Documentation/userspace-api/landlock.rst ("Ptrace restrictions").
 """
 
@@ -54,7 +53,8 @@ def apart_of(own: Mapping[str, str]) -> Apart:
         return NOT_APART
     domain = has_landlock()
     apart = domain or has_yama()
-    names = seccomp.KERNEL if apart and how == "auto" else (*seccomp.PROCESSES, *seccomp.KERNEL)
+    always = (*seccomp.KERNEL, *seccomp.OTHERS)
+    names = always if apart and how == "auto" else (*seccomp.PROCESSES, *always)
     return Apart(domain, seccomp.encode(seccomp.compile_filter(names, os.uname().machine)))
 
 
@@ -68,8 +68,19 @@ def apart_on_host_network(own: Mapping[str, str]) -> Apart:
     Raises:
         BadConfiguration: As of `apart_of`.
     """
-    scopes = apart_of(own).domain and landlock_abi() >= SCOPES_SINCE
-    return Apart(domain=True, signals=False) if scopes else NOT_APART
+    return Apart(domain=True, signals=False) if has_scopes(own) else NOT_APART
+
+
+def has_scopes(own: Mapping[str, str]) -> bool:
+    """Whether tasks have domains of Landlock that keep signals and connections to abstract Unix sockets in.
+
+    Args:
+        own: As of `apart_of`.
+
+    Raises:
+        BadConfiguration: As of `apart_of`.
+    """
+    return apart_of(own).domain and landlock_abi() >= SCOPES_SINCE
 
 
 def has_landlock() -> bool:

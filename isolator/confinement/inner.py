@@ -98,7 +98,7 @@ def leave(theirs: int, ours: int) -> None:
     if pid == 0:
         try:
             os.setsid()
-            null = os.open("/dev/null", os.O_RDWR)
+            null = os.open("/dev/null", os.O_RDONLY)
             for number, stream in enumerate((theirs, null, null)):
                 os.dup2(stream, number)
             os.execve(file, [NAME], {})
@@ -334,7 +334,6 @@ class Command:
             each = [_put(words, os.fsencode(text) + b"\0") for text in texts]
             words += bytes(-len(words) % 8)
             vectors.append(_put(words, struct.pack(f"{len(each) + 1}Q", *each, 0)))
-        os.truncate(self._memory, len(words))
         os.pwrite(self._memory, words, 0)
         session = self._session
         number = session.give(self._memory)

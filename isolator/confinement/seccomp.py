@@ -18,13 +18,18 @@ RETURN: Final = 0x06  # BPF_RET | BPF_K
 ALLOW: Final = 0x7FFF0000
 DENY: Final = 0x00050000 | 1  # SECCOMP_RET_ERRNO: EPERM
 _NR, _ARCH = 0, 4
-_FIRST: Final = 16 if sys.byteorder == "little" else 20  # the lower half of args[0]
 _X32: Final = 0x40000000  # __X32_SYSCALL_BIT
+_SWAPPED: Final = 0 if sys.byteorder == "little" else 4
 
 #: Ways to another process of the same user: its memory, its open files, and what they are.
 PROCESSES: Final = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
 #: Keys are the user's, over all its tasks; programs and faults in the kernel's own paths are no task's business.
 KERNEL: Final = ("add_key", "request_key", "keyctl", "bpf", "userfaultfd")
+#: What changes limits and priorities of other processes of the same user, which no domain of Landlock prevents: denied
+#: is what names a process, a group or a user; a program may change its own by the number 0. Affinity and policy of the
+#: scheduler are not among them: libraries set those of threads by their numbers, which no filter can tell from others.
+OTHERS: Final = ("prlimit64", "setpriority", "ioprio_set")
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3  # linux/resource.h, linux/ioprio.h
 #: Of ptrace, what begins to trace a process that did not ask for it (linux/ptrace.h). Debuggers of programs that they
 #: start use PTRACE_TRACEME.
 ATTACHES: Final = (16, 0x4206)  # PTRACE_ATTACH, PTRACE_SEIZE
@@ -32,18 +37,22 @@ ATTACHES: Final = (16, 0x4206)  # PTRACE_ATTACH, PTRACE_SEIZE
 _GENERIC: Final = {
     "ptrace": 117, "add_key": 217, "request_key": 218, "keyctl": 219, "process_vm_readv": 270, "process_vm_writev": 271,
     "kcmp": 272, "bpf": 280, "userfaultfd": 282, "pidfd_getfd": 438,
+    "prlimit64": 261, "setpriority": 140, "ioprio_set": 30,
 }  # fmt: skip
 _X86_64: Final = {
     "ptrace": 101, "add_key": 248, "request_key": 249, "keyctl": 250, "process_vm_readv": 310, "process_vm_writev": 311,
     "kcmp": 312, "bpf": 321, "userfaultfd": 323, "pidfd_getfd": 438,
+    "prlimit64": 302, "setpriority": 141, "ioprio_set": 251,
 }  # fmt: skip
 _I386: Final = {
     "ptrace": 26, "add_key": 286, "request_key": 287, "keyctl": 288, "process_vm_readv": 347, "process_vm_writev": 348,
     "kcmp": 349, "bpf": 357, "userfaultfd": 374, "pidfd_getfd": 438,
+    "prlimit64": 340, "setpriority": 97, "ioprio_set": 289,
 }  # fmt: skip
 _ARM: Final = {
     "ptrace": 26, "add_key": 309, "request_key": 310, "keyctl": 311, "process_vm_readv": 376, "process_vm_writev": 377,
     "kcmp": 378, "bpf": 386, "userfaultfd": 388, "pidfd_getfd": 438,
+    "prlimit64": 369, "setpriority": 97, "ioprio_set": 314,
 }  # fmt: skip
 #: What programs of a machine may enter the kernel as, by AUDIT_ARCH_*; the first is its own.
 ENTRIES: Final[Mapping[str, Mapping[int, Mapping[str, int]]]] = {
@@ -71,8 +80,8 @@ class Instruction:
 
 
 def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ...]:
-    """The program that denies these calls with EPERM, of ptrace only `ATTACHES`; and every call of an unknown entry,
-    such as x32.
+    """The program that denies these calls with EPERM, of ptrace only `ATTACHES`, of `OTHERS` what names others; and
+    every call of an unknown entry, such as x32.
 
     Args:
         denied: Names of calls.
@@ -95,16 +104,38 @@ def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ..
     return (*program, Instruction(RETURN, DENY))
 
 
+def _word(argument: int, *, upper: bool = False) -> Instruction:
+    """Load half of an argument of the call."""
+    return Instruction(LOAD, 16 + 8 * argument + (4 - _SWAPPED if upper else _SWAPPED))
+
+
 def _call(name: str, number: int) -> list[Instruction]:
-    if name != "ptrace":
+    if name not in _BODIES:
         return [Instruction(JUMP_IF, number, 0, 1), Instruction(RETURN, DENY)]
-    attaches = [
-        instruction
-        for request in ATTACHES
-        for instruction in (Instruction(JUMP_IF, request, 0, 1), Instruction(RETURN, DENY))
-    ]
-    body = [Instruction(LOAD, _FIRST), *attaches, Instruction(RETURN, ALLOW)]
+    body = [*_BODIES[name], Instruction(RETURN, ALLOW)]
     return [Instruction(JUMP_IF, number, 0, len(body)), *body]
+
+
+def _denied_if(value: int) -> list[Instruction]:
+    return [Instruction(JUMP_IF, value, 0, 1), Instruction(RETURN, DENY)]
+
+
+def _denied_unless_0() -> list[Instruction]:
+    return [Instruction(JUMP_IF, 0, 1, 0), Instruction(RETURN, DENY)]
+
+
+#: Of calls that are denied with some arguments only, what decides; after it they are allowed.
+_BODIES: Final[Mapping[str, Sequence[Instruction]]] = {
+    "ptrace": (_word(0), *(each for request in ATTACHES for each in _denied_if(request))),
+    # prlimit64(pid, resource, new, old): of pid 0, or with nothing new, it is allowed.
+    "prlimit64": (
+        *(_word(0), Instruction(JUMP_IF, 0, 6, 0)),
+        *(_word(2), *_denied_unless_0(), _word(2, upper=True), *_denied_unless_0()),
+    ),
+    # setpriority(which, who, value), ioprio_set(which, who, value)
+    "setpriority": (_word(1), *_denied_unless_0(), _word(0), *_denied_if(_PRIO_USER)),
+    "ioprio_set": (_word(1), *_denied_unless_0(), _word(0), *_denied_if(_IOPRIO_WHO_USER)),
+}
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
@@ -118,9 +149,9 @@ def listing(program: Sequence[Instruction]) -> str:
     return "\n".join(f"{place:4}: {instruction}" for place, instruction in enumerate(program)) + "\n"
 
 
-def verdict(program: Sequence[Instruction], call: int, arch: int, first: int = 0) -> int:
-    """What the kernel would answer: the program, run here. `first`: the call's first argument."""
-    data = struct.pack("=iIQ6Q", call, arch, 0, first, *[0] * 5)
+def verdict(program: Sequence[Instruction], call: int, arch: int, *arguments: int) -> int:
+    """What the kernel would answer: the program, run here. `arguments`: the first of the call's; the others are 0."""
+    data = struct.pack("=iIQ6Q", call, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     place, word = 0, 0
     while True:
         i = program[place]

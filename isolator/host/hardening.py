@@ -55,6 +55,22 @@ def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
     )
 
 
+def signals(*, scoped: bool) -> Iterator[Answer]:
+    """Whether tasks of one user may send signals to each other.
+
+    Args:
+        scoped: Whether the Landlock domains of tasks keep signals in.
+    """
+    if scoped:
+        yield Answer("Landlock keeps signals of a task, its commands and its checks in the task")
+        return
+    yield Answer(
+        "Landlock does not keep signals in a task: jobs may end processes of other jobs of their user",
+        "run Linux 6.12 or newer with Landlock, without MESOS_GPU_TASK_FILTER=off; or give each job a user of its own "
+        "(MESOS_GPU_USER_POOL)",
+    )
+
+
 def links(read: Callable[[str], str]) -> Iterator[Answer]:
     """Whether names in /tmp and other directories for all can be laid for others to fall over.
 

@@ -580,6 +580,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "privileges": privileges,
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),
+    "signals": lambda host: _answered("signals", hardening.signals(scoped=apart.has_scopes(host.env))),
     "links": lambda host: _answered("links", hardening.links(host.text)),
     "secrets": lambda host: _answered("secrets", [exposure.answer(host.env)]),
     "userns": lambda host: _answered("userns", hardening.user_namespaces(host.text)),

@@ -18,6 +18,7 @@ from isolator.confinement.seccomp import (
     DENY,
     ENTRIES,
     KERNEL,
+    OTHERS,
     PROCESSES,
     compile_filter,
     verdict,
@@ -36,7 +37,7 @@ def test_listed_calls_are_denied_by_every_way_into_the_kernel(machine: str) -> N
         assert {name: verdict(program, numbers[name], arch, ATTACHES[0]) for name in ALL} == dict.fromkeys(
             ALL, DENY
         )
-        others = set(range(460)) - set(numbers.values())
+        others = set(range(460)) - {numbers[name] for name in ALL}
         assert {verdict(program, number, arch) for number in others} == {ALLOW}
 
 
@@ -49,6 +50,29 @@ def test_of_ptrace_what_attaches_is_denied(machine: str) -> None:
         assert verdict(program, numbers["ptrace"], arch, 2**32 + ATTACHES[0]) == DENY, (
             "the kernel takes a long"
         )
+
+
+@pytest.mark.parametrize("machine", ENTRIES)
+def test_limits_and_priorities_of_others_are_denied(machine: str) -> None:
+    program = compile_filter(OTHERS, machine)
+    pointer, high = 0x7F0000001000, 0x7F << 32
+    for arch, numbers in ENTRIES[machine].items():
+        for name, arguments, said in (
+            ("prlimit64", (0, 7, pointer), ALLOW),
+            ("prlimit64", (4711, 7, 0, pointer), ALLOW),
+            ("prlimit64", (4711, 7, pointer), DENY),
+            ("prlimit64", (4711, 7, high), DENY),
+            ("prlimit64", (2**32, 7, pointer), ALLOW),  # the kernel takes an int
+            ("setpriority", (0, 0, 5), ALLOW),
+            ("setpriority", (1, 0, 5), ALLOW),
+            ("setpriority", (0, 4711, 5), DENY),
+            ("setpriority", (2, 0, 5), DENY),
+            ("setpriority", (2, 65534, 5), DENY),
+            ("ioprio_set", (1, 0, 5), ALLOW),
+            ("ioprio_set", (1, 4711, 5), DENY),
+            ("ioprio_set", (3, 0, 5), DENY),
+        ):
+            assert verdict(program, numbers[name], arch, *arguments) == said, (name, arguments)
 
 
 def test_x32_and_unknown_entries_are_denied() -> None:
@@ -143,7 +167,9 @@ def test_the_kernel_decides_so() -> None:
 
 def test_what_the_operator_says(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = os.uname().machine
-    small, large = (seccomp.encode(compile_filter(names, machine)) for names in (KERNEL, ALL))
+    always = (*KERNEL, *OTHERS)
+    lists = (always, (*PROCESSES, *always))
+    small, large = (seccomp.encode(compile_filter(names, machine)) for names in lists)
     for landlock, yama, how, kept in (
         (True, False, "auto", Apart(True, small)),
         (False, True, "auto", Apart(False, small)),

@@ -27,6 +27,12 @@ def remedies(**changed: str | None) -> list[str]:
     return [answer.remedy for answer in answers if answer.remedy]
 
 
+def test_signals_between_tasks_have_a_remedy_without_scopes() -> None:
+    (kept,), (open_,) = hardening.signals(scoped=True), hardening.signals(scoped=False)
+    assert kept.remedy == ""
+    assert "Linux 6.12" in open_.remedy
+
+
 def test_a_host_as_it_should_be() -> None:
     assert remedies() == []
 
