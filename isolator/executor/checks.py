@@ -1,4 +1,5 @@
-"""Health checks that the executor makes: COMMAND in the task, MESOS_HTTP(S) and MESOS_TCP to this host's loopback.
+"""Health checks that the executor makes: COMMAND in the task, MESOS_HTTP(S) and MESOS_TCP to this host's loopback, or
+to the address of a container on a bridge. What is not proved to be the task's is sent nothing.
 
 Source: Mesos 1.11's docs/health-checks.md and src/checks (127.0.0.1 whatever the host's name; no certificate is
 verified).
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
+from isolator.confinement.listeners import NOBODY, Listeners
 from isolator.host import processes
 from isolator.runs.joining import Place, Running
 from mesos_gpu.adapters.prober import NOTHING, READ, Attempt, Prober, dial
@@ -32,6 +34,8 @@ class Checker:
         task: str,
         pid: int | None,
         report: Callable[[TaskHealth], None],
+        listeners: Listeners,
+        *,
         now: Callable[[], float] = time.time,
         denied: Collection[int] = (),
         inner: "Inner | None" = None,
@@ -43,11 +47,12 @@ class Checker:
             task: Mesos' task id.
             pid: Of the task's first process, as this one sees it; None, or that of another: COMMAND checks fail.
             report: Is called on another thread when there is news: another answer, or one more failure that counts.
+            listeners: Which sockets are the task's; closed by `stop`.
             now: Seconds, on any clock.
             denied: Ports that the task must not reach, by its checks neither.
             inner: The inner process of the task, which commands are forked from; None: it has none.
         """
-        self._report, self._now, self._denied = report, now, denied
+        self._report, self._now, self._denied, self._listeners = report, now, denied, listeners
         self._health = TaskHealth.begin(checks, now())
         self._prober: Prober | None = None
         self._place: Place | None = None
@@ -77,6 +82,8 @@ class Checker:
             self._prober.stop()
         if self._place is not None:
             self._place.close()
+        self._listeners.close()
+        self._listeners = NOBODY
         self._prober = self._place = None
 
     def _attempt(self, index: int, check: HealthCheck) -> Attempt:
@@ -92,8 +99,10 @@ class Checker:
             raise OSError(0, "the task has no port for it")
         if check.port in self._denied:
             raise OSError(0, f"port {check.port} commands the cluster, and is not for tasks")
-        ip = "::1" if check.ip_protocol is IpProtocol.IPV6 else "127.0.0.1"
-        return dial(check, ip, ip, check.port)
+        listeners, port = self._listeners, check.port
+        ip, inner = listeners.place_of(port, ipv6=check.ip_protocol is IpProtocol.IPV6)
+        with listeners.entered():
+            return dial(check, ip, ip, inner, lambda line: listeners.prove(line, port))
 
     def _found(self, index: int, finding: Finding) -> None:
         before = self._health

@@ -39,6 +39,7 @@ from mesos_gpu.wire.mesos import assignment as wire
 from mesos_gpu.wire.plain import clean, clean_trace
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
+    from isolator.confinement.listeners import Listeners
     from isolator.executor.checks import Checker
     from isolator.executor.mps_watch import Watch as MpsWatch
     from isolator.executor.notices import Notices
@@ -377,8 +378,9 @@ class Work:
         if checks:
             from isolator.executor.checks import Checker
 
+            pid, denied = run.pid(), self._ready.denied
             checker = Checker(
-                checks, self._task_id, run.pid(), self._hear, denied=self._ready.denied, inner=run.inner()
+                checks, self._task_id, pid, self._hear, self._listeners_of(pid), denied=denied, inner=run.inner()
             )
             self._post(Event(Kind.CHECKS_READY, payload=checker))
         try:
@@ -387,6 +389,11 @@ class Work:
             ended = Ended(why=f"its end could not be seen: {error}", infrastructure=True)
         self._look_for_checkpoint(last=True)
         self._post(Event(Kind.ENDED, verdict=verdict_of(ended)))
+
+    def _listeners_of(self, pid: int | None) -> "Listeners":
+        from isolator.confinement.listeners import listeners_of
+
+        return listeners_of(pid, self._env, self._ready.launch.plan.bindings)
 
     def _hear(self, health: "TaskHealth") -> None:
         """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""

@@ -15,11 +15,13 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 from isolator.confinement.inner import Inner
+from isolator.confinement.listeners import Listeners, listeners_of
 from isolator.host import processes
 from isolator.runs.joining import Place
 from isolator.session.carrying import Carrier
 from isolator.session.command import Command, CommandFailed, Work, remedy_of
 from isolator.session.websocket import Lost, WebSocket, dial
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.channel.file import FileOrder
 from mesos_gpu.wire.channel.forward import Forward
 from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
@@ -51,15 +53,17 @@ def main() -> None:
 
 
 def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str:
-    order = _order(line)
+    order, pid = _order(line), int(call["pid"])
     try:
-        place = Place(int(call["pid"]), call["task_id"], _session_of(call.get("session"), order))
-        command = Command(place, _work_of(order, place), call["id"])
+        # First: afterwards the process is seen to be the task's still.
+        listeners = listeners_of(pid, os.environ) if isinstance(order, Forward) else None
+        place = Place(pid, call["task_id"], _session_of(call.get("session"), order))
+        command = Command(place, _work_of(order, place, listeners), call["id"])
     except CommandFailed as error:
         _tell(line, order, error)
         return str(error)
-    except OSError as error:
-        why = f"the task cannot be joined: {error.strerror or error}"
+    except (OSError, MesosGpuError) as error:
+        why = f"the task cannot be joined: {getattr(error, 'strerror', None) or error}"
         line.send(_failed(why))
         return why
     started.append(command)
@@ -107,12 +111,13 @@ def _order(line: WebSocket) -> AnyOrder:
     return decode_order(frame.data)
 
 
-def _work_of(order: AnyOrder, place: Place) -> Order | Work:
+def _work_of(order: AnyOrder, place: Place, listeners: Listeners | None) -> Order | Work:
     if isinstance(order, FileOrder):
         words = (place.sandbox, order.what, order.path, order.name)
         return Work("isolator.session.inside.files", words)
     if isinstance(order, Forward):
-        return Work("isolator.session.inside.forward", tuple(map(str, order.ports)))
+        assert listeners is not None
+        return Work("isolator.session.inside.forward", (*listeners.to_words(), *map(str, order.ports)))
     return order
 
 

@@ -28,6 +28,7 @@ _OURS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EAGAIN}
 )
 _CHUNK: Final = 16384
+Prove = Callable[[socket.socket], None]
 
 
 class Attempt(Protocol):
@@ -241,12 +242,13 @@ class Dial:
 
     looks = False
 
-    def __init__(self, ip: str, port: int) -> None:
+    def __init__(self, ip: str, port: int, prove: Prove = lambda _: None) -> None:
         """Begin.
 
         Args:
             ip: An address, IPv4 or IPv6; no name: looking one up may take for ever.
             port: Of the task.
+            prove: Is called with the connected socket before anything is sent; OSError: it leads to somebody else.
 
         Raises:
             OSError: It is refused at once.
@@ -260,7 +262,7 @@ class Dial:
             self._socket.close()
             raise OSError(number, os.strerror(number))
         self._file = self._socket.fileno()
-        self._begun, self._connected = False, False
+        self._begun, self._connected, self._prove = False, False, prove
 
     def fileno(self) -> int:
         """The descriptor of its socket, as `Attempt.fileno` says."""
@@ -276,6 +278,7 @@ class Dial:
             if number:
                 raise OSError(number, os.strerror(number))
             self._connected = True
+            self._prove(self._socket)
             self._reached()
         return self._talk()
 
@@ -293,9 +296,18 @@ class Dial:
 class HttpGet(Dial):
     """`Attempt` to get an answer; its body is not waited for."""
 
-    def __init__(self, ip: str, port: int, check: HealthCheck, *, host: str, tls: bool) -> None:
+    def __init__(
+        self,
+        ip: str,
+        port: int,
+        check: HealthCheck,
+        *,
+        host: str,
+        tls: bool,
+        prove: Prove = lambda _: None,
+    ) -> None:
         """Begin, as `Dial`. `host`: what it is called to its face. With TLS any certificate will do."""
-        super().__init__(ip, port)
+        super().__init__(ip, port, prove)
         self._check, self._tls = check, tls
         self._unsent = request(host, port, check.path)
         self._heard = b""
@@ -339,15 +351,16 @@ class HttpGet(Dial):
         return unanswered("closed without an answer", interim=interim, ignore_1xx=ignore) if closed else None
 
 
-def dial(check: HealthCheck, ip: str, host: str, port: int) -> Attempt:
+def dial(check: HealthCheck, ip: str, host: str, port: int, prove: Prove = lambda _: None) -> Attempt:
     """The attempt that a check by HTTP, HTTPS or TCP makes, whoever makes it.
 
     Raises:
         OSError: As `Dial`.
     """
     if check.protocol.is_http:
-        return HttpGet(ip, port, check, host=host, tls=check.protocol.value.endswith("HTTPS"))
-    return Dial(ip, port)
+        tls = check.protocol.value.endswith("HTTPS")
+        return HttpGet(ip, port, check, host=host, tls=tls, prove=prove)
+    return Dial(ip, port, prove)
 
 
 _contexts: Final[list[Any]] = []

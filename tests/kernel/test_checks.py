@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
+from isolator.confinement.listeners import Listeners
 from isolator.executor import checks as checks_module
 from isolator.executor.checks import Checker
 from isolator.host.processes import descendants
@@ -62,7 +63,7 @@ class Watch:
 
     def __init__(self, checks: tuple[HealthCheck, ...], pid: int | None) -> None:
         self.reports: list[TaskHealth] = []
-        self.checker = Checker(checks, TASK, pid, self.reports.append)
+        self.checker = Checker(checks, TASK, pid, self.reports.append, Listeners(None))
         self.checker.start()
 
     def first(self) -> TaskHealth:

@@ -3,8 +3,10 @@
 import math
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,6 +26,7 @@ _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerAp
 JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
 _ASK_S: Final = 0.3
 _PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
+_NOT_YET: Final = "Connection refused"  # ECONNREFUSED, as a host says it
 _END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
 
 
@@ -56,7 +59,8 @@ def notebook(
 
     When the server answers and takes the token that is made for it, its URL on this machine is printed. Without CMD it
     is `jupyter lab`, which the job's host or image must have. A CMD is told its port and the token as PORT0 and
-    JUPYTER_TOKEN, and has to listen at 127.0.0.1. Ctrl-C kills the job. With -d it is reached by `port-forward`.
+    JUPYTER_TOKEN, and has to listen at 127.0.0.1. What listens there and is not proved to be the job's gets neither
+    token nor request. Ctrl-C kills the job. With -d it is reached by `port-forward`.
 
     \b
       mesos-gpu notebook --gpus 1 --mem 16GiB --image quay.io/jupyter/pytorch-notebook
@@ -102,13 +106,23 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
         port = client.tasks(job["id"])[0]["ports"][0]
         teller = _Teller(listener.getsockname()[:2], token, job["id"], port, url, is_jupyter)
         threading.Thread(target=teller.run, name="url", daemon=True).start()
-        return told_end(_reached(app, client, job, listener, port))
+        return told_end(_reached(app, client, job, (listener, port), teller.refused))
 
     return with_job(client, request, serve, names_it=True)
 
 
-def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", port: int) -> "Job":
-    """Carry connections to it until it has ended; the job as it is then.
+def _reached(
+    app: App, client: "Client", job: "Job", way: "tuple[socket.socket, int]", refused: Callable[[str], None]
+) -> "Job":
+    """Carry connections to a job until it has ended.
+
+    Args:
+        app, client, job: The job, and who is asked for it.
+        way: Where connections come from, and the port of the job that they go to.
+        refused: Is told why a connection to the job was not made.
+
+    Returns:
+        The job as it is then.
 
     Raises:
         MesosGpuError: It cannot be reached, and has not ended.
@@ -118,7 +132,7 @@ def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", 
     from mesos_gpu.errors import MesosGpuError
 
     try:
-        forward(app, job["id"], 0, [(listener, port)], refused=lambda _: None)
+        forward(app, job["id"], 0, [way], refused=refused)
     except MesosGpuError:
         for latest in client.follow(job, deadline=time.monotonic() + _END_S):
             job = latest
@@ -127,7 +141,8 @@ def _reached(app: App, client: "Client", job: "Job", listener: "socket.socket", 
     return job
 
 
-class _Teller(NamedTuple):
+@dataclass
+class _Teller:
     """Tells where the server is. Of Jupyter that is when it takes the token: until then something else may be there."""
 
     place: tuple[str, int]
@@ -136,6 +151,7 @@ class _Teller(NamedTuple):
     port: int  # on the job's host
     url: str
     is_jupyter: bool
+    _told: str = ""  # the latest refusal
 
     @property
     def where(self) -> str:
@@ -161,6 +177,12 @@ class _Teller(NamedTuple):
                 output.line(self.url)
                 return
             time.sleep(_ASK_S)
+
+    def refused(self, why: str) -> None:
+        """Say why no connection to the job was made, once; that it does not listen yet needs no word."""
+        if why not in ("", self._told) and not why.endswith(_NOT_YET):
+            self._told = why
+            output.note(f"nothing was sent to {self.where}, and the token is kept back: {why}")
 
     def _warning(self, said: str) -> str:
         if self.is_jupyter:

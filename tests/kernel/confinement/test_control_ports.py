@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from isolator.agent.commands import executor_command
+from isolator.confinement.listeners import Listeners
 from isolator.devices import cgroups
 from isolator.executor.checks import Checker
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
@@ -239,7 +240,7 @@ def test_no_check_of_the_executor_goes_to_a_denied_port(one: Host) -> None:
         check = HealthCheck(
             protocol=protocol, port=agent_port(one), interval_s=1, grace_period_s=0, delay_s=0
         )
-        refused = Checker((check,), TASK, None, lambda _: None, denied=(agent_port(one),))
+        refused = Checker((check,), TASK, None, lambda _: None, Listeners(None), denied=(agent_port(one),))
         with pytest.raises(OSError, match="commands the cluster"):
             refused._attempt(0, check)
     one.launch("exec sleep 600", user="nobody", checks=encode_checks((check,)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from isolator.agent.docker_engine import ContainerWish, DockerEngine
+from isolator.confinement.listeners import Listeners
 from isolator.executor.checks import Checker
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
@@ -43,7 +44,7 @@ def test_a_check_is_in_the_container_and_has_no_more_rights_than_it(engine: Dock
             Protocol.COMMAND, command=text, interval_s=60, timeout_s=10, grace_period_s=0, delay_s=0
         )
         reports: list[TaskHealth] = []
-        checker = Checker((check,), task, pid, reports.append)
+        checker = Checker((check,), task, pid, reports.append, Listeners(None))
         checker.start()
         try:
             wait_until("it is made", lambda: reports)
