@@ -161,7 +161,11 @@ class Listeners:
         good, problems = [], []
         with self.entered():
             for port in ports:
-                holders = listening(port if self.inside is None else self.inside.get(port, 0))
+                inner = port if self.inside is None else self.inside.get(port)
+                if inner is None:
+                    problems.append(f"port {port} of the host does not lead to the job")
+                    continue
+                holders = listening(inner)
                 if why := self._stranger(port, holders):
                     problems.append(why)
                 elif holders:

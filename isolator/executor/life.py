@@ -55,6 +55,7 @@ class Kind(Enum):
     RESIZED = "resized"  # what came of that
     NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
     NOTICED = "noticed"  # the task can read that
+    LISTENING = "listening"  # other ports of the task's than before are proved to be its own
     CHANNEL = "channel"  # the scheduler calls for a command in the task
     CHECKPOINT = "checkpoint"  # the task says that it has kept its work
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
@@ -85,6 +86,7 @@ class Action(Enum):
     SAY_RESIZED = "say_resized"
     NOTICE = "notice"  # have the task read it
     SAY_NOTICED = "say_noticed"
+    SAY_LISTENING = "say_listening"
     OPEN_CHANNEL = "open_channel"  # go to where the command waits
     SAY_CHECKPOINT = "say_checkpoint"
     SAY_KILLING = "say_killing"
@@ -250,6 +252,7 @@ _RUNS: Final = (
     K.HEALTH,
     K.RESIZED,
     K.NOTICED,
+    K.LISTENING,
     K.CHECKPOINT,
     K.UNHEALTHY,
     K.OVER_DISK,
@@ -359,8 +362,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             NOT_AWAITED: (K.GO,),
             ASKED_AGAIN: (K.RESIZE, K.NOTICE),
             NOT_RUNNING: (K.CHANNEL,),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
-                          K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING,
+                          K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
     S.ABORTING: (
@@ -375,8 +378,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.OVER_DISK, K.CHECKPOINT),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.UNHEALTHY,
-                          K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING,
+                          K.UNHEALTHY, K.ENDED, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
     S.RUNNING: (
@@ -391,6 +394,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.RESIZED: Move(S.RUNNING, (A.SAY_RESIZED,)),
             K.NOTICE: Move(S.RUNNING, (A.NOTICE,)),
             K.NOTICED: Move(S.RUNNING, (A.SAY_NOTICED,)),
+            K.LISTENING: Move(S.RUNNING, (A.SAY_LISTENING,)),
             K.CHANNEL: Move(S.RUNNING, (A.OPEN_CHANNEL,)),
             K.CHECKPOINT: Move(S.RUNNING, (A.SAY_CHECKPOINT,)),
             K.UNHEALTHY: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE)),
@@ -418,7 +422,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED, K.UNDONE, K.DEATH_OVERDUE),
         },
     ),
@@ -436,7 +440,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH, K.RESIZED, K.NOTICED),
+            OVER: (K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, K.TERMINATED, K.UNDONE),
         },
     ),
@@ -451,8 +455,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
-                   K.DEATH_OVERDUE),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKPOINT, K.ENDED,
+                   K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED),
         },
     ),
@@ -467,8 +471,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.RESIZE, K.NOTICE, K.CHANNEL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.CHECKPOINT, K.ENDED, K.TERMINATED,
-                   K.DEATH_OVERDUE),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.NOTICED, K.LISTENING, K.CHECKPOINT, K.ENDED,
+                   K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),
         },
     ),

@@ -51,7 +51,7 @@ class Executor:
         self._timers: dict[Kind, float] = {}  # when each is due, on the monotonic clock
         self._work: Work | None = None
         self._checker: Checker | None = None
-        self._introduction = encode_program(__version__)  # of this executor, until it is said
+        self._introduced = False  # whether it was said what this executor is
 
     def run(self) -> int:
         """Run until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
@@ -205,7 +205,8 @@ class Executor:
 
     def _say_begun(self, effect: Effect, state: str) -> None:
         """The first update also says what this executor is."""
-        data, self._introduction = self._introduction, b""
+        data = b"" if self._introduced else encode_program(__version__, **self._at.introduction())
+        self._introduced = True
         self._connection.update(effect.life.task_id, state, data=data)
 
     def _say_health(self, effect: Effect) -> None:
@@ -284,6 +285,7 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_RESIZED: Executor._say_data,
     Action.NOTICE: Executor._notice,
     Action.SAY_NOTICED: Executor._say_data,
+    Action.SAY_LISTENING: Executor._say_data,
     Action.OPEN_CHANNEL: Executor._open_channel,
     Action.SAY_CHECKPOINT: Executor._say_checkpoint,
     Action.SAY_KILLING: Executor._say_killing,

@@ -31,7 +31,7 @@ from isolator.host.port_ranges import grant_of
 from isolator.runs.gang import write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
-from isolator.runs.run import Ended, Launch, Run, container_of, sandbox_of
+from isolator.runs.run import Ended, Launch, Run, below_sandbox, container_of, nested_container, sandbox_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -41,6 +41,7 @@ from mesos_gpu.wire.plain import clean, clean_trace
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.confinement.listeners import Listeners
     from isolator.executor.checks import Checker
+    from isolator.executor.listening import Watch as PortWatch
     from isolator.executor.mps_watch import Watch as MpsWatch
     from isolator.executor.notices import Notices
     from isolator.runs.fetching import Fetch
@@ -103,6 +104,8 @@ class Work:
         self._notices_turn = threading.Lock()
         self._checkpoints: Checkpoints | None = None
         self._sessions = threading.BoundedSemaphore(SESSIONS)
+        self._listens: tuple[int, ...] = ()  # ports of the host that are watched
+        self._ports: PortWatch | None = None  # since it runs
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
     # --- until it can be started
@@ -118,6 +121,7 @@ class Work:
             MesosGpuError, OSError: This host is not fit for it.
         """
         plan, checks = _decoded(self._data)
+        self._listens = plan.listens
         if plan.secrets:
             from isolator.secrets.delivery import see_sealed
 
@@ -192,7 +196,7 @@ class Work:
         """
         plan, fetch = self._ready.launch.plan, self._ready.fetch
         assert fetch is not None
-        fetch.run(_nested(plan))
+        fetch.run(nested_container(plan))
         self._make_ready(plan)
 
     def abort_fetch(self) -> None:
@@ -318,7 +322,7 @@ class Work:
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
             _say_of_share(launch, run)
-        self._checkpoints = Checkpoints(launch.sandbox, _below(launch.plan), log)
+        self._checkpoints = Checkpoints(launch.sandbox, below_sandbox(launch.plan), log)
         self._upkeep = self._upkeep_of(
             launch, run
         )  # before the task can put something in the place of its output
@@ -326,6 +330,10 @@ class Work:
         self._upkeep.start()
         self._watch_mps(run, float(launch.plan.kill_grace_s))
         self._post(Event(Kind.STARTED))
+        if self._listens:
+            from isolator.executor.listening import Watch
+
+            self._ports = Watch(self._listeners_of(run.pid()), self._listens)
 
     def _upkeep_of(self, launch: Launch, run: Run) -> Upkeep:
         try:
@@ -336,7 +344,7 @@ class Work:
                 streams=run.streams(),
                 say=log,
                 end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
-                more=self._look_for_checkpoint,
+                more=self._look_around,
             )
         except OSError as error:
             why = f"the sandbox {launch.sandbox} cannot be entered: {error.strerror}"
@@ -435,7 +443,7 @@ class Work:
         launch, run = self._ready.launch, self._ready.run
         with self._notices_turn:
             if self._notices is None:
-                self._notices = Notices(launch.sandbox, _below(launch.plan), run.notify)
+                self._notices = Notices(launch.sandbox, below_sandbox(launch.plan), run.notify)
             answered = self._notices.hear(data)
         log(answered.words)
         if answered.data:
@@ -451,6 +459,15 @@ class Work:
             log(open_session(data, secret, task, run.pid(), self._sessions, run.inner()))
         except Exception as error:  # noqa: BLE001 - whatever it is: it is no reason to end the task
             log(f"a channel was not opened: {failure(error).message}")
+
+    def introduction(self) -> dict[str, object]:
+        """What the first update says beside what the executor is: that none of the ports is proved yet."""
+        return {"listening": {"ports": [], "problem": ""}} if self._listens else {}
+
+    def _look_around(self) -> None:
+        self._look_for_checkpoint()
+        if self._ports is not None and (seen := self._ports.look()) is not None:
+            self._post(seen)
 
     def _look_for_checkpoint(self, *, last: bool = False) -> None:
         assert self._checkpoints is not None
@@ -489,6 +506,8 @@ class Work:
             self._let_go()
             if self._upkeep is not None:  # what ran is gone: nobody is in the way of its last look
                 self._upkeep.stop()
+            if self._ports is not None:
+                self._ports.close()
         except Exception as error:  # noqa: BLE001 - without a last word the task would stay for ever
             verdict = failure(error)
         self._post(Event(Kind.UNDONE, verdict=verdict))
@@ -545,24 +564,6 @@ def _say_of_share(launch: Launch, run: Run) -> None:
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:
     return lambda uid: Trace("uid", f"{uid} {sandbox_of(own)}")
-
-
-def _nested(plan: Assignment) -> str:
-    """The container that the agent runs an image in; "": none."""
-    if plan.image is None or plan.container_engine == "docker":
-        return ""
-    from isolator.runs.nested_run import CONTAINER
-
-    return CONTAINER
-
-
-def _below(plan: Assignment) -> tuple[str, ...]:
-    """Where, in the executor's sandbox, the task has its own."""
-    if nested := _nested(plan):
-        from isolator.host.sandbox import CONTAINERS
-
-        return CONTAINERS, nested
-    return ()
 
 
 def verdict_of(ended: Ended) -> Verdict:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host.not_started import NotStarted
-from isolator.host.sandbox import STREAMS, Sandbox
+from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
 
 if TYPE_CHECKING:  # few executors need them
@@ -143,6 +143,21 @@ def given_mounts(launch: Launch) -> tuple[tuple[str, str, bool], ...]:
 def sandbox_of(env: Mapping[str, str]) -> str:
     """The task's directory, as the agent says it."""
     return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
+
+
+def nested_container(plan: Assignment) -> str:
+    """The container that the agent runs an image in; "": none."""
+    if plan.image is None or plan.container_engine == "docker":
+        return ""
+    from isolator.runs.nested_run import CONTAINER
+
+    return CONTAINER
+
+
+def below_sandbox(plan: Assignment) -> tuple[str, ...]:
+    """Where, in the executor's sandbox, the task has its own."""
+    nested = nested_container(plan)
+    return (CONTAINERS, nested) if nested else ()
 
 
 def of_others(sandbox: str) -> tuple[str, ...]:

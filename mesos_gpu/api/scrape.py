@@ -20,6 +20,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.split import Server
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.export import dropwizard, prometheus
 
@@ -86,7 +87,7 @@ def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
 
 
 def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
-    """A target for each port of a task."""
+    """A target for each port of a task at which the task listens."""
     host = urlsplit(task.agent_url).hostname or task.hostname
     labels = {
         "__meta_mesos_gpu_role": "app",
@@ -98,10 +99,13 @@ def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
             for key, value in app.labels.items()
         },
     }
-    for index, port in enumerate(task.ports):
+    for index, port in enumerate(task.proved_ports):
+        server = Server(task.id, app.id, host, port, 1)
+        if server.problem:
+            continue
         name = app.ports[index].name if index < len(app.ports) else None
         yield {
-            "targets": [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"],
+            "targets": [server.place],
             "labels": labels
             | {"__meta_mesos_gpu_port_index": str(index), "__meta_mesos_gpu_port_name": name or ""},
         }

@@ -52,6 +52,7 @@ class Checks:
         now: Callable[[], float] = time.time,
         prober: Prober | None = None,
         names: "Names | None" = None,
+        stranger: Callable[[str, int], str] = lambda task, port: "",
     ) -> None:
         """Threads start.
 
@@ -61,8 +62,9 @@ class Checks:
             now: Seconds since the epoch.
             prober: Whose thread makes them; it ends with this.
             names: Where hosts are looked up; it ends with this.
+            stranger: Says why nothing may be sent to a port of a task; "": it is proved to be the task's.
         """
-        self._report, self._now = report, now
+        self._report, self._now, self._stranger = report, now, stranger
         self._prober = prober or Prober()
         self._names = names or Names()
         self._watched: dict[str, tuple[Subject, TaskHealth]] = {}
@@ -129,6 +131,8 @@ class Checks:
         address = self._names.address((subject.host, check.ip_protocol))
         if wrong := subject.way.wrong(address, port, has=port in subject.ports):
             raise OSError(0, wrong)
+        if why := self._stranger(subject.task, port):
+            raise OSError(0, why)
         return dial(check, address, subject.host, port)
 
     def _found(self, subject: Subject, index: int, finding: Finding) -> None:

@@ -141,6 +141,7 @@ def _assignment(
         control_ports=(*settings.control_ports, *control_ports),
         user_is_default=spec.user in (None, settings.default_user),
         scheduler_url=settings.scheduler_url if spec.upload else "",
+        listens=launch.listens,
         wire=launch.wire,
     )
 

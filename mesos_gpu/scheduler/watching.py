@@ -1,6 +1,6 @@
 """Which tasks of apps the scheduler checks itself, kept in step with the engine's state."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -34,6 +34,7 @@ class Watching:
         self._healths: set[str] = set()  # tasks whose health is checked
         self._candidates: set[str] = set()  # tasks that are not ready yet
         self._looked_at = 0.0
+        self._tasks: Mapping[TaskId, Task] = {}  # as they are now, whenever they are looked at
 
     def look(self, state: State, now: float) -> None:
         """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
@@ -41,14 +42,14 @@ class Watching:
             return
         if not state.master_url:
             return  # not subscribed yet: where checks may go depends on where the master is
-        self._looked_at = now
+        self._looked_at, self._tasks = now, state.tasks
         running = list(_running(state))
         way = self._way(state)
         subjects = {task.id: _subject(task, app, way) for job, task, app in running if job.checked}
         candidates = {
             task.id: _candidate(task, app, way)
             for job, task, app in running
-            if job.proves_ready and not task.ready
+            if job.proves_ready and not task.ready and _may_be_asked(task, app)
         }
         if subjects or candidates or self._makers:
             self._compare(subjects, candidates)
@@ -78,7 +79,16 @@ class Watching:
 
     def _made(self) -> tuple[Checks, ReadinessChecks]:
         prober, names = Prober(), Names()
-        return Checks(self._found, prober=prober, names=names), ReadinessChecks(self._answered, prober, names)
+        checks = Checks(self._found, prober=prober, names=names, stranger=self._stranger)
+        return checks, ReadinessChecks(self._answered, prober, names)
+
+    def _stranger(self, task_id: str, port: int) -> str:
+        """Say why nothing may be sent to a port of a task; "": its executor has proved that the task listens there, or
+        is of a release that proves nothing."""
+        task = self._tasks.get(TaskId(task_id))
+        if task is None or task.listening is None or port in task.listening.ports:
+            return ""
+        return task.listening.problem or f"the task does not listen at port {port} yet"
 
     def stop(self) -> None:
         """End all."""
@@ -109,12 +119,24 @@ def _subject(task: Task, app: App, way: Way) -> Subject:
     return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0, way)
 
 
+def _may_be_asked(task: Task, app: App) -> bool:
+    """Whether the port of its readiness check is the task's; one that it has not is told by the check."""
+    port = _ready_port(task, app)
+    return port is None or port in task.proved_ports
+
+
+def _ready_port(task: Task, app: App) -> int | None:
+    """The port of an app's readiness check that a task has; None: it has no port of that name."""
+    names, wanted = (
+        [port.name for port in app.ports],
+        app.readiness_checks[0].port_name,
+    )  # there is one at most
+    index = names.index(wanted) if wanted in names else len(task.ports)
+    return task.ports[index] if index < len(task.ports) else None
+
+
 def _candidate(task: Task, app: App, way: Way) -> Candidate:
-    check = app.readiness_checks[0]  # there is one at most
-    names = [port.name for port in app.ports]
-    index = names.index(check.port_name) if check.port_name in names else len(task.ports)
-    port = task.ports[index] if index < len(task.ports) else None
-    return Candidate(task.id, _host(task), port, check, way)
+    return Candidate(task.id, _host(task), _ready_port(task, app), app.readiness_checks[0], way)
 
 
 def _host(task: Task) -> str:

@@ -187,6 +187,9 @@ class Task(TypedDict):
     attempt: int
     rank: int
     ports: list[int]
+    ports_problem: Annotated[
+        str, says(description="why a port is not proved to be the task's; empty: nothing is known")
+    ]
     healthy: bool | None
     notice: Annotated[Notice | None, says(description="the latest")]
     preempted_for: Annotated[str, says(description="the job that it made room for")] | None

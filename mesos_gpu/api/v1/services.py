@@ -110,7 +110,7 @@ def _facts(view: View, splits: Any, sight: AppSight, *, everything: bool = False
 
 def _address(task: Task) -> backends.Address:
     """Where its agent can be reached: the name of a host need not be known to a load balancer."""
-    return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.ports
+    return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.proved_ports
 
 
 def _by_id(view: View) -> Mapping[str, App]:

@@ -251,6 +251,7 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "attempt": task.attempt,
         "rank": task.rank,
         "ports": list(task.ports),
+        "ports_problem": _problem_of_ports(view, task, owner, sight),
         "healthy": task.healthy,
         "notice": notice(view, [task.notice] if task.notice else [], sight),
         "preempted_for": sight.named(
@@ -264,6 +265,12 @@ def task(view: View, task: Task, sight: Sight) -> shapes.Task:
         "ended_at": task.ended_at,
         "message": sight.veiled(view, task.message) if owner is None or sight.reads(owner) else HIDDEN,
     }
+
+
+def _problem_of_ports(view: View, task: Task, owner: Job | None, sight: Sight) -> str:
+    if task.listening is None or task.ended:
+        return ""
+    return str(sight.veiled(view, task.listening.problem)) if owner is None or sight.reads(owner) else HIDDEN
 
 
 def _name(task: Task, owner: Job | None) -> str:

@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.seat import Seat
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.tasks.gang import environment
 from mesos_gpu.policy.tenancy.las import at_launch
@@ -97,9 +98,20 @@ def launch(
         item = LaunchTask(
             task, job.spec, carved.task, carved.executor, app_version=job.app_version, owner=job.owner,
             ports=take.ports, env=_env(job, array, task, take, tasks), hosts=hosts,
-            wire=turn.state.nodes[take.agent_id].wire,
+            wire=turn.state.nodes[take.agent_id].wire, listens=_listens(turn, job, task),
         )  # fmt: skip
         launches.fill(take, *opened.get(take, ()), item)
+
+
+def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
+    """Ports that are checked or exported because they are those of an instance of an app: its executor is to tell
+    whether the instance listens there."""
+    if job.app_version is None:
+        return ()
+    known = turn.state.app_versions.get(job.spec.app or "", ())
+    app = next((version.app for version in known if version.version == job.app_version), None)
+    checks = of_scheduler(app.health_checks) if app is not None else ()
+    return tuple(dict.fromkeys((*task.ports, *(check.port for check in checks if check.port is not None))))
 
 
 def _env(

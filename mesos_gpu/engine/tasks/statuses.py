@@ -21,6 +21,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Program
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.explain.silence import unfit
@@ -30,6 +31,7 @@ from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
 from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos import assignment, report
+from mesos_gpu.wire.mesos.listening import decode_listening
 from mesos_gpu.wire.mesos.sound import sound
 
 
@@ -94,6 +96,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     if new is TaskState.RUNNING and status.data:
         on_resized(turn, turn.state.tasks[task.id], status)
         on_told(turn, turn.state.tasks[task.id], status)
+        _on_listening(turn, turn.state.tasks[task.id], status)
     if new in (TaskState.RUNNING, TaskState.KILLING) and status.data:
         on_checkpoint(turn, turn.state.tasks[task.id], status)
 
@@ -131,7 +134,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     message = task.evicted or status.message or task.message
     more: dict[str, Any] = {}
     if new in (TaskState.STARTING, TaskState.RUNNING) and task.program is None and status.data:
-        more["program"] = _program(status)
+        more |= {"program": _program(status), "listening": _listening(status)}
     if new is TaskState.RUNNING and task.started_at is None:
         more["started_at"] = _when(turn, task, status)
     if new is TaskState.UNREACHABLE:
@@ -285,6 +288,21 @@ def _program(status: Status) -> Program | None:
     except ValueError:
         return None  # it is only shown: what was launched is known by its wire
     return None if program is None else sound(program)
+
+
+def _listening(status: Status) -> Listening | None:
+    try:
+        listening = decode_listening(status.data)
+    except ValueError:
+        return None  # another executor's data
+    return None if listening is None else sound(listening)
+
+
+def _on_listening(turn: Turn, task: Task, status: Status) -> None:
+    """Take in at which ports a task listens."""
+    listening = _listening(status)
+    if listening is not None and listening != task.listening:
+        turn.show_task(replace(task, listening=listening))
 
 
 def _has_sick_gpu(turn: Turn, task: Task) -> bool:

@@ -4,10 +4,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import ip_address
 from typing import Final
 
 _STEP: Final = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_STEP}(\.{_STEP})*")  # the name of a host
+
+_ALIAS: Final = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
+)  # names in use have "_", too
+
+
+def is_host(text: str) -> bool:
+    """Whether it is the name of a host, or an address without a zone: what is written into others' files."""
+    if _ALIAS.fullmatch(text):
+        return True
+    try:
+        return "%" not in text and ip_address(text).version == 6  # those of 4 are of the form above
+    except ValueError:
+        return False
 
 
 class Mode(Enum):
@@ -37,8 +52,24 @@ class Server:
     task_id: str
     app_id: str
     host: str  # an address, or a name
-    port: int
+    port: int | None  # None: nothing that listens there was proved to be the task
     weight: int  # 1 to 256, beside the other servers of the service
+
+    @property
+    def problem(self) -> str:
+        """Why no load balancer may be told of it; "": it may."""
+        if not is_host(self.host):
+            return (
+                f"{self.task_id}: its host {self.host!r:.80} is neither a name nor an address, and left out"
+            )
+        if self.port is None:
+            return f"{self.task_id}: nothing that listens at its port is proved to be the task, and it is left out"
+        return ""
+
+    @property
+    def place(self) -> str:
+        """Its host and port, as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

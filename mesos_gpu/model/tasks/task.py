@@ -9,6 +9,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.nodes.gpu import Program
 from mesos_gpu.model.shares.share import Share, larger_of
 from mesos_gpu.model.tasks.charge import Charge
+from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.unknown import Unknown
@@ -151,6 +152,9 @@ class Task:
     keeper: str = ""
     made_by: str = ""  # of a node monitor: `Settings.monitor_made_by` at its launch; "": an earlier release's
     program: Program | None = None  # what its executor is; None: it has not said it, or its release does not
+    listening: Listening | None = (
+        None  # at which ports it listens; None: its executor does not tell, and is not asked to or of an older release
+    )
 
     @property
     def counted_share(self) -> Share | None:
@@ -158,6 +162,13 @@ class Task:
         if self.share is None or self.resize is None or not self.resize.pending:
             return self.share
         return larger_of(larger_of(self.share, self.resize.share), self.resize.before)
+
+    @property
+    def proved_ports(self) -> tuple[int | None, ...]:
+        """Its ports, with None in the place of one that may be somebody else's: nothing is to be sent there."""
+        if self.listening is None:
+            return self.ports
+        return tuple(port if port in self.listening.ports else None for port in self.ports)
 
     @property
     def ended(self) -> bool:

@@ -24,14 +24,16 @@ _HONOURED: Final = ("GROUP", "PORT", "VHOST", "MODE", "BALANCE", "STICKY")
 _SAID_ELSEWHERE: Final = re.compile(r"HAPROXY_(DEPLOYMENT_[A-Z_]+|APP_ID)")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")  # in the name of a backend
 
-Address = tuple[str, str, tuple[int, ...]]  # a task that serves: its id, its host, its ports
+#: A task that serves: its id, its host, its ports; None in the place of one that may be another's.
+Address = tuple[str, str, tuple[int | None, ...]]
 Serving = Callable[[str], Sequence[Address]]  # by app id, in a steady order
 
 
 def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Backend:
     """A service of its own name; apps that do not exist count as without tasks."""
     known = [apps[id] for id in split.weights if id in apps]
-    servers = {id: _at(serving(id) if id in apps else (), split.port_index) for id in split.weights}
+    every = {id: _at(serving(id) if id in apps else (), split.port_index) for id in split.weights}
+    servers, left_out = _fit(every)
     wishes = [_wishes(app, split.port_index) for app in known]
     wished = Backend(
         split.name,
@@ -40,7 +42,7 @@ def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Bac
         hosts=split.hosts or next((wish.hosts for wish in wishes if wish.hosts), ()),
         balance=next((wish.balance for wish in wishes if wish.balance), "roundrobin"),
         sticky=any(wish.sticky for wish in wishes),
-        problems=tuple(problem for wish in wishes for problem in wish.problems),
+        problems=(*(problem for wish in wishes for problem in wish.problems), *left_out),
     )
     return _weighted(wished, split.weights, servers)
 
@@ -93,7 +95,7 @@ def _of_group(
     """The one that was started last is the new one: for each of its tasks that serve one of the others is let go,
     as long as there are as many as the new one shall have in the end."""
     *old, new = sorted(members, key=lambda app: (app.labels.get(STARTED_AT, ""), app.id))
-    tasks = {app.id: serving(app.id) for app in members}
+    tasks = {app.id: [each for each in serving(app.id) if any(each[2]) or not each[2]] for app in members}
     target = _target(new)
     drained = min(len(tasks[new.id]), max(0, len(tasks[new.id]) + sum(app.instances for app in old) - target))
     leaving = {each[0] for each in sorted(each for app in old for each in tasks[app.id])[:drained]}
@@ -116,6 +118,7 @@ def _exposed(
     wish = _wishes(app, index)
     if wish.port is None and not wish.hosts:
         return
+    fit, left_out = _fit(servers_by_app)
     wished = Backend(
         _UNFIT.sub("_", id.strip("/")) + f"_{wish.port or index}",
         wish.mode or Mode.TCP,
@@ -123,14 +126,23 @@ def _exposed(
         wish.hosts,
         wish.balance or "roundrobin",
         wish.sticky,
-        problems=wish.problems,
+        problems=(*wish.problems, *left_out),
     )
-    yield _weighted(wished, {id: len(servers) for id, servers in servers_by_app.items()}, servers_by_app)
+    yield _weighted(wished, {id: len(servers) for id, servers in fit.items()}, fit)
 
 
 def _at(tasks: Iterable[Address], index: int) -> list[Server]:
     """Servers that have a port of that index."""
     return [Server(id, "", host, ports[index], 1) for id, host, ports in tasks if index < len(ports)]
+
+
+def _fit(
+    servers_by_app: Mapping[str, Sequence[Server]],
+) -> tuple[Mapping[str, Sequence[Server]], tuple[str, ...]]:
+    """Those that a load balancer may be told of, and why it is not of the others."""
+    fit = {id: [each for each in servers if not each.problem] for id, servers in servers_by_app.items()}
+    every = (each for servers in servers_by_app.values() for each in servers)
+    return fit, tuple(each.problem for each in every if each.problem)
 
 
 def _weighted(

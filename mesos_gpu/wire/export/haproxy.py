@@ -80,6 +80,8 @@ def _lines(backend: Backend) -> Iterator[str]:
     if http and backend.sticky:
         yield "  cookie mesos_gpu_server insert indirect nocache httponly"
     for server in backend.servers:
-        host = f"[{server.host}]" if ":" in server.host else server.host
+        if server.problem:
+            yield f"  # {_one_line(server.problem)}"
+            continue
         cookie = f" cookie {server.task_id}" if http and backend.sticky else ""
-        yield f"  server {server.task_id} {host}:{server.port} check weight {server.weight}{cookie}"
+        yield f"  server {server.task_id} {server.place} check weight {server.weight}{cookie}"

@@ -38,7 +38,9 @@ def _services(backend: Backend) -> dict[str, Any]:
         weighted["sticky"] = {"cookie": {"httpOnly": True}}
     services: dict[str, Any] = {backend.name: {"weighted": weighted}}
     for app, name in names.items():
-        servers = [_server(each, backend.mode) for each in backend.servers if each.app_id == app]
+        servers = [
+            _server(each, backend.mode) for each in backend.servers if each.app_id == app and not each.problem
+        ]
         balancer: dict[str, Any] = {"servers": servers}
         if sticky:
             balancer["sticky"] = {"cookie": {"httpOnly": True}}
@@ -47,6 +49,4 @@ def _services(backend: Backend) -> dict[str, Any]:
 
 
 def _server(server: Server, mode: Mode) -> dict[str, str]:
-    host = f"[{server.host}]" if ":" in server.host else server.host
-    place = f"{host}:{server.port}"
-    return {"url": f"http://{place}"} if mode is Mode.HTTP else {"address": place}
+    return {"url": f"http://{server.place}"} if mode is Mode.HTTP else {"address": server.place}

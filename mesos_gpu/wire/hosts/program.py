@@ -48,11 +48,10 @@ def program_from_json(value: Any) -> Program:
     )
 
 
-def encode_program(version: str) -> bytes:
-    """The data by which an executor says what it is; `version`: of its release."""
-    return json.dumps(
-        {"program": {"version": version, "wire": WIRE, "oldest": OLDEST}}, separators=(",", ":")
-    ).encode()
+def encode_program(version: str, **more: Any) -> bytes:
+    """The data by which an executor says what it is; `version`: of its release; `more`: fields beside that."""
+    program = {"version": version, "wire": WIRE, "oldest": OLDEST}
+    return json.dumps({"program": program, **more}, separators=(",", ":")).encode()
 
 
 def decode_program(data: bytes) -> Program | None:

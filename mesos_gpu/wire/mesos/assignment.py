@@ -31,6 +31,8 @@ class OtherWire(ValueError):
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
+    if not said.get("listens"):  # as programs write it that know no such field
+        said.pop("listens", None)
     if said.get("wire") == SILENT:
         del said["wire"]
     said = {"version": VERSION, "kind": type(value).__name__, **said}

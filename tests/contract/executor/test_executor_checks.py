@@ -1,7 +1,10 @@
 """Health checks as the executor makes them beside its task, against a scripted agent."""
 
+import os
 import time
 from pathlib import Path
+
+import pytest
 
 from isolator.host.processes import descendants
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
@@ -9,7 +12,7 @@ from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.answers import answering, status
 from tests.conftest import wait_until
-from tests.hosts import GPUS, Host
+from tests.hosts import GPUS, Host, host
 
 UPDATED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 
@@ -53,15 +56,24 @@ def test_an_end_stops_a_check_and_nothing_says_running_after_it(one: Host, agent
     assert [state for state, _, _ in told(agent)][1:] == ["TASK_KILLING", "TASK_KILLED"]
 
 
-def test_a_port_is_asked_and_a_check_of_two_alone_says_nothing(one: Host, agent: ScriptedAgent) -> None:
+@pytest.mark.parametrize("proof", ["on", "off"])
+def test_a_port_is_asked_and_a_check_of_two_alone_says_nothing(
+    open_directory: Path, agent: ScriptedAgent, proof: str
+) -> None:
+    """The server is this process, and no part of the task: it is asked only if nothing is to be proved."""
     later = HealthCheck(Protocol.COMMAND, command="true", delay_s=0, interval_s=60)
-    with answering(status("200 OK")) as server:
-        http = HealthCheck(Protocol.MESOS_HTTP, port=server.port, delay_s=0, interval_s=60)
+    with (
+        answering(status("200 OK")) as server,
+        host(open_directory, agent, MESOS_GPU_PORT_PROOF=proof) as one,
+    ):
+        http = HealthCheck(Protocol.MESOS_HTTP, port=server.port, delay_s=0, interval_s=60, grace_period_s=0)
         one.launch("sleep 60", checks=encode([http, later]))
         agent.wait_for(lambda: len(told(agent)) >= 2)
-    assert told(agent)[1:] == [("TASK_RUNNING", True, UPDATED)]
-    one.kill(grace_s=0)
-    one.end("TASK_KILLED")
+        assert told(agent)[1:] == [("TASK_RUNNING", proof == "off", UPDATED)]
+        proved = "nobody can say whether the job listens at port" in agent.updates[-1].get("message", "")
+        assert proved == (proof == "on" and os.geteuid() == 0)
+        one.kill(grace_s=0)
+        one.end("TASK_KILLED")
 
 
 def test_a_command_that_ends_by_itself_has_its_own_end(one: Host, agent: ScriptedAgent) -> None:

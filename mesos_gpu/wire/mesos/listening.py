@@ -1,0 +1,54 @@
+"""`Listening`, as data of a TASK_STARTING or TASK_RUNNING. Pure.
+
+Only the standard library's json: the host side imports it.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mesos_gpu.model.tasks.listening import Listening
+from mesos_gpu.wire.body import parsed
+
+_MOST_PORTS = 1000
+_MOST_TEXT = 2000
+_LAST_PORT = 65535
+
+
+def listening_to_json(listening: Listening) -> dict[str, Any]:
+    """The value of the field `listening` of such data."""
+    return {"ports": list(listening.ports), "problem": listening.problem[:_MOST_TEXT]}
+
+
+def encode_listening(listening: Listening) -> bytes:
+    """The data by which an executor says at which ports its task listens."""
+    return json.dumps({"listening": listening_to_json(listening)}, separators=(",", ":")).encode()
+
+
+def decode_listening(data: bytes) -> Listening | None:
+    """The inverse; None: it is other data.
+
+    Raises:
+        ValueError: It is of this kind, and a field is missing or of another type.
+    """
+    try:
+        value = parsed(data)
+    except ValueError:
+        return None
+    if not isinstance(value, Mapping) or "listening" not in value:
+        return None
+    said = value["listening"]
+    if not isinstance(said, Mapping):
+        raise ValueError(f"listening must be an object, got {said!r:.80}")
+    ports, problem = said.get("ports"), said.get("problem")
+    if not isinstance(ports, list) or len(ports) > _MOST_PORTS or not all(map(_is_port, ports)):
+        raise ValueError(
+            f"listening: ports must be a list of numbers from 1 to {_LAST_PORT}, got {ports!r:.80}"
+        )
+    if not isinstance(problem, str) or len(problem) > _MOST_TEXT:
+        raise ValueError(f"listening: problem must be a string of at most {_MOST_TEXT} characters")
+    return Listening(tuple(ports), problem)
+
+
+def _is_port(value: object) -> bool:
+    return type(value) is int and 1 <= value <= _LAST_PORT

@@ -1,0 +1,264 @@
+"""A port that Mesos gave to a task, and somebody else listens there: nothing is sent to it, and it is said.
+
+The squatter is a process of the host that no task's fence holds, of another user than the tasks or of the same.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import Stack
+from tests.clients import reporting
+from tests.conftest import wait_until
+from tests.e2e.channel.test_sessions import SMALL, killed_at_end, words
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0, reason="isolates tasks: needs root"),
+]
+NOBODY = 65534  # the default user of tasks
+OTHER = 65533
+#: Answers each request as Jupyter does, and writes down what it was sent.
+SERVER = """
+import encodings.idna, http.server, json, os, socket, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, self.headers["Authorization"], flush=True)
+        body = json.dumps({"kernels": 0, "who": sys.argv[1]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    allow_reuse_port = True
+    def server_bind(self):
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
+    def get_request(self):
+        line = super().get_request()
+        print("connected", flush=True)
+        return line
+if len(sys.argv) > 3:
+    os.setuid(int(sys.argv[3]))
+Server(("", int(sys.argv[2])), Handler).serve_forever()
+"""
+#: A job whose server needs a while: it listens once there is a file "go" in its sandbox.
+LATE = f"until test -e go; do sleep 0.05; done; exec python3 -c {shlex.quote(SERVER)} job $PORT0"
+
+
+class Squatter:
+    """A process of the host that listens at a port and answers. `heard`: lines of what it saw."""
+
+    def __init__(self, port: int, uid: int = OTHER) -> None:
+        self.heard: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, "squatter", str(port), str(uid)], stdout=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.heard.extend(iter(self._process.stdout.readline, ""))
+
+    @property
+    def requests(self) -> list[str]:
+        return [line for line in self.heard if line != "connected\n"]
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@contextlib.contextmanager
+def squatting(port: int, uid: int = OTHER) -> Iterator[Squatter]:
+    squatter = Squatter(port, uid)
+    try:
+        wait_until("it listens", lambda: answers(port))
+        squatter.heard.clear()
+        yield squatter
+    finally:
+        squatter.end()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with reporting(open_directory / "stack", 2) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        yield client
+
+
+def running(client: Client, job: str) -> int:
+    """The port of a job, once it runs."""
+    wait_until("it runs", lambda: client.job(job)["state"] == "running")
+    port: int = client.tasks(job)[0]["ports"][0]
+    return port
+
+
+def let_listen(stack: Stack, job: str) -> None:
+    subprocess.run(words(stack, "exec", job, "--", "touch", "go"), check=True, timeout=60)
+
+
+def test_a_notebook_shows_its_token_to_nobody_but_its_own_server(stack: Stack, client: Client) -> None:
+    command = words(stack, "notebook", "--name", "book", *SMALL, "--shell", "--", LATE)
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran,
+        killed_at_end(ran),
+    ):
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        wait_until("it is there", lambda: [each for each in client.jobs() if each["name"] == "book"])
+        [job] = [each["id"] for each in client.jobs() if each["name"] == "book"]
+        port = running(client, job)
+        with squatting(port) as squatter:
+            warning = next(line for line in iter(ran.stderr.readline, "") if "nothing was sent" in line)
+            assert f"nothing was sent to port {port} of job {job}, and the token is kept back" in warning
+            assert f"of uid {OTHER}, listens at port {port}" in warning
+            assert "run the job again" in warning
+            wait_until("it was tried again", lambda: squatter.heard.count("connected\n") >= 3)
+            assert squatter.requests == []
+        let_listen(stack, job)
+        url = ran.stdout.readline()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}\n", url), url
+        assert requests.get(url.strip(), timeout=60).json()["who"] == "job"
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(60) == 143
+
+
+def test_a_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack, client: Client) -> None:
+    asked = {"name": "shared", "command": LATE, "ports": [0], "cpus": 0.1, "mem_mib": 64}
+    job = client.submit(asked)["id"]
+    port = running(client, job)
+    command = words(stack, "port-forward", job, f"0:{port}")
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as ran,
+        killed_at_end(ran),
+        squatting(port, NOBODY) as squatter,
+    ):
+        assert ran.stderr is not None
+        here = ran.stderr.readline().split()[1]
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://{here}/secret", timeout=60)
+        assert f"of uid {NOBODY}, listens at port {port}" in ran.stderr.readline()
+        let_listen(stack, job)
+        wait_until("the job listens, too", lambda: "job" in answers_of(here, 20))
+        assert set(answers_of(here, 40)) == {"job", "refused"}
+        assert squatter.heard.count("connected\n") > 1, "it has some of the connections"
+        assert squatter.requests == []
+    client.kill(job)
+
+
+def answers_of(place: str, times: int) -> list[str]:
+    """Who answers connections one after the other."""
+    said = []
+    for _ in range(times):
+        try:
+            said.append(requests.get(f"http://{place}/secret", timeout=60).json()["who"])
+        except requests.ConnectionError:
+            said.append("refused")
+    return said
+
+
+def app(client: Client, id: str, **more: Any) -> str:
+    """The job of the one instance of an app that is new."""
+    definition = {
+        "id": id,
+        "cmd": LATE,
+        "cpus": 0.1,
+        "mem": 64,
+        "portDefinitions": [{"name": "web", "port": 0}],
+    }
+    client.call("POST", "/v2/apps", dict, body={**definition, **more})
+    wait_until("it is there", lambda: [each for each in client.jobs() if each["app"] == id])
+    [job] = [each["id"] for each in client.jobs() if each["app"] == id]
+    return str(job)
+
+
+def exported(stack: Stack) -> str:
+    return requests.get(f"{stack.url}/v1/services?format=haproxy&group=*", timeout=60).text
+
+
+@pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", "TCP"])
+def test_an_app_is_neither_healthy_nor_served_while_another_answers_at_its_port(
+    stack: Stack, client: Client, protocol: str
+) -> None:
+    name = protocol.lower().replace("_", "-")
+    check = {"protocol": protocol, "portIndex": 0, "intervalSeconds": 1, "gracePeriodSeconds": 300}
+    labels = {"HAPROXY_0_VHOST": f"{name}.example.org"}
+    job = app(client, f"/{name}", healthChecks=[check], labels=labels)
+    port = running(client, job)
+    with squatting(port) as squatter:
+        if protocol == "MESOS_HTTP":
+            wait_until("it is checked", lambda: "connected\n" in squatter.heard)
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
+        assert client.job(job)["healthy"] is not True
+        assert f"{port} check" not in exported(stack)
+        assert squatter.requests == []
+    let_listen(stack, job)
+    wait_until("it is well", lambda: client.job(job)["healthy"] is True)
+    wait_until("it is served", lambda: f":{port} check" in exported(stack))
+    client.call("DELETE", f"/v2/apps/{name}", dict)
+
+
+OTHER_LISTENS = f"of uid {OTHER}, listens at port"
+
+
+def problem_of(stack: Stack, client: Client, job: str) -> str:
+    """What the executor of a job's task says of its ports."""
+    return str(client.tasks(job)[0]["ports_problem"])
+
+
+def test_an_app_is_not_ready_while_another_answers_at_its_port(stack: Stack, client: Client) -> None:
+    ready = {"portName": "web", "path": "/ready", "intervalSeconds": 2, "timeoutSeconds": 1}
+    labels = {"HAPROXY_0_VHOST": "ready.example.org"}
+    job = app(client, "/ready", readinessChecks=[ready], labels=labels)
+    port = running(client, job)
+    with squatting(port) as squatter:
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
+        [deployment] = client.call("GET", "/v2/deployments", list)
+        assert deployment["affectedApps"] == ["/ready"]
+        assert f":{port} check" not in exported(stack)
+        assert squatter.requests == []
+    let_listen(stack, job)
+    wait_until("it is deployed", lambda: not client.call("GET", "/v2/deployments", list))
+    assert f":{port} check" in exported(stack)
+
+
+def test_an_app_without_checks_is_served_once_it_listens_itself(stack: Stack, client: Client) -> None:
+    job = app(client, "/plain", labels={"HAPROXY_0_VHOST": "plain.example.org"})
+    port = running(client, job)
+    with squatting(port):
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
+        text = exported(stack)
+        assert f":{port} check" not in text
+        assert "nothing that listens at its port is proved to be the task" in text
+    let_listen(stack, job)
+    wait_until("it is served", lambda: f":{port} check" in exported(stack))
