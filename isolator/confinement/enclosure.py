@@ -31,6 +31,8 @@ NODES: Final = Path("/dev/mesos_gpu")
 #: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
 DENIED: Final = ".denied"
 GATE: Final = ".gate"
+#: Seconds that a sandbox may take to be sealed: some million files.
+SEAL_S: Final = 60.0
 _DENIED_MINOR: Final = 253
 
 
@@ -198,6 +200,10 @@ def undo(trace: Trace) -> list[int]:
             from isolator.host.user_pool import give_back
 
             return give_back(trace.what)
+        case "sandbox":
+            from isolator.host.sealing import seal
+
+            seal(trace.what, SEAL_S)
         case "share" | "limit":
             from isolator.shares.enforcing import undo as undo_share
 

@@ -67,6 +67,8 @@ class Executor:
                 self._connection.finish()
             finally:
                 processes.kill_descendants()
+                if self._work is not None:
+                    self._work.seal()
 
     # --- events of the agent, on any thread, also in a signal's handler
 

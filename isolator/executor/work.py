@@ -24,14 +24,23 @@ from isolator.executor.checkpoints import Checkpoints
 from isolator.executor.life import Event, Kind, Terms, Verdict
 from isolator.executor.upkeep import Upkeep, limit_of
 from isolator.gpus import driver_volume
-from isolator.gpus.ledger import Claimed, Ledger, NoneFree, Owner, Refused, Stale, Trace
+from isolator.gpus.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
 from isolator.host.port_ranges import grant_of
 from isolator.runs.gang import write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
-from isolator.runs.run import Ended, Launch, Run, below_sandbox, container_of, nested_container, sandbox_of
+from isolator.runs.run import (
+    Ended,
+    Launch,
+    Run,
+    below_sandbox,
+    container_of,
+    nested_container,
+    sandbox_of,
+    sealing_of,
+)
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -97,6 +106,7 @@ class Work:
         self._claimed: tuple[Trace, ...] | None = (
             None  # what is to be undone before the release; None: no claim
         )
+        self._is_released = False  # whether the claim is, but for the sandbox
         self._prepared: Prepared | None = None
         self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
@@ -143,7 +153,8 @@ class Work:
         volume = self._volume(plan, inventory)
         log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         given = None
-        with self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume))):
+        others = (*sealing_of(self._env), *run.traces(), *driver_volume.lease(volume))
+        with self._claim(plan, enclosure.traces(), others):
             if volume is not None and not volume.exists():  # it was removed before it was leased
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
             if not plan.hosts and (plan.image or plan.fetch or plan.upload or self._enforcing is not None):
@@ -388,7 +399,13 @@ class Work:
 
             pid, denied = run.pid(), self._ready.denied
             checker = Checker(
-                checks, self._task_id, pid, self._hear, self._listeners_of(pid), denied=denied, inner=run.inner()
+                checks,
+                self._task_id,
+                pid,
+                self._hear,
+                self._listeners_of(pid),
+                denied=denied,
+                inner=run.inner(),
             )
             self._post(Event(Kind.CHECKS_READY, payload=checker))
         try:
@@ -512,6 +529,18 @@ class Work:
             verdict = failure(error)
         self._post(Event(Kind.UNDONE, verdict=verdict))
 
+    def seal(self) -> None:
+        """Seal the sandbox; the end of the task is reported by then. The monitor does what cannot be done here."""
+        if self._claimed is None:
+            return
+        try:
+            for trace in sealing_of(self._env):
+                undo(trace)
+            if self._is_released:
+                self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))
+        except (MesosGpuError, OSError) as error:
+            log(f"the sandbox cannot be sealed: {error}; the node monitor tries again")
+
     def _let_go(self) -> None:
         try:
             left = self._run.clear() if self._run is not None else []
@@ -519,11 +548,13 @@ class Work:
                 left += undo(trace)
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
-            elif self._claimed is not None and self._enforcing is not None:
-                with self._share_turn:
-                    self._enforcing.let_go(self._owner)
             elif self._claimed is not None:
-                self._ledger.release(self._task_id, self._owner, self._container)
+                if self._enforcing is None:
+                    self._ledger.release(self._task_id, self._owner, self._container)
+                else:
+                    with self._share_turn:
+                        self._enforcing.let_go(self._owner)
+                self._is_released = True
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
 

@@ -31,6 +31,9 @@ DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
 #: What a path has in a URL as it is (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+#: Kinds of traces that stay when a task gives up its cards: its sandbox, until it is sealed, and with it the uid of the
+#: pool, whose next task must find nothing in that sandbox that is its own.
+LAST: Final = ("sandbox", "uid")
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
@@ -146,6 +149,11 @@ class Holding:
     traces: tuple[Trace, ...] = ()
     since: float = 0.0
     share: "Share | None" = None  # of each of its GPUs; None: all of them
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its task has ended, and only its sandbox is to be sealed."""
+        return not self.gpus and bool(self.traces) and all(trace.kind in LAST for trace in self.traces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,18 +366,29 @@ class Ledger:
         return self._path.parent / "owners" / container
 
     def release(self, task: str, owner: Owner, container: str = "") -> None:
-        """Give up what the task holds, unless another owner has it by now."""
+        """Give up what the task holds, unless another owner has it by now. Traces of `LAST` stay until `drop`."""
+        with self._transaction() as db:
+            held = db.execute(
+                """SELECT id, traces FROM holdings
+                       WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)""",
+                (task, *owner.columns),
+            ).fetchone()
+            kept = [mark for mark in json.loads(held[1]) if mark[0] in LAST] if held is not None else []
+            if kept:
+                db.execute("DELETE FROM claims WHERE holding = ?", held[:1])
+                db.execute("UPDATE holdings SET traces = ? WHERE id = ?", (json.dumps(kept), held[0]))
+                return
+        self.drop(Holding(task, owner, (), container))
+
+    def drop(self, holding: Holding) -> None:
+        """Remove a holding of which nothing is left to be undone, exactly this one."""
         with self._transaction() as db:
             db.execute(
                 "DELETE FROM holdings WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",
-                (task, *owner.columns),
+                (holding.task, *holding.owner.columns),
             )
-        if container:
-            self._lock(container).unlink(missing_ok=True)
-
-    def drop(self, holding: Holding) -> None:
-        """Remove a dead owner's holding, exactly this one."""
-        self.release(holding.task, holding.owner, holding.container)
+        if holding.container:
+            self._lock(holding.container).unlink(missing_ok=True)
 
     def holdings(self) -> tuple[Holding, ...]:
         """All, of the living and of the dead, oldest first."""

@@ -15,7 +15,7 @@ from isolator.devices import cgroups, facts
 from isolator.devices.docker_devices import verify
 from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
-from isolator.gpus.ledger import Holding, Ledger
+from isolator.gpus.ledger import LAST, Holding, Ledger
 from isolator.host import processes
 from isolator.node import programs
 from isolator.node.whose import started_ticks
@@ -97,7 +97,8 @@ class Reaping:
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
-    """End a dead owner's task, undo its traces, last first, and drop its holding.
+    """End a dead owner's task, undo its traces, last first, and drop its holding; its cards are free before its
+    sandbox is sealed.
 
     Returns:
         Processes that would not die; then the holding stays.
@@ -110,10 +111,15 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     except (MesosGpuError, OSError) as error:  # they are to die all the same
         logger.warning("the clients of MPS of the dead task %s could not be drained: %s", holding.task, error)
     left = processes.kill_leftovers(holding.task, timeout_s)
+    last = [trace for trace in reversed(holding.traces) if trace.kind in LAST]
     for trace in reversed(holding.traces):
-        left += undo(trace)
+        left += undo(trace) if trace not in last else []
     if not left:
         let_go(ledger, holding, timeout_s)
+        for trace in last:  # the next task on its cards does not wait for that
+            left += undo(trace)
+    if not left:
+        ledger.drop(holding)
     return left
 
 
@@ -128,7 +134,7 @@ def _drain(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
 
 
 def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
-    """Drop a dead owner's holding whose traces are undone; of a share, with what nobody on its cards needs now.
+    """Release a dead owner's holding whose traces are undone; of a share, with what nobody on its cards needs now.
 
     `timeout_s`: For another at work on its cards, which may have been stopped, to be done.
 
@@ -136,7 +142,7 @@ def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
         MesosGpuError, OSError: What was made of a card cannot be undone; it stays on record.
     """
     if holding.share is None:
-        ledger.drop(holding)
+        ledger.release(holding.task, holding.owner, holding.container)
         return
     from isolator.shares import enforcing
 
@@ -164,7 +170,9 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
     driver = facts.read_driver(env=env)
     minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
     notes = []
-    living = [each for each in ledger.holdings() if each.container and ledger.alive(each)]
+    living = [
+        each for each in ledger.holdings() if each.container and not each.is_released and ledger.alive(each)
+    ]
     firsts = firsts_of_engine(living)
     for holding in living:
         if not minors.keys() >= set(holding.gpus):

@@ -160,6 +160,11 @@ def below_sandbox(plan: Assignment) -> tuple[str, ...]:
     return (CONTAINERS, nested) if nested else ()
 
 
+def sealing_of(env: Mapping[str, str]) -> tuple[Trace, ...]:
+    """Return the trace of the sandbox, which is sealed when the task has ended; none if this process is not root."""
+    return (Trace("sandbox", sandbox_of(env)),) if os.geteuid() == 0 else ()
+
+
 def of_others(sandbox: str) -> tuple[str, ...]:
     """Directories in the agent's work_dir, which is not given to executors: <work_dir>/slaves/<agent>/frameworks/… has
     everybody's sandboxes (slave/paths.hpp), the others what is kept of tasks, and the files of their images."""

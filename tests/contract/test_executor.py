@@ -215,14 +215,15 @@ def test_the_streams_are_the_commands_alone(one: Host) -> None:
 @as_root
 def test_a_command_runs_as_another_user_in_a_session_of_its_own(one: Host) -> None:
     one.launch(
-        "id -un; id -Gn; echo $HOME $USER $LOGNAME; echo mine > file; cut -d' ' -f6 /proc/$$/stat",
+        "id -un; id -Gn; echo $HOME $USER $LOGNAME; echo mine > file; stat -c %U file; cut -d' ' -f6 /proc/$$/stat",
         user="nobody",
     )
     one.end("TASK_FINISHED")
-    name, groups, named, session = one.stdout().splitlines()
+    name, groups, named, owner, session = one.stdout().splitlines()
     assert (name, groups, named) == ("nobody", "nogroup", f"{one.sandbox} nobody nobody")
     assert int(session) not in (os.getsid(0), one.process.pid)
-    assert (one.sandbox / "file").owner() == "nobody"
+    assert owner == "nobody"
+    assert (one.sandbox / "file").owner() == "root", "sealed at the end"
 
 
 def test_an_unknown_user_is_the_jobs_fault(one: Host) -> None:
@@ -430,7 +431,7 @@ def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(one
     assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
     one.kill()
     one.update("TASK_KILLED")
-    assert one.ledger.holdings() == ()
+    assert [(held.gpus, held.is_released) for held in one.ledger.holdings()] == [((), True)]
     assert one.process.poll() is None, "it waits for the acknowledgement"
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from isolator.agent.commands import executor_command
 from isolator.devices import bpf_sys, cgroups
 from isolator.gpus.ledger import Owner
+from isolator.host.sealing import is_sealed
 from isolator.node.reaper import audit, reap, strangers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
@@ -81,6 +83,22 @@ def test_reaping_leaves_the_living_alone(one: Host) -> None:
     reap(one.ledger)
     assert [held.task for held in one.ledger.holdings()] == [TASK]
     assert one.states()[-1] == "TASK_RUNNING"
+
+
+def test_the_sandbox_of_a_task_whose_executor_died_is_sealed(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
+    directory = open_directory / str(time.monotonic_ns())
+    directory.mkdir()
+    with host(directory, agent) as one:
+        one.launch("mkdir -m 777 d && touch d/mine && echo up; exec sleep 600", user="nobody", gpus=GPUS[:1])
+        wait_until("it runs", lambda: "up" in one.stdout(), 30)
+        one.process.send_signal(signal.SIGKILL)
+        one.process.wait()
+        assert not is_sealed((one.sandbox / "d").stat())
+        reap(one.ledger)
+        assert one.ledger.holdings() == ()
+        assert all(is_sealed(path.stat()) for path in (one.sandbox, *one.sandbox.rglob("*")))
 
 
 def test_after_a_reboot_every_claim_is_void_whatever_the_pids_are(one: Host) -> None:

@@ -1,0 +1,37 @@
+"""Directories opened below a directory that is held open, by openat2(2)."""
+
+import ctypes
+import errno
+import os
+import struct
+from typing import Final
+
+_SYS_OPENAT2: Final = 437  # on every architecture
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08  # linux/openat2.h
+_RESOLVE: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def open_directory(name: str, above: int) -> int:
+    """Open a directory by its name in another one; the caller closes it.
+
+    Args:
+        name: One name, without a slash.
+        above: File descriptor of the directory that has the name.
+
+    Raises:
+        OSError: ENOTDIR or ELOOP: the name is of no directory, or of a link. EXDEV: a file system is mounted there.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    how = struct.pack("=QQQ", flags, 0, _RESOLVE)
+    fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(name), how, len(how))
+    if fd >= 0:
+        return int(fd)
+    number = ctypes.get_errno()
+    if number != errno.ENOSYS:
+        raise OSError(number, os.strerror(number), name)
+    fd = os.open(name, flags, dir_fd=above)  # before Linux 5.6: mounts of one file system are not told apart
+    if os.fstat(fd).st_dev != os.fstat(above).st_dev:
+        os.close(fd)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return fd

@@ -1,0 +1,165 @@
+"""A sandbox sealed after the end of its task: nobody but root can change a name in it any more.
+
+A task may have passed a descriptor of a directory of its sandbox to another task, which outlives it (unix(7),
+SCM_RIGHTS), and no view of paths keeps that one from exchanging names there. Root reads and removes what is there by
+paths: Mesos' agent does (`FilesProcess::resolve` in files.cpp, `os::rmdir` in rmdir.hpp). Therefore each directory
+becomes root's, and loses its write bits for others and its access control lists, before its names are read. From then
+on its names stand still, so the walk is complete when no directory below is left; it is repeated until one finds
+nothing to change.
+
+A file descriptor that is open for writing still writes to its file, and to nothing else. Device nodes cannot be there:
+no task may make one. A root task can undo all of this.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import struct
+import time
+from collections import Counter
+from typing import Final
+
+from isolator.host.beneath import open_directory
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
+_ACL_GROUP_OBJ: Final = 0x04  # linux/posix_acl.h
+_WRITABLE: Final = 0o022  # by group and others; with an access control list, by all that it names (acl(5))
+_SET_IDS: Final = 0o6000
+_LOOK: Final = 256  # entries between two looks at the clock
+
+
+def seal(sandbox: str, timeout_s: float) -> None:
+    """Seal a directory with all that is below it.
+
+    Files of several names keep their owner, unless all their names are in the sandbox: one may be a hard link to
+    another user's file.
+
+    Args:
+        sandbox: Its path, which only root can change. A sandbox that is gone needs no seal.
+        timeout_s: Seconds until the walk is given up.
+
+    Raises:
+        OSError: ETIMEDOUT: somebody adds directories as fast as they are sealed, or there are too many files.
+            EXDEV: a file system is mounted in the sandbox. Others as the kernel says them.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        top = os.open(sandbox, _DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        while _Walk(top, deadline).changed:
+            pass
+    finally:
+        os.close(top)
+
+
+def is_sealed(status: os.stat_result) -> bool:
+    """Return whether nobody but root can change what has this status."""
+    return status.st_uid == 0 and not status.st_mode & _WRITABLE
+
+
+class _Walk:
+    """One walk over a sandbox. It holds one directory at a time, so neither depth nor width has a limit."""
+
+    def __init__(self, top: int, deadline: float) -> None:
+        self.changed = 0
+        self._deadline = deadline
+        self._seen = 0
+        self._names: Counter[tuple[int, int]] = Counter()  # found of each file that has several
+        self._at = os.dup(top)
+        try:
+            self._walk()
+        finally:
+            os.close(self._at)
+
+    def _walk(self) -> None:
+        above: list[tuple[os.stat_result, list[str]]] = []
+        status, left = self._sealed_here()
+        while True:
+            if left:
+                below = open_directory(left.pop(), self._at)
+                above.append((status, left))
+                self._go(below)
+                status, left = self._sealed_here()
+            elif above:
+                status, left = above.pop()
+                self._go(os.open("..", _DIRECTORY, dir_fd=self._at))
+                if not os.path.samestat(os.fstat(self._at), status):
+                    raise OSError(errno.ESTALE, "root moved a directory of the sandbox while it was sealed")
+            else:
+                return
+
+    def _go(self, fd: int) -> None:
+        os.close(self._at)
+        self._at = fd
+
+    def _sealed_here(self) -> tuple[os.stat_result, list[str]]:
+        """Seal the directory, then what is in it but directories; return its status and the names of those."""
+        status = os.fstat(self._at)
+        if not is_sealed(status):
+            self._take(self._at, status)
+        directories = []
+        with os.scandir(self._at) as entries:
+            for entry in entries:
+                self._watch_clock()
+                with contextlib.suppress(FileNotFoundError):  # root removed it
+                    inner = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(inner.st_mode):
+                        directories.append(entry.name)
+                    elif not is_sealed(inner) and not stat.S_ISLNK(inner.st_mode) and self._is_own(inner):
+                        self._take_file(entry.name)
+        return status, directories
+
+    def _is_own(self, status: os.stat_result) -> bool:
+        """Whether a file has no name outside, as far as this walk has come."""
+        if status.st_nlink == 1:
+            return True
+        identity = status.st_dev, status.st_ino
+        self._names[identity] += 1
+        return self._names[identity] == status.st_nlink
+
+    def _take_file(self, name: str) -> None:
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._at)
+        try:
+            self._take(fd, os.fstat(fd))
+        finally:
+            os.close(fd)
+
+    def _take(self, fd: int, status: os.stat_result) -> None:
+        """Make it root's first: its owner could give the write bits back."""
+        path = f"/proc/self/fd/{fd}"
+        os.chown(path, 0, -1)
+        mode = stat.S_IMODE(status.st_mode)
+        if (group := _group_of_acl(path)) is not None:
+            mode = mode & ~0o070 | group << 3  # what the mode shows of the group is the list's mask
+        os.chmod(path, mode & ~(_WRITABLE | _SET_IDS))
+        for name in _ACLS if group is not None or stat.S_ISDIR(status.st_mode) else ():
+            _remove(path, name)
+        self.changed += 1
+
+    def _watch_clock(self) -> None:
+        self._seen += 1
+        if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "its files were too many, or more were added all the time")
+
+
+def _group_of_acl(path: str) -> int | None:
+    """Return the rights of the owning group by the access control list; None if there is no list."""
+    try:
+        acl = os.getxattr(path, _ACLS[0])
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return None
+        raise
+    return next((may for tag, may, _ in struct.iter_unpack("<HHI", acl[4:]) if tag == _ACL_GROUP_OBJ), 0)
+
+
+def _remove(path: str, attribute: str) -> None:
+    try:
+        os.removexattr(path, attribute)
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+            raise

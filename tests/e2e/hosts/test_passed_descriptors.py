@@ -1,0 +1,196 @@
+"""A task passes a directory of its sandbox on as a descriptor and ends: who holds it leads root nowhere by it."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.testing import dockerd
+from mesos_gpu.testing.images import busybox_layer, layer, save
+from mesos_gpu.testing.python_image import python_layer
+from tests.clients import client_of
+from tests.conftest import wait_until
+from tests.e2e.hosts.test_image_jobs import MODES
+from tests.kernel.conftest import needs
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the tasks run as other users"),
+]
+PROGRAM = Path(__file__).with_name("descriptors.py")
+PYTHON = "/usr/bin/python3"  # one that any user can run
+MODE = "cgroup2"
+CANARY = "canary: only root may read this"
+FORMS: dict[str, dict[str, Any]] = {
+    "process": {},
+    "nested": {"image": "descriptors:1", "container_engine": "mesos"},
+    "docker": {"image": "descriptors:1", "container_engine": "docker"},
+}
+
+
+@pytest.fixture
+def shared(open_directory: Path) -> Path:
+    """A directory that all users write to, with the program of the attack in it."""
+    path = open_directory / f"shared-{time.monotonic_ns()}"
+    path.mkdir()
+    path.chmod(0o1777)
+    (path / PROGRAM.name).write_bytes(PROGRAM.read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def roots(open_directory: Path) -> Path:
+    """A directory that only root may enter, with files in it."""
+    path = open_directory / "roots"
+    path.mkdir(mode=0o700)
+    (path / "canary").write_text(CANARY)
+    (path / "canary").chmod(0o600)
+    for number in range(400):
+        (path / f"file{number}").touch()
+    return path
+
+
+def submit(client: Client, shared: Path, *words: str, **more: Any) -> str:
+    command = " ".join([PYTHON, f"shared/{PROGRAM.name}", *words])
+    return client.submit(
+        {
+            "name": words[0],
+            "command": f'cd "$MESOS_SANDBOX"; exec {command}',
+            "volumes": [f"{shared}:shared"],
+            "cpus": 0.1,
+            "mem_mib": 64,
+            **more,
+        }
+    )["id"]
+
+
+def asked(client: Client, job: str, path: str) -> str:
+    """What the owner of a job is given of a file of it."""
+    try:
+        pieces = client.stream(f"/v1/jobs/{job}/files", {"what": "get", "path": path})
+        return b"".join(pieces).decode(errors="replace")
+    except Refused as error:
+        return error.what
+
+
+@contextmanager
+def passed_on(client: Client, shared: Path, roots: Path, **giver: Any) -> Iterator[str]:
+    """Have a directory passed on, whose holder exchanges names there from now on; the id of the job that has ended."""
+    holder = submit(client, shared, "hold", "shared/socket", "shared/said")
+    job = submit(client, shared, "give", "shared/socket", str(roots), **giver)
+    wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
+    assert client.job(job)["state"] == "finished", client.job(job)["message"]
+    try:
+        yield job
+    finally:
+        client.kill(holder)
+        wait_until("the holder has ended", lambda: ended(client.job(holder)), 60)
+
+
+def attack(client: Client, shared: Path, roots: Path, **giver: Any) -> None:
+    """Read by root through a directory that was passed on, until its holder is refused every change."""
+    had: set[str] = set()
+    number = 0
+
+    def refused() -> bool:
+        nonlocal number
+        number += 1
+        had.add(asked(client, job, f"d/mine{number % 20}"))
+        had.add(asked(client, job, f"d/own{number % 20}/canary"))
+        return (shared / "said").exists()
+
+    with passed_on(client, shared, roots, **giver) as job:
+        wait_until("the holder is refused", refused, 30)
+        had |= {asked(client, job, f"d/{name}{n}") for name in ("mine", "file") for n in range(20)}
+    assert not any(CANARY in each for each in had)
+    assert (shared / "said").read_text() == "Permission denied"
+    assert any("the tenant's" in each for each in had), "its owner has what it left"
+
+
+@pytest.fixture(scope="module")
+def images(open_directory: Path) -> Path:
+    directory = open_directory / "images"
+    packages = ("collections", "ctypes", "encodings", "importlib", "json", "re")
+    modules = ("_ctypes", "_struct", "_json", "_socket", "select", "math", "array")
+    layers = [
+        busybox_layer(dockerd.busybox(), ["sh"]),
+        python_layer(packages, modules),
+        layer({"opt": None}),
+    ]
+    save(directory, "descriptors:1", layers, {"Env": ["PATH=/usr/bin:/bin", "PYTHONHOME=/usr"]})
+    return directory
+
+
+@pytest.fixture(scope="module")
+def engine(images: Path) -> Iterator[dockerd.Dockerd]:
+    with dockerd.Dockerd() as daemon:
+        daemon.load_all(images)
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+    needs(MODE)
+    given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_ISOLATION": MODE,
+        "MESOS_GPU_VOLUME_ROOTS": str(open_directory),
+    }
+    with Stack(
+        open_directory / "plain",
+        [NodeSpec(1)],
+        images=images,
+        devices=MODES[MODE],
+        executor_environment=given,
+    ) as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_root_reads_nothing_through_a_directory_that_was_passed_on(
+    stack: Stack, shared: Path, roots: Path, form: str
+) -> None:
+    with client_of(stack, 1) as client:
+        attack(client, shared, roots, **FORMS[form])
+
+
+@pytest.mark.parametrize("how", ["secure", "pool"])
+def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
+    open_directory: Path, shared: Path, roots: Path, how: str
+) -> None:
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
+    if how == "pool":
+        given["MESOS_GPU_USER_POOL"] = "62000-62019"
+    with (
+        Stack(
+            open_directory / how, [NodeSpec(1)], executor_environment=given, secure=how == "secure"
+        ) as stack,
+        client_of(stack, 1) as client,
+    ):
+        attack(client, shared, roots)
+
+
+def test_the_agents_clean_up_removes_the_sandbox_alone(
+    open_directory: Path, shared: Path, roots: Path
+) -> None:
+    """It removes directories by their full paths, as root."""
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
+    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
+    before = sorted(path.name for path in roots.iterdir())
+    with (
+        Stack(open_directory / "gc", [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
+        client_of(stack, 1) as client,
+        passed_on(client, shared, roots) as job,
+    ):
+        runs = stack.directory.rglob(f"slaves/*/frameworks/*/executors/{client.job(job)['task_id']}/runs")
+        (sandboxes,) = (path for path in runs if "meta" not in path.parts)
+        wait_until("the sandbox is removed", lambda: not list(sandboxes.glob("*-*")), 60)
+        assert (shared / "said").exists()
+    assert sorted(path.name for path in roots.iterdir()) == before
