@@ -42,6 +42,7 @@ _STYLES: Final = {
     "unknown": "yellow",
     "unmonitored": "yellow",
     "unfit": "red",
+    "backed-off": "yellow",
 }
 
 

@@ -42,6 +42,7 @@ from mesos_gpu.model.tasks.idle import Idleness
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tenancy import NO_QUEUES, QueueDocument
 from mesos_gpu.model.usage import BudgetUse, Span, SpanWork
+from mesos_gpu.policy.queueing.launch_window import Window
 from mesos_gpu.policy.queueing.queue import in_line_since
 from mesos_gpu.policy.tasks.events import remembered
 from mesos_gpu.policy.tenancy.tree import Tree
@@ -97,8 +98,8 @@ class State:
     uncovered: dict[GpuId, float] = field(default_factory=dict)  # shared, held in Mesos by none: since when
     # Of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched.
     keeper_failures: dict[AgentId, tuple[int, float]] = field(default_factory=dict)
-    # Tasks that held shared cards, the latest to end.
-    gone_covers: dict[TaskId, None] = field(default_factory=dict)
+    gone_covers: dict[TaskId, None] = field(default_factory=dict)  # held shared cards; the latest to end
+    windows: dict[AgentId, Window] = field(default_factory=dict)  # of launches under way
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     monitors: int = 0  # launches of node monitors, ever: their ids never come again
     rolls: Rolls = field(default_factory=Rolls)
@@ -287,7 +288,7 @@ class State:
     def drop_node(self, agent_id: AgentId) -> None:
         """Forget a node that has been lost for long."""
         self.agents.enter(self.nodes.pop(agent_id), None)
-        for known in (self.capacities, self.unreserved):
+        for known in (self.capacities, self.unreserved, self.windows):
             known.pop(agent_id, None)
 
     def set_past_use(self, use: PastUse) -> None:

@@ -12,7 +12,7 @@ from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
 from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
-from mesos_gpu.engine.tasks.evictions import send_kill
+from mesos_gpu.engine.tasks.evictions import has_turn, send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
@@ -114,7 +114,8 @@ def _repeat_kills(turn: Turn) -> None:
         ended_for_excess = task.excess and task.kill_sent_at is not None
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
-        if task.kill_sent_at is None or turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
+        again = task.kill_sent_at is None or turn.now - task.kill_sent_at >= turn.settings.kill_resend_s
+        if again and has_turn(turn, task):
             send_kill(turn, job, task)
 
 

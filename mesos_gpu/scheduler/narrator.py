@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.usage import BudgetUse
+from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.scheduler.figures.counted import Counted
 from mesos_gpu.scheduler.figures.meter import Meter
 
@@ -33,6 +34,7 @@ class Narrator:
         self._counted = Counted(state, meter or Meter())
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
+        self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
         self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
         self._held = set[TaskId](state.unknown)
@@ -160,6 +162,15 @@ class Narrator:
             fields = {"node": node.hostname, "agent": node.id, "state": word}
             logger.log(
                 level, "node %s (agent %s): %s", node.hostname, node.id, word, extra={"fields": fields}
+            )
+        slow, was_slow = bool(node.launch_not_before), self._slow.get(node.id, False)
+        if slow is not was_slow:
+            self._slow[node.id] = slow
+            fields = {"node": node.hostname, "agent": node.id, "state": "backed-off" if slow else "up"}
+            level = logging.WARNING if slow else logging.INFO
+            words = backed_off(node) or "its executors register again, so it gets launches"
+            logger.log(
+                level, "node %s (agent %s): %s", node.hostname, node.id, words, extra={"fields": fields}
             )
         for gpu in node.gpus:
             old = self._cards.get(gpu.id)

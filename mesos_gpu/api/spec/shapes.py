@@ -369,7 +369,8 @@ class Node(Counted):
 
     agent_id: str
     hostname: str
-    state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "lost"])]
+    state: Annotated[str, says(enum=["up", "unmonitored", "unfit", "backed-off", "lost"])]
+    launch_problem: Annotated[str, says(description="why it gets no launches, and until when")] | None
     attributes: dict[str, str]
     region: str | None
     zone: str | None

@@ -30,6 +30,7 @@ from mesos_gpu.model.tasks.notice import Notice
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.job_fields import HIDDEN
 
@@ -384,6 +385,8 @@ def node_state(node: Node) -> str:
         return "lost"
     if node.reported_at is None and node.monitor_launches:
         return "unmonitored"
+    if node.wire and node.launch_not_before:
+        return "backed-off"
     return "up" if node.wire else "unfit"
 
 
@@ -395,6 +398,7 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
         "agent_id": node.id,
         "hostname": node.hostname,
         "state": node_state(node),
+        "launch_problem": backed_off(node) or None,
         "attributes": dict(node.attributes),
         "region": node.region,
         "zone": node.zone,

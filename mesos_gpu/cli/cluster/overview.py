@@ -92,7 +92,7 @@ NODES: Final[Listing["Node", "Node"]] = Listing(
         ),
         hosts=("HOST",),
     ),
-    states=("up", "unmonitored", "unfit", "lost", "drained"),
+    states=("up", "unmonitored", "unfit", "backed-off", "lost", "drained"),
 )
 
 

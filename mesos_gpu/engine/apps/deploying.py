@@ -31,6 +31,7 @@ from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, versions_after
 from mesos_gpu.policy.apps.task_ids import job_id, next_job_id
 from mesos_gpu.policy.apps.workload import job_of
+from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
 
@@ -43,6 +44,7 @@ SHOWN: Final = {
     JobState.KILLING: InstanceState.RUNNING,
 }
 _UNWANTED = "not wanted any more"
+_SLOW_S: Final = 60.0  # Mesos' default of --executor_registration_timeout
 
 
 def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
@@ -227,13 +229,25 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
 
 def _expunge(turn: Turn, app: App) -> None:
     """End instances that were out of reach for too long: others are in their places, and they are killed if they
-    come back."""
-    for job in [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]:
+    come back. No more are given up than a window of launches replaces: their agent may be back before the rest."""
+    jobs = [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]
+    waiting = sum(job.state is JobState.PENDING for job in jobs)
+    for job in jobs:
         task = turn.state.tasks[job.task_id] if job.task_id else None
-        since = task.unreachable_since if task and job.state is JobState.UNREACHABLE else None
-        if task and since is not None and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
+        if task is None or task.unreachable_since is None or job.state is not JobState.UNREACHABLE:
+            continue
+        since = _counts_as_cut_off(turn.state, task, task.unreachable_since)
+        if waiting < FIRST_SIZE and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
+            waiting += 1
+            away_s = turn.now - task.unreachable_since
             turn.put_job(replace(job, kill_requested=True, nameless=True))
-            abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
+            abandon(turn, task, f"its agent {task.hostname} was out of reach for {away_s:.0f} s")
+
+
+def _counts_as_cut_off(state: State, task: Task, since: float) -> float:
+    """Return from when on the app's strategy counts the time that an instance is out of reach: an agent that is
+    starting tasks may only be slow, and has as long as Mesos gives its executors to register."""
+    return since + _SLOW_S if task.agent_id in state.restless.under_way else since
 
 
 def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
@@ -310,7 +324,7 @@ def _instance(state: State, job: Job) -> Instance:
     if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
         shown = InstanceState.STARTING
     if shown is InstanceState.UNREACHABLE and task is not None:
-        since = task.unreachable_since or since
+        since = _counts_as_cut_off(state, task, task.unreachable_since or since)
     elif task is not None and task.evicted:
         shown = InstanceState.WAITING  # it is being ended here, to be placed anew
     healths = _healths(state, job, task)

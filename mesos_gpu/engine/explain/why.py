@@ -13,6 +13,7 @@ from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.gpus.role import is_of, waits_for_role
 from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.match.remains import Pace
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.held import Pools
@@ -32,7 +33,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.hurdles import clock
-from mesos_gpu.policy.explain.silence import lost, silent, unfit
+from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.room.allotment import allot
 
@@ -53,6 +54,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
     pools = None if state.tree is None else Pools(state, state.tree, now)
     offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
+    pace = Pace(state, now)
     nodes: list[NodeCapacity] = []
     for node in state.nodes.values():
         ruled_out = (
@@ -62,6 +64,9 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
         )
         barred = neighbours.barred(job, node) or _not_yet(state, job, node, pools, now)
         view = _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out)
+        view = replace(
+            view, paced=paced(node, pace.under_way(node.id), pace.room(node.id), job.spec.tasks, now)
+        )
         its = kept.get(node.id)
         nodes.append(replace(view, kept=tuple([_kept_of(view, job, each) for each in its])) if its else view)
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None

@@ -43,6 +43,7 @@ class Agents:
         reserved: Those of whose offers something is reserved for shared cards.
         unwatched: Those without a monitor.
         lost: Those that are lost.
+        backed_off: Those that get no launches for some time, as their executors did not register.
         naming: By GPU, those whose latest report names it.
         places: By host name and address, those that were seen there: of several, all but one are gone for good.
         crowded: Places of several.
@@ -54,6 +55,7 @@ class Agents:
     reserved: dict[AgentId, None] = field(default_factory=dict)
     unwatched: dict[AgentId, None] = field(default_factory=dict)
     lost: dict[AgentId, None] = field(default_factory=dict)
+    backed_off: dict[AgentId, None] = field(default_factory=dict)
     naming: dict[GpuId, tuple[AgentId, ...]] = field(default_factory=dict)
     places: dict[Place, tuple[AgentId, ...]] = field(default_factory=dict)
     crowded: dict[Place, None] = field(default_factory=dict)
@@ -94,11 +96,12 @@ class Agents:
         node = new or old
         assert node is not None, "a node that never was cannot go"
         if new is None:
-            for known in (self.unwatched, self.lost, self.reports):
+            for known in (self.unwatched, self.lost, self.backed_off, self.reports):
                 known.pop(node.id, None)
         else:
             _mark(self.unwatched, new.id, new.monitor is None)
             _mark(self.lost, new.id, new.lost_at is not None)
+            _mark(self.backed_off, new.id, new.launch_not_before > 0.0)
         if (was := _place(old)) != (at := _place(new)):
             if was is not None:
                 self._stand(was, [each for each in self.places[was] if each != node.id])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
 
@@ -24,12 +24,17 @@ class Restless:
         tasks: Those that are to be asked about, told something again, ended or given up, now or later.
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
+        under_way: By agent, those of whose executors nothing has been heard yet.
+        told: By agent, those that were told to end, with the time of it, the latest last.
     """
 
     numbers: dict[TaskId, int] = field(default_factory=dict)
     tasks: set[TaskId] = field(default_factory=set)
     preemptible: set[TaskId] = field(default_factory=set)
     limited: set[TaskId] = field(default_factory=set)
+    under_way: dict[AgentId, set[TaskId]] = field(default_factory=dict)
+    told: dict[AgentId, dict[TaskId, float]] = field(default_factory=dict, compare=False)
+    _agents: dict[TaskId, AgentId] = field(default_factory=dict, compare=False)
     _next: "count[int]" = field(default_factory=count, compare=False)
 
     def enter(self, task: Task, job: Job | None) -> None:
@@ -39,6 +44,15 @@ class Restless:
         _mark(self.tasks, task.id, _is_restless(task, job))
         _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
         _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
+        self._agents[task.id] = task.agent_id
+        if is_under_way(task):
+            self.under_way.setdefault(task.agent_id, set()).add(task.id)
+        else:
+            _discard(self.under_way, task.agent_id, task.id)
+        told = self.told.get(task.agent_id, {})
+        if task.kill_sent_at is not None and told.get(task.id) != task.kill_sent_at:
+            told.pop(task.id, None)
+            self.told.setdefault(task.agent_id, told)[task.id] = task.kill_sent_at
 
     def leave(self, task_id: TaskId) -> None:
         """A task is live no longer."""
@@ -46,6 +60,22 @@ class Restless:
         self.tasks.discard(task_id)
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
+        agent_id = self._agents.pop(task_id, None)
+        if agent_id is not None:
+            _discard(self.under_way, agent_id, task_id)
+            told = self.told.get(agent_id, {})
+            told.pop(task_id, None)
+            if not told:
+                self.told.pop(agent_id, None)
+
+    def told_since(self, agent_id: AgentId, moment: float, enough: int) -> int:
+        """Count the tasks of an agent that were told to end since a moment and live still, `enough` at most."""
+        count = 0
+        for told_at in reversed(self.told.get(agent_id, {}).values()):
+            if told_at < moment or count >= enough:
+                break
+            count += 1
+        return count
 
     def in_order(self, tasks: Iterable[TaskId]) -> list[TaskId]:
         """Some live tasks in the order of their launches."""
@@ -57,6 +87,21 @@ def _is_restless(task: Task, job: Job | None) -> bool:
         return True
     ends = task.kill_sent_at is not None or bool(task.evicted) or bool(task.excess)
     return ends or task.notice is not None or (job is not None and job.kill_requested)
+
+
+def is_under_way(task: Task) -> bool:
+    """Whether it was launched, and nothing has been heard of its executor; it may be cut off meanwhile."""
+    if task.state is TaskState.UNREACHABLE:
+        return task.started_at is None
+    return task.state is TaskState.LAUNCHED
+
+
+def _discard(known: dict[AgentId, set[TaskId]], agent_id: AgentId, task_id: TaskId) -> None:
+    tasks = known.get(agent_id)
+    if tasks is not None:
+        tasks.discard(task_id)
+        if not tasks:
+            del known[agent_id]
 
 
 def _mark(known: set[TaskId], task_id: TaskId, is_so: bool) -> None:

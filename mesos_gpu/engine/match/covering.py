@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import Carved, Launches, Remains
+from mesos_gpu.engine.match.remains import Carved, Launches, Pace, Remains
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -26,13 +26,14 @@ def _opens(takes: Iterable[Take]) -> bool:
     return any(take.opens for take in takes)
 
 
-def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
     """Hold the cards again whose shares run on while no task holds them in Mesos, as far as GPUs are offered."""
     if not covers.is_uncovered(turn.state):
         return
     for agent_id in remains:
         for gpu in turn.state.nodes[agent_id].gpus:
-            if gpu.id in turn.state.sharers and gpu.id not in turn.state.covers:
+            uncovered = gpu.id in turn.state.sharers and gpu.id not in turn.state.covers
+            if uncovered and not pace.is_full(agent_id):
                 _cover(turn, agent_id, gpu.id, ledger, remains, launches)
 
 

@@ -7,7 +7,7 @@ from mesos_gpu.engine.changed import changed
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.match.covering import open_cards
 from mesos_gpu.engine.match.ledger import Ledger
-from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.tasks.unknown import MONITOR
@@ -25,11 +25,11 @@ from mesos_gpu.policy.tasks.gang import environment
 from mesos_gpu.policy.tenancy.las import at_launch
 
 
-def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches, pace: Pace) -> None:
     """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
     for agent_id in remains.in_order(turn.state.agents.unwatched):
         node = turn.state.nodes[agent_id]
-        if turn.now >= node.monitor_not_before:
+        if turn.now >= node.monitor_not_before and not pace.is_full(agent_id):
             _launch_monitor(turn, node, ledger, remains, launches)
 
 

@@ -14,7 +14,7 @@ from mesos_gpu.engine.match.offers import balance
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.preemption import possible, preempt
 from mesos_gpu.engine.match.reclaiming import keep_rooms, reclaim
-from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.queue.backlog import Backlog
@@ -31,10 +31,11 @@ def match(turn: Turn) -> None:
     if not turn.state.connected:
         return
     remains, launches = Remains(turn.state, turn.settings, turn.now), Launches()
-    ledger = Ledger(remains, launches)
-    launch_monitors(turn, ledger, remains, launches)
+    pace = Pace(turn.state, turn.now)
+    ledger = Ledger(remains, pace, launches)
+    launch_monitors(turn, ledger, remains, launches, pace)
     if not turn.state.doubtful:
-        cover_again(turn, ledger, remains, launches)
+        cover_again(turn, ledger, remains, launches, pace)
     if _is_due(turn) and not turn.state.doubtful:
         standing = standing_of(turn.state, turn.settings, turn.now)
         backlog = Backlog(turn.state, turn.settings, turn.now, remains.coming, standing=standing)
@@ -43,7 +44,7 @@ def match(turn: Turn) -> None:
             backlog.keep_booked()
         seating = seat(turn, backlog.may_be_seated)
         turn.state.seats_given = seating.given if seating else {}
-        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, backlog, seating)
+        turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches, pace, backlog, seating)
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):
         turn.effects.append(effect)
@@ -63,6 +64,7 @@ def _is_due(turn: Turn) -> bool:
         state.next_moment,
         inf if state.provisional is None else state.provisional.next_at,
         *state.contested.values(),
+        *(state.nodes[agent_id].launch_not_before for agent_id in state.agents.backed_off),
         *(state.jobs[job_id].not_before for _, job_id in state.queue),
     )
     return any(last < end <= turn.now for end in ends)
@@ -83,6 +85,7 @@ def _launch_jobs(
     ledger: Ledger,
     remains: Remains,
     launches: Launches,
+    pace: Pace,
     backlog: Backlog,
     seating: Seating | None,
 ) -> bool:
@@ -91,14 +94,14 @@ def _launch_jobs(
     state, settings = turn.state, turn.settings
     if not state.queue:
         return False
-    index, may_preempt = table_of(state, settings, turn.now, remains).index, possible(turn, seating)
+    index, may_preempt = table_of(state, settings, turn.now, remains, pace).index, possible(turn, seating)
     if not index.nodes and not may_preempt:
         make_way(turn, backlog)
         return False
     placing = Placing(state, settings, index)
     held = [backlog.held] if backlog.held is not None else []
-    ledger.register(Index(index, remains), placing, *held, backlog, backlog.neighbours)
-    search = Search(settings, ledger, remains, index, placing, backlog)
+    ledger.register(Index(index, remains, pace), placing, *held, backlog, backlog.neighbours)
+    search = Search(settings, ledger, remains, pace, index, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
     if seating is not None:

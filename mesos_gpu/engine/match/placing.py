@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.take import Take
@@ -36,8 +37,14 @@ class Placing:
         self._drawn = state.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
 
-    def place(self, job: Job, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Chosen | None:
-        """The best of the candidates that are open to the job; None: none fits."""
+    def place(
+        self,
+        job: Job,
+        request: Request,
+        open_to: Mapping[AgentId, NodeCapacity],
+        busy: Mapping[AgentId, int] = MappingProxyType({}),
+    ) -> Chosen | None:
+        """The best of the candidates that are open to the job; None: none fits. `busy`: as of `Pace.busy`."""
         placement = self._placement(job.spec)
         siblings = self._siblings(job) if POLICIES[placement.value].apart else None
         return self._index.place(
@@ -47,6 +54,7 @@ class Placing:
             siblings,
             gpu_nodes=self._gpu_nodes(job).value,
             draw=self._drawn,
+            busy=busy,
         )
 
     def spreads(self, job: Job) -> bool:

@@ -1,6 +1,8 @@
-"""What is left of agents' offers during one match, and what is launched from them: two books of its ledger."""
+"""What is left of agents' offers during one match, what is launched from them, and how many launches agents may still
+have under way: three books of its ledger."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +22,12 @@ from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar, carve, carve_m
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.policy.apps.ports import without
 from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 
 Scalars = tuple[Scalar, ...]
+FEW: Final = 8  # launches under way on an agent, with which it is as good for more as one that has none
 GPU_MEMORY: Final = (
     "gpu_mem"  # what an operator may have agents offer, in MiB; Mesos shows what is used of it
 )
@@ -314,3 +318,97 @@ class Launches:
     def undo(self, take: Take) -> None:
         """Drop it."""
         del self._entries[take.agent_id][take]
+
+
+class Pace:
+    """Launches under way on each agent during one match, and how many more its window has room for.
+
+    A gang starts together or not at all: an agent with nothing under way takes any number of its members, so a gang
+    that is larger than the window starts when the window is empty.
+    """
+
+    def __init__(self, state: State, now: float) -> None:
+        """Count nothing before it is asked for.
+
+        Args:
+            state: The engine's.
+            now: Seconds since the epoch.
+        """
+        self._state, self._now = state, now
+        self._under_way: dict[AgentId, int] = {}  # of agents that were asked for
+        self._empty: set[AgentId] | None = (
+            None  # with nothing under way before a gang; None: no gang is placed
+        )
+        self._held: set[AgentId] = set()  # for a gang before all others
+        self._busy: dict[AgentId, int] | None = None  # as of `busy`
+
+    def under_way(self, agent_id: AgentId) -> int:
+        """Return how many launches of an agent are under way, those of this match included."""
+        known = self._under_way.get(agent_id)
+        if known is None:
+            known = self._under_way[agent_id] = len(self._state.restless.under_way.get(agent_id, ()))
+        return known
+
+    def room(self, agent_id: AgentId) -> int | None:
+        """Return how many more launches an agent may have now; None if any number may start there together."""
+        count, node = self.under_way(agent_id), self._state.nodes[agent_id]
+        if agent_id in self._held or node.launch_not_before > self._now:
+            return 0
+        if self._empty is not None and (not count or agent_id in self._empty):
+            self._empty.add(agent_id)
+            return None
+        window = self._state.windows.get(agent_id)
+        return max(int(FIRST_SIZE if window is None else window.size) - count, 0)
+
+    def is_full(self, agent_id: AgentId) -> bool:
+        """Whether an agent gets no further launch now."""
+        return self.room(agent_id) == 0
+
+    @contextmanager
+    def gang(self) -> Iterator[None]:
+        """Let agents with nothing under way take any number of tasks: they are of one gang."""
+        self._empty = set()
+        try:
+            yield
+        finally:
+            self._empty = None
+
+    def narrow(self, tasks: int) -> list[Node]:
+        """Return the agents whose launches under way leave no room for so many tasks, those with the fewest first."""
+        known = {**self._state.restless.under_way, **self._under_way}
+        counts = {agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.nodes}
+        narrow = [a for a, count in counts.items() if count and (self.room(a) or 0) < tasks]
+        nodes = [self._state.nodes[agent_id] for agent_id in sorted(narrow, key=counts.__getitem__)]
+        return [node for node in nodes if node.launch_not_before <= self._now]
+
+    def hold(self, agent_id: AgentId) -> None:
+        """Give an agent no further launch in this match: when those under way have registered, a gang starts there."""
+        self._held.add(agent_id)
+        self._state.touched.add(agent_id)
+
+    def busy(self) -> Mapping[AgentId, int]:
+        """Return, of agents with at least `FEW` launches under way, how many times as many these are."""
+        if self._busy is None:
+            every = self._state.restless.under_way.items()
+            counts = {agent_id: len(tasks) for agent_id, tasks in every if len(tasks) >= FEW}
+            counts |= {agent_id: count for agent_id, count in self._under_way.items() if count >= FEW}
+            self._busy = {agent_id: count // FEW for agent_id, count in counts.items()}
+        return self._busy
+
+    # --- a book
+
+    def take(self, take: Take) -> None:
+        """Count it in; each card that is opened for it is a launch of its own."""
+        self._count(take, 1)
+
+    def undo(self, take: Take) -> None:
+        """Count it out."""
+        self._count(take, -1)
+
+    def _count(self, take: Take, sign: int) -> None:
+        count = self.under_way(take.agent_id) + sign * (1 + len(take.opens))
+        self._under_way[take.agent_id] = count
+        if self._busy is not None and count >= FEW:
+            self._busy[take.agent_id] = count // FEW
+        elif self._busy is not None:
+            self._busy.pop(take.agent_id, None)

@@ -1,11 +1,11 @@
 """Places for the tasks of a job during one match: n takes under a checkpoint; of a single task n is 1."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.remains import Remains
+from mesos_gpu.engine.match.remains import Pace, Remains
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -31,6 +31,7 @@ class Search:
         settings: Settings,
         ledger: Ledger,
         remains: Remains,
+        pace: Pace,
         index: NodeIndex,
         placing: Placing,
         backlog: Backlog,
@@ -41,11 +42,12 @@ class Search:
             settings: The operator's.
             ledger: The only one to tell of what is taken; the others here are its books.
             remains: What is left of offers.
+            pace: How many launches agents may have beside those under way.
             index: The agents on the table, as they can be used now; always up to date.
             placing: Which of them is best.
             backlog: What each job may use of them.
         """
-        self._settings, self._ledger, self._remains = settings, ledger, remains
+        self._settings, self._ledger, self._remains, self._pace = settings, ledger, remains, pace
         self._index, self._placing, self._backlog = index, placing, backlog
         self._nodes: Nodes = index.nodes
         self._refused: set[Hashable] = set()
@@ -111,18 +113,66 @@ class Search:
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
     ) -> list[Take] | None:
         """A place for each task on some nodes."""
-        gang = job.spec.tasks > 1
+        if job.spec.tasks == 1:
+            return self._take_or_leave(job, request, nodes, outlasted)
         # Of one model, if any is asked for: the slowest decides for all.
-        for one in request.each_model() if gang else (request,):
-            # Most matches see quickly that a large job must wait.
-            if gang and sum(room_for(one, node).slots for node in nodes.values()) < job.spec.tasks:
-                continue
-            with self._ledger.checkpoint() as trial:
-                takes = self._take_each(job, one, nodes, outlasted)
-                if takes is not None:
-                    trial.keep()
-                    return takes
+        for one in request.each_model():
+            with self._pace.gang():
+                # Most matches see quickly that a large job must wait.
+                has_room = self._room(one, nodes) >= job.spec.tasks
+                takes = self._take_or_leave(job, one, nodes, outlasted) if has_room else None
+            if takes is not None:
+                self._clear({take.agent_id for take in takes if self._pace.is_full(take.agent_id)})
+                return takes
+        for one in request.each_model():
+            if self._hold_for(job, one, nodes):
+                break
         return None
+
+    def _take_or_leave(
+        self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
+    ) -> list[Take] | None:
+        with self._ledger.checkpoint() as trial:
+            takes = self._take_each(job, request, nodes, outlasted)
+            if takes is not None:
+                trial.keep()
+        return takes
+
+    def _room(self, request: Request, nodes: Nodes) -> int:
+        """How many tasks of a gang start on some nodes, as far as launches under way let them."""
+        rooms = (
+            (room_for(request, node).slots, self._pace.room(agent_id)) for agent_id, node in nodes.items()
+        )
+        return sum(slots if room is None else min(slots, room) for slots, room in rooms)
+
+    def _hold_for(self, job: Job, request: Request, nodes: Nodes) -> bool:
+        """Give no further launch to agents on which a gang starts when those under way there have registered, as few as
+        are enough; False if it waits for something else."""
+        tasks = job.spec.tasks
+        narrow = [node for node in self._pace.narrow(tasks) if self._backlog.serves(job, node)]
+        if not narrow:
+            return False
+        ids = {node.id for node in narrow}
+        with self._pace.gang():
+            room = self._room(request, {a: node for a, node in nodes.items() if a not in ids})
+        held: list[AgentId] = []
+        for node in narrow:
+            if room < tasks and node.id in self._remains:
+                room += room_for(request, self._remains.capacity(node.id)).slots
+                held.append(node.id)
+        if room < tasks:
+            return False
+        for agent_id in held:
+            self._pace.hold(agent_id)
+        self._clear(held)
+        return True
+
+    def _clear(self, agents: Iterable[AgentId]) -> None:
+        """Take agents that get no further launch off the table."""
+        for agent_id in agents:
+            if agent_id in self._index.nodes:
+                self._index.leave(agent_id)
+                self._most = None
 
     def _take_each(
         self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
@@ -132,7 +182,7 @@ class Search:
             open_to = self._beside_others(job, nodes, outlasted) if job.spec.tasks > 1 else nodes
             if job.spec.ports:
                 open_to = {a: node for a, node in open_to.items() if enough(job.spec.ports, node.ports or ())}
-            chosen = self._placing.place(job, request, open_to)
+            chosen = self._placing.place(job, request, open_to, self._pace.busy())
             if chosen is None:
                 return None
             if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
@@ -151,7 +201,8 @@ class Search:
         if self._is_booked:
             now = self._backlog.booked.only(job, now)
         # Each member takes a port.
-        with_ports = {agent_id: now[agent_id] for agent_id in nodes if now[agent_id].ports}
+        here = (agent_id for agent_id in nodes if agent_id in self._nodes)
+        with_ports = {agent_id: now[agent_id] for agent_id in here if now[agent_id].ports}
         return self._backlog.neighbours.open_to(job, with_ports)
 
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:

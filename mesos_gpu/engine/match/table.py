@@ -6,7 +6,7 @@ from math import inf
 
 from mesos_gpu.engine.gpus.gpu_status import is_closed
 from mesos_gpu.engine.match.placing import index_of
-from mesos_gpu.engine.match.remains import Remains
+from mesos_gpu.engine.match.remains import Pace, Remains
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -44,22 +44,29 @@ class Table:
 
 
 class Index:
-    """A book of the ledger: what the arrays say of an agent follows what is left of its offers."""
+    """A book of the ledger: what the arrays say of an agent follows what is left of its offers, and of its window of
+    launches under way: with none left it is not on the table."""
 
-    def __init__(self, index: NodeIndex, remains: Remains) -> None:
-        """`remains` is told before this one."""
-        self._index, self._remains = index, remains
+    def __init__(self, index: NodeIndex, remains: Remains, pace: Pace) -> None:
+        """`remains` and `pace` are told before this one."""
+        self._index, self._remains, self._pace = index, remains, pace
 
     def take(self, take: Take) -> None:
         """Less is left there."""
-        self._index.update(self._remains.capacity(take.agent_id))
+        self.show(take.agent_id)
 
     def undo(self, take: Take) -> None:
         """Give back what a launch took."""
-        self._index.update(self._remains.capacity(take.agent_id))
+        self.show(take.agent_id)
+
+    def show(self, agent_id: AgentId) -> None:
+        """Let the arrays say what is left of an agent that offers something."""
+        self._index.update(self._remains.capacity(agent_id))
+        if self._pace.is_full(agent_id):
+            self._index.leave(agent_id)
 
 
-def table_of(state: State, settings: Settings, now: float, remains: Remains) -> Table:
+def table_of(state: State, settings: Settings, now: float, remains: Remains, pace: Pace) -> Table:
     """The state's table, brought up to date.
 
     Args:
@@ -67,28 +74,34 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains) -> 
         settings: The operator's.
         now: Seconds since the epoch.
         remains: What is left of the agents' offers.
+        pace: How many launches agents may have beside those under way.
     """
     table: Table | None = state.table
-    if table is not None and _brought_up(table, state, settings, now, remains):
+    if table is not None and _brought_up(table, state, settings, now, remains, pace):
         return table
     open_ = [agent_id for agent_id in remains.agents if not is_closed(state, state.nodes[agent_id])]
     index = index_of(state, settings, map(remains.capacity, open_))
     table = Table(index, now, state.next_sequence)
     for agent_id in open_:
+        if pace.is_full(agent_id):
+            index.leave(agent_id)
         table.note(agent_id, _fresh_until(state, settings, agent_id))
     state.table = table
     state.touched.clear()
     return table
 
 
-def _brought_up(table: Table, state: State, settings: Settings, now: float, remains: Remains) -> bool:
+def _brought_up(
+    table: Table, state: State, settings: Settings, now: float, remains: Remains, pace: Pace
+) -> bool:
     """Whether the changes since the last time could be made; else all is to be built anew."""
     if any(table.at < until <= now for until in state.contested.values()):
         return False
     nodes = table.index.nodes
     again = [a for a, (_, until) in state.keeper_failures.items() if table.at < until <= now]
+    again += [a for a in state.agents.backed_off if table.at < state.nodes[a].launch_not_before <= now]
     for agent_id in sorted({*table.late(now), *again, *state.touched}):
-        if agent_id not in remains or is_closed(state, state.nodes[agent_id]):
+        if agent_id not in remains or is_closed(state, state.nodes[agent_id]) or pace.is_full(agent_id):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:
                 table.index.leave(agent_id)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from mesos_gpu.engine.effects import Kill
 from mesos_gpu.engine.gpus.cards import note
@@ -13,6 +14,15 @@ from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
+
+MAX_KILLS: Final = 16  # of an agent that are under way: each ends processes, and undoes an enclosure
+_KILL_S: Final = 3.0  # then a task that has not ended yet does not count among them: it may have a long grace
+
+
+def has_turn(turn: Turn, task: Task) -> bool:
+    """Whether a task may be told to end now, beside those of its agent that were told a moment ago."""
+    told = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S, MAX_KILLS)
+    return told < MAX_KILLS
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:
@@ -80,13 +90,14 @@ def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> No
 
 
 def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
-    """The job is not wanted any more; `unlaunched` is what is said if it has no tasks to be ended."""
+    """The job is not wanted any more; `unlaunched` is what is said if it has no tasks to be ended. Of many tasks of an
+    agent that are to end at once those that have no turn yet are told by upkeep."""
     if job.state is JobState.PENDING:
         turn.end_job(replace(job, kill_requested=True), JobState.KILLED, unlaunched)
         return
     job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
     for task in turn.state.round_of(job):
-        if not task.ended:
+        if not task.ended and has_turn(turn, task):
             send_kill(turn, job, task)
 
 

@@ -14,6 +14,7 @@ from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
 from mesos_gpu.engine.tasks.notices import ends_in_time, noted, on_checkpoint, on_told
 from mesos_gpu.engine.tasks.resizing import on_resized
+from mesos_gpu.engine.tasks.starting import on_first_word
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import GpuId
@@ -89,6 +90,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     alone = task.covers is None  # else its executor has others
     if alone and new is TaskState.LOST and not task.ended and is_left_over(task, status):
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
+    on_first_word(turn, task, new, status)
     move(turn, task, new, status, outcome)
     if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
         _on_report(turn, task, status)

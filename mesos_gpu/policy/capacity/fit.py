@@ -184,8 +184,8 @@ def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     yield from reasons
     if reasons:
         return
-    if not node.offered:
-        yield Misfit(Stage.OFFER)
+    if node.paced or not node.offered:
+        yield Misfit(Stage.PACE if node.paced else Stage.OFFER)
         return
     for reservation in node.kept:
         node = node.beside(reservation)

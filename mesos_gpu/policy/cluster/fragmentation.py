@@ -104,6 +104,8 @@ class Fragmentation:
         self._asked_by_models = mix.models
         self._worth = worth(mix.fractions) * WHOLE * share_of_worth
 
+    grain = 0
+
     def attach(self, view: View) -> None:
         """Attach to a view, as `Policy.attach` says."""
         self.view = view

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +144,7 @@ class NodeIndex:
         *,
         gpu_nodes: str = "last",
         draw: int | None = None,
+        busy: Mapping[AgentId, int] = MappingProxyType({}),
     ) -> Chosen | None:
         """Where a task fits best; None: nowhere.
 
@@ -152,9 +154,11 @@ class NodeIndex:
             placement: One of `registry.POLICIES`.
             siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
             draw: For ties, as of `View.best`.
+            busy: How much agents are starting; of those that are as good for work without GPUs, others come first.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
         view = self._view(placement, shares=request.gpu.share is not None)
+        load = self._load(busy) if busy and not request.gpu.count else None
         allowed = self._allowed(request, open_to)
         masks = [allowed]
         if not request.gpu.count and gpu_nodes != "always":
@@ -165,12 +169,19 @@ class NodeIndex:
         for model in (request.gpu.models if request.gpu.count else ()) or (None,):
             number = view.shape(self._shape(request, model))
             for mask in self._narrowed(request, masks, view, number, placement):
-                while (row := view.best(number, mask, draw)) is not None:
+                while (row := view.best(number, mask, draw, load)) is not None:
                     chosen = self._confirmed(row, request, open_to, placement)
                     if chosen is not None:
                         return chosen
                     mask = self._but(mask, [row])
         return None
+
+    def _load(self, busy: Mapping[AgentId, int]) -> npt.NDArray[np.int64]:
+        """How much the agent of each row is starting."""
+        load = np.zeros(len(self._rows), dtype=np.int64)
+        for agent_id, count in busy.items():
+            load[self._of.get(agent_id, [])] = count
+        return load
 
     def _confirmed(
         self, row: int, request: Request, open_to: Mapping[AgentId, NodeCapacity], placement: str

@@ -17,6 +17,8 @@ _LEAST: Final = (1 << _BITS) - 1
 class Simple:
     """What the simple policies share: they remember nothing, and fit fractions most tightly."""
 
+    grain = 0
+
     def attach(self, view: View) -> None:
         """Attach to a view, as `Policy.attach` says."""
         self.view = view
@@ -39,6 +41,8 @@ class Simple:
 class Bundle(Simple):
     """Whole nodes are kept free: the node with the least free GPU goes first, for work without GPUs then the one with
     the least free processors."""
+
+    grain = _BITS
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """Keys as `Policy.keys` has them."""

@@ -21,7 +21,13 @@ Index = Any  # a number, or an array or slice of numbers
 
 
 class Policy(Protocol):
-    """Gives keys, and chooses among the GPUs of a node."""
+    """Gives keys, and chooses among the GPUs of a node.
+
+    Attributes:
+        grain: How many of the last bits of a key do not count between nodes of which one is starting much.
+    """
+
+    grain: int
 
     def attach(self, view: "View") -> None:
         """Begin, for that view, in which there are no shapes yet."""
@@ -155,17 +161,31 @@ class View:
         return np.asarray((compute[rows] >= want.gpu_milli) & (memory[rows] >= want.memory_milli))
 
     def best(
-        self, shape: int, allowed: npt.NDArray[np.bool_] | None = None, draw: int | None = None
+        self,
+        shape: int,
+        allowed: npt.NDArray[np.bool_] | None = None,
+        draw: int | None = None,
+        load: npt.NDArray[np.int64] | None = None,
     ) -> int | None:
         """The node for a shape, of those that are allowed; None: there is none.
 
-        `draw`: a number that grows with each placement, for ties; None: that of the changes of this view.
+        Args:
+            shape: Its number.
+            allowed: By node; None: all are.
+            draw: A number that grows with each placement, for ties; None: that of the changes of this view.
+            load: Of each node, how much it is starting: of nodes that are alike but for the last bits of their keys, as
+                many as `Policy.grain`, those come first that are starting the least. None: nothing is started.
         """
         keys = self._keys[shape] if allowed is None else np.where(allowed, self._keys[shape], NEVER)
         row = int(keys.argmin())
         least = keys[row]
         if least == NEVER:
             return None
+        if load is not None:
+            alike = (keys >> self._policy.grain == least >> self._policy.grain) & (keys != NEVER)
+            keys = np.where(alike & (load == load[alike].min()), keys, NEVER)
+            row = int(keys.argmin())
+            least = keys[row]
         tied = np.flatnonzero(keys[row:] == least)
         return row + (
             int(tied[self._lot(row + tied, self._changes if draw is None else draw)]) if len(tied) > 1 else 0

@@ -37,8 +37,8 @@ def hurdles(request: Request, node: NodeCapacity, *, now: float) -> list[Hurdle]
 
 def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> str:
     match misfit.stage:
-        case Stage.DRAINED:
-            return node.drained
+        case Stage.DRAINED | Stage.PACE:
+            return node.drained or node.paced
         case Stage.LOST | Stage.UNREPORTED:
             return f"cannot be used: {node.lost or node.silent}"
         case Stage.CONSTRAINT | Stage.SCARCE | Stage.POOL:

@@ -1,5 +1,7 @@
 """Why nothing is known of a node now, in words. Pure."""
 
+from datetime import UTC, datetime
+
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.wires import OLDEST, WIRE, spoken
 
@@ -32,6 +34,33 @@ def lost(node: Node, now: float) -> str:
     if node.lost_at is None:
         return ""
     return f"the master lost this agent {now - node.lost_at:.0f} s ago"
+
+
+def backed_off(node: Node) -> str:
+    """Why an agent gets no launches for some time, and until when, in UTC; "": it gets them. The time may have passed:
+    then few launches try whether its executors register again."""
+    if not node.launch_not_before:
+        return ""
+    until = datetime.fromtimestamp(node.launch_not_before, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    executors = "1 executor" if node.timeouts == 1 else f"{node.timeouts} executors"
+    return f"{executors} did not register in time, so it gets no launches before {until}"
+
+
+def paced(node: Node, under_way: int, room: int | None, tasks: int, now: float) -> str:
+    """Why tasks that could start on a node wait for their turn; "": they do not.
+
+    Args:
+        node: The node.
+        under_way: Launches under way there.
+        room: How many more there may be; None: any number.
+        tasks: Tasks that start together.
+        now: Seconds since the epoch.
+    """
+    if node.launch_not_before > now:
+        return backed_off(node)
+    if room is None or room >= tasks or (tasks > 1 and not under_way):
+        return ""
+    return "1 launch is under way" if under_way == 1 else f"{under_way} launches are under way"
 
 
 def silent(node: Node, now: float, stale_s: float) -> str:

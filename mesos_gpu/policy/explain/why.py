@@ -8,6 +8,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Owed, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
+from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity.fit import largest
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
@@ -115,6 +116,8 @@ def _summary(
         return f"waits for the end of {', '.join(queue.ending)}, asked for to make room{by}"
     if passed.left:
         return "it fits now, and is about to be launched"
+    if turn := _turn(passed):
+        return turn
     fit = f"; {passed.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
     owed = queue.owed
     if owed is not None and owed.seated:
@@ -124,6 +127,15 @@ def _summary(
     scattered = f"; {passed.scattered}: fragmentation" if passed.scattered else ""
     borrows = "" if owed is None else f"; {_borrows(owed, now)}"
     return f"waits for {_need(job, request)}{fit}{scattered}{near}{borrows}"
+
+
+def _turn(passed: Funnel) -> str:
+    """Say for its turn on which node a job waits; "": it waits for something else."""
+    paced = [passage.node for passage in passed.passages if passage.stage is Stage.PACE]
+    if not paced:
+        return ""
+    more = f" (and on {counted(len(paced) - 1, 'more node')})" if len(paced) > 1 else ""
+    return f"waits for its turn on {paced[0].hostname}{more}: {paced[0].paced}"
 
 
 def _borrows(owed: Owed, now: float) -> str:

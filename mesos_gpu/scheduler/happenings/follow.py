@@ -17,6 +17,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.past_jobs import past
 from mesos_gpu.model.tasks.event import EventKind, JobEvent, LogEvent
+from mesos_gpu.policy.explain.silence import backed_off
 from mesos_gpu.scheduler.happenings.bookings import happened_to
 from mesos_gpu.scheduler.happenings.log import EventLog
 
@@ -40,6 +41,7 @@ class Happenings:
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._jobs |= {array.id: _state_of(array) for array in state.arrays.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
+        self._slow = {node.id: bool(node.launch_not_before) for node in state.nodes.values()}
         self._cards = {gpu.id: (node.id, gpu.health) for node in state.nodes.values() for gpu in node.gpus}
         self._drains = {key: _words(drain) for key, drain in state.drains.items()}
         self._bookings = dict(state.bookings)
@@ -128,6 +130,11 @@ class Happenings:
             state = "up" if up else "lost"
             text = f"node {node.hostname} is {state}"
             events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
+        was_slow, self._slow[node.id] = self._slow.get(node.id, False), bool(node.launch_not_before)
+        if was_slow is not self._slow[node.id]:
+            state = "backed-off" if self._slow[node.id] else "up"
+            text = f"node {node.hostname}: {backed_off(node) or 'its executors register again'}"
+            events.append(LogEvent(0, 0.0, EventKind.NODE, node=node.hostname, state=state, message=text))
         for gpu in node.gpus:
             (_, old), self._cards[gpu.id] = self._cards.get(gpu.id, (None, None)), (node.id, gpu.health)
             if old is not gpu.health and (old, gpu.health) != (None, Health.OK):
@@ -136,6 +143,7 @@ class Happenings:
 
     def _forget_node(self, effect: saves.ForgetNode) -> list[LogEvent]:
         self._up.pop(effect.agent_id, None)
+        self._slow.pop(effect.agent_id, None)
         for card in [id for id, (node, _) in self._cards.items() if node == effect.agent_id]:
             del self._cards[card]  # one that another node has reported since is that node's
         return []

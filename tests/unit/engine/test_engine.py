@@ -399,7 +399,9 @@ def test_a_stream_of_jobs_keeps_no_offer_from_others_for_ever(world: World) -> N
     for number in range(round(world.settings.offer_hold_s) + 5):
         effects = world.feed(ev.JobSubmitted(JobId(f"j{number}"), spec(gpus=0)))
         for launch in every(effects, fx.Launch):
-            world.offers(offer(f"again{number}", launch.tasks[0].task.agent_id))
+            task = launch.tasks[0].task
+            world.offers(offer(f"again{number}", task.agent_id))
+            world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
         given_back = every([*effects, *world.tick(0.9)], fx.Decline)
         assert all(each.refuse_s == world.settings.offer_refuse_s for each in given_back)
         declined += [offer_id for each in given_back for offer_id in each.offer_ids]

@@ -20,7 +20,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.match import matching
 from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.remains import Launches, Pace, Remains
 from mesos_gpu.engine.match.table import Index
 from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.held import Held
@@ -32,7 +32,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.testing.builders import World, gpu, spec
 
-BOOKS = {Remains, Launches, Index, Placing, Held, Backlog, Neighbours}
+BOOKS = {Remains, Pace, Launches, Index, Placing, Held, Backlog, Neighbours}
 
 
 class Sixth:
@@ -197,6 +197,8 @@ def _picture(book: Book) -> Any:
     match book:
         case Remains():
             return {a: (book.capacity(a), book.resources(a), book.ports(a)) for a in book}
+        case Pace():
+            return {agent_id: (book.under_way(agent_id), book.room(agent_id)) for agent_id in book._under_way}
         case Launches():
             return {agent_id: list(entries) for agent_id, entries in book._entries.items() if entries}
         case Index():

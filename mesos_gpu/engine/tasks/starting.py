@@ -1,0 +1,40 @@
+"""What the first word of an executor says of its agent: how many launches there may be under way, and whether it is
+backed off."""
+
+from typing import Final
+
+from mesos_gpu.engine.changed import changed
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.queueing import launch_window
+from mesos_gpu.policy.queueing.launch_window import Window
+
+#: Mesos' slave/slave.cpp, Slave::registerExecutorTimeout: "Executor did not register within 1mins".
+TIMED_OUT: Final = "REASON_EXECUTOR_REGISTRATION_TIMEOUT"
+_BY_EXECUTOR: Final = (TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED, TaskState.FAILED)
+
+
+def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> None:
+    """Let a status update of a task that was launched, and not heard of, change the window of its agent."""
+    node = turn.state.nodes.get(task.agent_id)
+    if node is None or task.ended:
+        return
+    window = turn.state.windows.get(node.id, Window())
+    if status.reason == TIMED_OUT:
+        _back_off(turn, node, window)
+    elif task.state is TaskState.LAUNCHED and new in _BY_EXECUTOR:
+        under_way = len(turn.state.restless.under_way.get(node.id, ()))
+        now_is = launch_window.registered(window, task.launched_at, turn.now, under_way)
+        turn.state.windows[node.id] = now_is
+        if node.timeouts and task.launched_at >= window.shrunk_at:
+            turn.put_node(changed(node, timeouts=0, launch_not_before=0.0))
+
+
+def _back_off(turn: Turn, node: Node, window: Window) -> None:
+    """Give the agent no launches for some time. Executors that time out while it lasts were launched before."""
+    until = node.launch_not_before
+    if until <= turn.now:
+        turn.state.windows[node.id], until = launch_window.timed_out(window, turn.now)
+    turn.put_node(changed(node, timeouts=node.timeouts + 1, launch_not_before=until))
