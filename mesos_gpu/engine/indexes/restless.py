@@ -25,7 +25,7 @@ class Restless:
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
         under_way: By agent, those of whose executors nothing has been heard yet.
-        told: By agent, those that were told to end, with the time of it, the latest last.
+        told: By agent, those that were told to end, with the time of the first word, the latest last.
     """
 
     numbers: dict[TaskId, int] = field(default_factory=dict)
@@ -49,10 +49,8 @@ class Restless:
             self.under_way.setdefault(task.agent_id, set()).add(task.id)
         else:
             _discard(self.under_way, task.agent_id, task.id)
-        told = self.told.get(task.agent_id, {})
-        if task.kill_sent_at is not None and told.get(task.id) != task.kill_sent_at:
-            told.pop(task.id, None)
-            self.told.setdefault(task.agent_id, told)[task.id] = task.kill_sent_at
+        if task.kill_sent_at is not None:
+            self.told.setdefault(task.agent_id, {}).setdefault(task.id, task.kill_sent_at)
 
     def leave(self, task_id: TaskId) -> None:
         """A task is live no longer."""

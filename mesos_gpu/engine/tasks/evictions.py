@@ -15,8 +15,8 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
-MAX_KILLS: Final = 16  # of an agent that are under way: each ends processes, and undoes an enclosure
-_KILL_S: Final = 3.0  # then a task that has not ended yet does not count among them: it may have a long grace
+MAX_KILLS: Final = 8  # of an agent that are under way: each ends processes, and undoes an enclosure
+_KILL_S: Final = 5.0  # then a task that has not ended yet does not count among them: it may have a long grace
 
 
 def has_turn(turn: Turn, task: Task) -> bool:

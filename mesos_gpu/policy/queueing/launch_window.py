@@ -11,7 +11,8 @@ from typing import Final
 from mesos_gpu.policy.queueing.backoff import delay_s
 
 FIRST_SIZE: Final = 32
-MIN_SIZE: Final = 4
+MIN_SIZE: Final = 8
+PROBE_SIZE: Final = 4  # after executors have not registered in time
 MAX_SIZE: Final = 512
 PROMPT_S: Final = 10.0  # a registration that takes longer is slow: a sixth of Mesos' own limit
 MIN_BACK_OFF_S: Final = 15.0
@@ -44,7 +45,7 @@ def registered(window: Window, launched_at: float, now: float, under_way: int) -
     """
     is_new = launched_at >= window.shrunk_at
     if now - launched_at > PROMPT_S:
-        size = max(window.size / 2, MIN_SIZE)
+        size = min(window.size, max(window.size / 2, MIN_SIZE))
         return replace(window, size=size, shrunk_at=now) if is_new else window
     back_offs = 0 if is_new else window.back_offs
     if 2 * under_way < window.size:  # a window that is not used says nothing of a larger one
@@ -58,4 +59,4 @@ def timed_out(window: Window, now: float) -> tuple[Window, float]:
     """Return the window after executors have not registered in time, and until when the agent gets no launch."""
     back_offs = window.back_offs + 1
     wait_s = delay_s(back_offs, first_s=MIN_BACK_OFF_S, most_s=MAX_BACK_OFF_S)
-    return Window(MIN_SIZE, now, back_offs), now + wait_s
+    return Window(PROBE_SIZE, now, back_offs), now + wait_s

@@ -1,0 +1,308 @@
+"""Launches under way on an agent are bounded: whatever is launched, and whoever restarts."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks.evictions import MAX_KILLS
+from mesos_gpu.engine.tasks.starting import TIMED_OUT
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, MIN_BACK_OFF_S, PROBE_SIZE
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
+
+APP = App("/k", cmd="exec sleep 3600", instances=100, cpus=0.01, mem_mib=8, port_definitions=())
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+def offered(world: World, *agents: str, gpus: int = 0) -> None:
+    """Each agent offers all that is left of it."""
+    world.serial += 1
+    each = [offer(f"{agent}-{world.serial}", agent, cpus=64, mem=1e6, gpus=gpus) for agent in agents]
+    world.offers(*each)
+
+
+def submit(world: World, count: int, first: int = 0, **fields: object) -> None:
+    wanted = spec(**{"gpus": 0, "cpus": 0.01, **fields})
+    world.feed(*(ev.JobSubmitted(JobId(f"j{n}"), wanted) for n in range(first, first + count)))
+
+
+def under_way(world: World) -> Counter[str]:
+    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    return Counter(str(task.agent_id) for task in tasks if task.state is TaskState.LAUNCHED)
+
+
+def running(world: World, agent: str, count: int) -> None:
+    """The oldest launches of an agent register."""
+    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    waiting = [t for t in tasks if t.state is TaskState.LAUNCHED and t.agent_id == agent]
+    for task in waiting[:count]:
+        world.status(task.id, "TASK_RUNNING", agent=agent)
+
+
+def why(world: World, name: str) -> str:
+    return StateView(world.state, world.settings, world.now).explain(JobId(name)).summary
+
+
+def test_an_agent_gets_no_more_launches_than_its_window(world: World) -> None:
+    submit(world, 100)
+    offered(world, "a1")
+    assert under_way(world) == {"a1": FIRST_SIZE}
+    offered(world, "a1")
+    assert under_way(world) == {"a1": FIRST_SIZE}
+    assert why(world, "j99") == f"waits for its turn on a1.example: {FIRST_SIZE} launches are under way"
+    running(world, "a1", 10)
+    offered(world, "a1")
+    assert FIRST_SIZE <= under_way(world)["a1"] <= FIRST_SIZE + 10
+
+
+def test_each_registration_lets_the_next_one_start(world: World) -> None:
+    submit(world, 300)
+    for _ in range(60):
+        offered(world, "a1")
+        running(world, "a1", 5)
+    assert all(job.state is JobState.RUNNING for job in world.state.jobs.values())
+
+
+def test_instances_of_an_app_are_spread_over_agents_that_are_equally_good(world: World) -> None:
+    app_of(world, 100)
+    offered(world, "a1", "a2", "a3")
+    assert under_way(world) == dict.fromkeys(("a1", "a2", "a3"), FIRST_SIZE)
+    few = World()
+    few.register()
+    submit(few, 24)
+    offered(few, "a1", "a2", "a3")
+    assert under_way(few) == dict.fromkeys(("a1", "a2", "a3"), 8)
+
+
+def test_few_tasks_without_gpus_are_bundled_and_those_with_gpus_always_are(world: World) -> None:
+    submit(world, 7)
+    offered(world, "a1", "a2")
+    assert list(under_way(world).values()) == [7], "the other agent stays free for large tasks"
+    other = World()
+    other.register()
+    for agent in ("b1", "b2"):
+        other.node(agent, *(gpu(f"{agent}-{n}") for n in range(12)), cpus=32)
+    submit(other, 12, gpus=1)
+    assert len(under_way(other)) == 1
+
+
+def test_cpu_tasks_do_not_go_to_a_node_with_more_free_gpus_to_be_spread(world: World) -> None:
+    world.node("full", gpu("g0"), cpus=32)
+    world.node("free", gpu("g1"), cpus=32)
+    world.submit("holder", gpus=1)
+    holder = world.state.tasks_of(JobId("holder"))[0].agent_id
+    world.offers(offer("again", holder, cpus=30))
+    submit(world, 20)
+    assert Counter(t.agent_id for t in world.state.tasks.values() if t.job_id)[holder] == 21
+
+
+def test_a_gang_that_is_larger_than_the_window_starts_when_nothing_else_is_under_way(world: World) -> None:
+    submit(world, 10)
+    offered(world, "a1")
+    world.submit("gang", gpus=0, cpus=0.01, tasks=3 * FIRST_SIZE)
+    submit(world, 5, first=10)
+    offered(world, "a1")
+    assert world.job("gang").state is JobState.PENDING
+    assert under_way(world) == {"a1": 10}, (
+        "what comes after the gang does not keep the window from being empty"
+    )
+    assert why(world, "gang") == "waits for its turn on a1.example: 10 launches are under way"
+    running(world, "a1", 9)
+    offered(world, "a1")
+    assert under_way(world) == {"a1": 1}
+    running(world, "a1", 1)
+    offered(world, "a1")
+    assert world.job("gang").state is JobState.STARTING
+    assert under_way(world) == {"a1": 3 * FIRST_SIZE}
+    offered(world, "a1")
+    assert world.job("j14").state is JobState.PENDING
+
+
+def test_a_gang_has_room_beside_others_in_the_window(world: World) -> None:
+    submit(world, 10)
+    offered(world, "a1")
+    world.submit("gang", gpus=0, tasks=FIRST_SIZE - 10)
+    offered(world, "a1")
+    assert under_way(world) == {"a1": FIRST_SIZE}
+
+
+def test_two_large_gangs_do_not_share_an_empty_window(world: World) -> None:
+    world.feed(
+        *(ev.JobSubmitted(JobId(n), spec(gpus=0, cpus=0.01, tasks=FIRST_SIZE + 1)) for n in ("one", "two"))
+    )
+    offered(world, "a1")
+    assert under_way(world) == {"a1": FIRST_SIZE + 1}
+    running(world, "a1", FIRST_SIZE + 1)
+    offered(world, "a1")
+    assert world.job("two").state is JobState.STARTING
+
+
+def test_a_gang_takes_the_windows_of_several_agents(world: World) -> None:
+    submit(world, 24)
+    offered(world, "a1", "a2", "a3")
+    assert under_way(world) == {"a1": 8, "a2": 8, "a3": 8}
+    world.submit("gang", gpus=0, tasks=3 * (FIRST_SIZE - 8))
+    offered(world, "a1", "a2", "a3")
+    assert under_way(world) == dict.fromkeys(("a1", "a2", "a3"), FIRST_SIZE)
+
+
+def test_nobody_is_ended_for_a_turn(world: World) -> None:
+    submit(world, FIRST_SIZE, preemptible=True)
+    offered(world, "a1")
+    world.submit("urgent", gpus=0, priority=10)
+    for _ in range(10):
+        world.now += 1
+        offered(world, "a1")
+    assert world.job("urgent").state is JobState.PENDING
+    assert not any(task.kill_sent_at or task.evicted or task.notice for task in world.state.tasks.values())
+
+
+def test_monitors_and_cover_tasks_count(world: World) -> None:
+    submit(world, FIRST_SIZE)
+    offered(world, "a1")
+    offered(world, "a1", gpus=2)
+    assert world.state.nodes[AgentId("a1")].monitor is None
+    running(world, "a1", 1)
+    offered(world, "a1", gpus=2)
+    assert world.state.nodes[AgentId("a1")].monitor is not None
+    assert under_way(world) == {"a1": FIRST_SIZE}
+
+
+def test_launches_under_way_are_known_after_a_restart(world: World) -> None:
+    submit(world, 100)
+    offered(world, "a1")
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    offered(world, "a1")
+    assert under_way(world) == {"a1": FIRST_SIZE}
+
+
+def time_out(world: World, agent: str) -> None:
+    tasks = [world.state.tasks[task_id] for task_id in world.state.live]
+    for task in [t for t in tasks if t.agent_id == agent and t.state is TaskState.LAUNCHED]:
+        world.status(task.id, "TASK_FAILED", agent=agent, reason=TIMED_OUT)
+
+
+def test_an_agent_whose_executors_time_out_is_backed_off_and_named(world: World) -> None:
+    submit(world, 3)
+    offered(world, "a1")
+    time_out(world, "a1")
+    node = world.state.nodes[AgentId("a1")]
+    assert (node.timeouts, node.launch_not_before) == (3, world.now + MIN_BACK_OFF_S)
+    submit(world, 40, first=3)
+    offered(world, "a1")
+    assert not under_way(world)
+    assert "waits for its turn on a1.example: 3 executors did not register in time" in why(world, "j9")
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    offered(world, "a1")
+    assert not under_way(world), "a restart forgets it"
+    offered(world, "a2")
+    assert under_way(world) == {"a2": FIRST_SIZE}, "another agent gets them"
+    world.tick(MIN_BACK_OFF_S + 1)
+    offered(world, "a1")
+    assert under_way(world)["a1"] > 0
+    running(world, "a1", 1)
+    node = world.state.nodes[AgentId("a1")]
+    assert (node.timeouts, node.launch_not_before) == (0, 0.0)
+
+
+def test_a_backed_off_agent_is_tried_with_few_launches(world: World) -> None:
+    submit(world, 100)
+    offered(world, "a1")
+    time_out(world, "a1")
+    world.tick(MIN_BACK_OFF_S + 1)
+    offered(world, "a1")
+    assert under_way(world) == {"a1": PROBE_SIZE}
+    time_out(world, "a1")
+    assert world.state.nodes[AgentId("a1")].launch_not_before == world.now + 2 * MIN_BACK_OFF_S
+
+
+def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
+    submit(world, 100)
+    for _ in range(30):
+        offered(world, "a1")
+        running(world, "a1", FIRST_SIZE)
+    kills = every(world.feed(*(ev.KillRequested(JobId(f"j{n}")) for n in range(100))), fx.Kill)
+    assert len(kills) == MAX_KILLS
+    told = {kill.task_id for kill in kills}
+    for kill in kills[:5]:
+        world.status(kill.task_id, "TASK_KILLED")
+    more = every(world.tick(1), fx.Kill)
+    assert len(more) == 5
+    assert not told & {kill.task_id for kill in more}
+    total = len(every(world.tick(60), fx.Kill))
+    assert total >= 100 - MAX_KILLS - 5, "tasks that take long to end do not keep others from being told"
+    for task_id in list(world.state.live):
+        world.status(task_id, "TASK_KILLED")
+    assert all(job.state is JobState.KILLED for job in world.state.jobs.values())
+
+
+def cut_off(world: World, agent: str) -> list[str]:
+    ids = [t for t in world.state.live if world.state.tasks[t].agent_id == agent]
+    for task_id in ids:
+        world.status(task_id, "TASK_UNREACHABLE", agent=agent)
+    return [str(task_id) for task_id in ids]
+
+
+def app_of(world: World, count: int) -> None:
+    world.feed(ev.AppsChanged("d1", Group("/", (replace(APP, instances=count),))))
+    world.tick(3)
+
+
+def test_instances_of_an_agent_that_is_starting_many_are_not_given_up_at_once(world: World) -> None:
+    app_of(world, 60)
+    offered(world, "a1")
+    running(world, "a1", 20)
+    ids = cut_off(world, "a1")
+    world.tick(20)
+    assert not any(world.state.tasks[task_id].state is TaskState.ABANDONED for task_id in ids)  # type: ignore[index]
+    for task_id in ids[:20]:
+        assert not every(world.status(task_id, "TASK_RUNNING"), fx.Kill)
+    cut_off(world, "a1")
+    world.tick(70)
+    gone = [t for t in ids if world.state.tasks[t].state is TaskState.ABANDONED]  # type: ignore[index]
+    assert gone, "it was not back within a minute"
+
+
+def test_instances_of_a_lost_agent_are_replaced_at_the_pace_of_launches(world: World) -> None:
+    app_of(world, 200)
+    for _ in range(40):
+        offered(world, "a1")
+        running(world, "a1", FIRST_SIZE)
+    assert Counter(t.state for t in world.state.tasks.values()) == {TaskState.RUNNING: 200}
+    world.feed(ev.AgentLost(AgentId("a1")))
+    ids = cut_off(world, "a1")
+    world.tick(3)
+    states = Counter(world.state.tasks[task_id].state for task_id in ids)  # type: ignore[index]
+    assert states[TaskState.ABANDONED] == FIRST_SIZE
+    for _ in range(60):
+        offered(world, "a2")
+        running(world, "a2", FIRST_SIZE)
+        world.tick(1)
+    assert sum(t.state is TaskState.RUNNING and t.agent_id == "a2" for t in world.state.tasks.values()) == 200
+
+
+def test_why_says_for_whose_turn_a_job_waits_though_several_are_busy(world: World) -> None:
+    submit(world, 100)
+    offered(world, "a1", "a2")
+    offered(world, "a1", "a2")
+    answer = StateView(world.state, world.settings, world.now).explain(JobId("j99"))
+    assert answer.summary.startswith("waits for its turn on a1.example (and on 1 more node): 32 launches")
+    assert [each.stage for each in answer.nodes] == [Stage.PACE, Stage.PACE]
+    assert answer.can_ever_run
