@@ -27,16 +27,10 @@ from mesos_gpu.errors import Unavailable
 
 #: Something that is denied: port, address (None for any), whether to reach it, and whether to listen there is denied.
 Probe = tuple[int, str | None, bool, bool]
-#: Each with the address family that it decides on.
+#: Address family, and the kinds of programs that decide on it: for binding, and those for reaching.
 _PROGRAMS: Final = (
-    (bpf_sys.CONNECT4, _socket.AF_INET),
-    (bpf_sys.CONNECT6, _socket.AF_INET6),
-    (bpf_sys.SENDMSG4, _socket.AF_INET),
-    (bpf_sys.SENDMSG6, _socket.AF_INET6),
-)
-_LISTENING: Final = (
-    (bpf_sys.BIND4, _socket.AF_INET),
-    (bpf_sys.BIND6, _socket.AF_INET6),
+    (_socket.AF_INET, bpf_sys.BIND4, bpf_sys.CONNECT4, bpf_sys.SENDMSG4),
+    (_socket.AF_INET6, bpf_sys.BIND6, bpf_sys.CONNECT6, bpf_sys.SENDMSG6),
 )
 TRIAL_S: Final = 30.0
 _BELOW: Final = (
@@ -95,11 +89,11 @@ class Fence:
                 bpf_sys.install(fd, program, kind)
 
     def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
-        for kind, family in _PROGRAMS:
-            yield kind, bpf.encode(bpf.compile_denials(self.denied, family))
-        if self.grant is not None:
-            for kind, family in _LISTENING:
-                yield kind, bpf.encode(bpf.compile_binds(self.denied, self.grant, family))
+        for family, bind, *reach in _PROGRAMS:
+            program = bpf.encode(bpf.compile_denials(self.denied, family))
+            yield from ((kind, program) for kind in reach)
+            if self.grant is not None:
+                yield bind, bpf.encode(bpf.compile_binds(self.denied, self.grant, family))
 
     def probe4(self) -> tuple[int, str]:
         """Port and IPv4 address of something that is denied.

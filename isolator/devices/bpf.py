@@ -163,7 +163,9 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
             fit.append(Instruction(LOAD_WORD, dst=3, src=1, off=off))
             if mask != -1:
                 fit.append(Instruction(AND_VALUE, dst=3, imm=mask))
-            fit += [Instruction(XOR_VALUE, dst=3, imm=word), Instruction(JUMP_UNLESS, dst=3, imm=0)]
+            if word < 0:  # a jump compares 64 bits, and extends the sign of its value
+                fit.append(Instruction(XOR_VALUE, dst=3, imm=word))
+            fit.append(Instruction(JUMP_UNLESS, dst=3, imm=max(word, 0)))
     return _returning(fit, 1 if denial.exempt else 0)
 
 

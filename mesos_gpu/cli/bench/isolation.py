@@ -16,7 +16,8 @@ from isolator.confinement.fence import Fence, fence_for, see_denied
 from isolator.devices.cgroups import OWN_ROOT, Cgroup, Version, mounted
 from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
 from isolator.host import control_ports
-from isolator.host.control_ports import Denial
+from isolator.host.control_ports import Denial, metadata_denials
+from isolator.host.port_ranges import PortGrant
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.client import Client
@@ -75,11 +76,12 @@ def _rules(version: Version) -> dict[str, float]:
 
 
 def _ports() -> dict[str, float]:
-    """Milliseconds to make a cgroup that denies three ports, and to see from inside that it does."""
-    denied = tuple(Denial(port) for port in (5050, 5051, 8080))
+    """Milliseconds to make a cgroup that denies what a task is denied, and to see from inside that it does."""
+    denied = (*(Denial(port) for port in (5050, 5051, 8080)), *metadata_denials({}))
+    grant = PortGrant(((31000, 32000),), ((31007, 31007),))
     made, seen = [], []
     for number in range(PORT_SETS):
-        fence = fence_for(f"bench-{os.getpid()}-{number}", denied)
+        fence = fence_for(f"bench-{os.getpid()}-{number}", denied, grant=grant)
         assert fence is not None
         try:
             made.append(_ms(fence.set_up))
