@@ -14,7 +14,8 @@ from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.conftest import wait_until
 from tests.e2e.channel.test_exec import EVERY_BYTE, of_this, until
-from tests.e2e.channel.test_sessions import terminal, words
+from tests.e2e.channel.test_sessions import killed_at_end, terminal, words
+from tests.e2e.channel.test_squatters import OTHER, exported, jobs_of, let_listen, running, squatting
 from tests.e2e.hosts.test_image_jobs import MODES
 from tests.kernel.conftest import needs
 
@@ -101,6 +102,47 @@ def test_a_command_and_a_port_of_an_image(stack: Stack, engine_of: str) -> None:
     with Client(stack.url) as client:
         client.kill(job)
         wait_until("it has ended", lambda: client.job(job)["ended_at"])
+
+
+@pytest.mark.parametrize("engine_of", ["mesos", pytest.param("docker", marks=pytest.mark.long)])
+def test_a_port_of_an_image_leads_to_nobody_else(stack: Stack, engine_of: str) -> None:
+    serve = 'cd "$MESOS_SANDBOX"; echo job > who; until test -e go; do sleep 0.05; done; exec httpd -f -p $PORT0 -h .'
+    check = {"protocol": "MESOS_HTTP", "portIndex": 0, "intervalSeconds": 1, "path": "/who"}
+    docker = {"image": "plain:1"}
+    definition = {
+        "id": f"/{engine_of}",
+        "cmd": serve,
+        "cpus": 0.1,
+        "mem": 64,
+        "container": {"type": engine_of.upper(), "docker": docker},
+        "portDefinitions": [{"port": 0}],
+        "healthChecks": [check],
+        "labels": {"HAPROXY_0_VHOST": "image.example.org"},
+    }
+    with Client(stack.url) as client:
+        client.call("POST", "/v2/apps", dict, body=definition)
+        job = wait_until("it is there", lambda: jobs_of(client, f"/{engine_of}"))
+        port = running(client, job)
+        forwards = words(stack, "port-forward", job, f"0:{port}")
+        with (
+            subprocess.Popen(forwards, stderr=subprocess.PIPE, text=True) as ran,
+            killed_at_end(ran),
+        ):
+            assert ran.stderr is not None
+            place = ran.stderr.readline().split()[1]
+            with squatting(port) as squatter:
+                with pytest.raises(OSError, match=r"closed|reset"):
+                    urllib.request.urlopen(f"http://{place}/who", timeout=60)
+                assert f"of uid {OTHER}, listens at port {port}" in ran.stderr.readline()
+                wait_until("its executor saw it", lambda: client.tasks(job)[0]["ports_problem"])
+                assert squatter.requests == []
+                assert client.job(job)["healthy"] is not True
+            let_listen(stack, job, 'cd "$MESOS_SANDBOX"; touch go')
+            wait_until("it is well", lambda: client.job(job)["healthy"] is True)
+            wait_until("it is served", lambda: f":{port} check" in exported(client))
+            with urllib.request.urlopen(f"http://{place}/who", timeout=60) as answer:
+                assert answer.read() == b"job\n"
+        client.call("DELETE", f"/v2/apps/{engine_of}", dict)
 
 
 def copied(

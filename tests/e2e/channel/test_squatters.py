@@ -20,10 +20,10 @@ import pytest
 import requests
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.local.stack import Stack
-from tests.clients import reporting
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of, reporting, rule
 from tests.conftest import wait_until
-from tests.e2e.channel.test_sessions import SMALL, killed_at_end, words
+from tests.e2e.channel.test_sessions import SMALL, killed_at_end
 
 pytestmark = [
     pytest.mark.cluster,
@@ -104,16 +104,29 @@ def answers(port: int) -> bool:
         return line.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with reporting(open_directory / "stack", 2) as stack:
+@pytest.fixture(scope="module", params=["up", pytest.param("secure", marks=pytest.mark.long)])
+def stack(open_directory: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A plain cluster, and one where Mesos asks everybody who they are and each task has a user of its own."""
+    if request.param == "up":
+        with reporting(open_directory / "stack", 2) as stack:
+            yield stack
+        return
+    pool = {"MESOS_GPU_USER_POOL": "940000-940019"}
+    with Stack(open_directory / "secure", [NodeSpec(2)], secure=True, executor_environment=pool) as stack:
+        with client_of(stack, 2):
+            pass
+        rule(stack, open_directory)
         yield stack
 
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
+    with Client(stack.reach) as client:
         yield client
+
+
+def words(stack: Stack, command: str, *more: str) -> list[str]:
+    return [sys.executable, "-m", "mesos_gpu", command, "--url", stack.reach, *more]
 
 
 def running(client: Client, job: str) -> int:
@@ -123,8 +136,13 @@ def running(client: Client, job: str) -> int:
     return port
 
 
-def let_listen(stack: Stack, job: str) -> None:
-    subprocess.run(words(stack, "exec", job, "--", "touch", "go"), check=True, timeout=60)
+def let_listen(stack: Stack, job: str, how: str = "touch go") -> None:
+    subprocess.run(words(stack, "exec", job, "--", "sh", "-c", how), check=True, timeout=60)
+
+
+def jobs_of(client: Client, app: str) -> str:
+    """The job of the one instance of an app; "": there is none yet."""
+    return next((str(each["id"]) for each in client.jobs() if each["app"] == app), "")
 
 
 def test_a_notebook_shows_its_token_to_nobody_but_its_own_server(stack: Stack, client: Client) -> None:
@@ -197,13 +215,11 @@ def app(client: Client, id: str, **more: Any) -> str:
         "portDefinitions": [{"name": "web", "port": 0}],
     }
     client.call("POST", "/v2/apps", dict, body={**definition, **more})
-    wait_until("it is there", lambda: [each for each in client.jobs() if each["app"] == id])
-    [job] = [each["id"] for each in client.jobs() if each["app"] == id]
-    return str(job)
+    return wait_until("it is there", lambda: jobs_of(client, id))
 
 
-def exported(stack: Stack) -> str:
-    return requests.get(f"{stack.url}/v1/services?format=haproxy&group=*", timeout=60).text
+def exported(client: Client) -> str:
+    return client.call("GET", "/v1/services", bytes, {"format": "haproxy", "group": "*"}).decode()
 
 
 @pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", "TCP"])
@@ -218,20 +234,20 @@ def test_an_app_is_neither_healthy_nor_served_while_another_answers_at_its_port(
     with squatting(port) as squatter:
         if protocol == "MESOS_HTTP":
             wait_until("it is checked", lambda: "connected\n" in squatter.heard)
-        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(client, job))
         assert client.job(job)["healthy"] is not True
-        assert f"{port} check" not in exported(stack)
+        assert f"{port} check" not in exported(client)
         assert squatter.requests == []
     let_listen(stack, job)
     wait_until("it is well", lambda: client.job(job)["healthy"] is True)
-    wait_until("it is served", lambda: f":{port} check" in exported(stack))
+    wait_until("it is served", lambda: f":{port} check" in exported(client))
     client.call("DELETE", f"/v2/apps/{name}", dict)
 
 
 OTHER_LISTENS = f"of uid {OTHER}, listens at port"
 
 
-def problem_of(stack: Stack, client: Client, job: str) -> str:
+def problem_of(client: Client, job: str) -> str:
     """What the executor of a job's task says of its ports."""
     return str(client.tasks(job)[0]["ports_problem"])
 
@@ -242,23 +258,23 @@ def test_an_app_is_not_ready_while_another_answers_at_its_port(stack: Stack, cli
     job = app(client, "/ready", readinessChecks=[ready], labels=labels)
     port = running(client, job)
     with squatting(port) as squatter:
-        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(client, job))
         [deployment] = client.call("GET", "/v2/deployments", list)
         assert deployment["affectedApps"] == ["/ready"]
-        assert f":{port} check" not in exported(stack)
+        assert f":{port} check" not in exported(client)
         assert squatter.requests == []
     let_listen(stack, job)
     wait_until("it is deployed", lambda: not client.call("GET", "/v2/deployments", list))
-    assert f":{port} check" in exported(stack)
+    assert f":{port} check" in exported(client)
 
 
 def test_an_app_without_checks_is_served_once_it_listens_itself(stack: Stack, client: Client) -> None:
     job = app(client, "/plain", labels={"HAPROXY_0_VHOST": "plain.example.org"})
     port = running(client, job)
     with squatting(port):
-        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(stack, client, job))
-        text = exported(stack)
+        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(client, job))
+        text = exported(client)
         assert f":{port} check" not in text
         assert "nothing that listens at its port is proved to be the task" in text
     let_listen(stack, job)
-    wait_until("it is served", lambda: f":{port} check" in exported(stack))
+    wait_until("it is served", lambda: f":{port} check" in exported(client))
