@@ -28,6 +28,7 @@ from isolator.host.own_code import places, weak
 from isolator.host.port_ranges import PortGrant
 from isolator.node import mesos_access, reaper, task_ports
 from isolator.node.findings import Finding, Host, Level
+from isolator.node.port_proof import port_proof
 from isolator.node.private_files import CHECK, private_files
 from isolator.program import statement
 from isolator.runs.images import flags_of
@@ -577,6 +578,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "ports": ports,
     task_ports.PORTS: lambda host: task_ports.look_at_ports(host, _known_flags(host)),
     task_ports.METADATA: task_ports.look_at_metadata,
+    "port proof": port_proof,
     "privileges": privileges,
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),

@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(os.geteuid() != 0, reason="isolates tasks: needs root"),
 ]
-NOBODY = 65534  # the default user of tasks
 OTHER = 65533
 #: Answers each request as Jupyter does, and writes down what it was sent.
 SERVER = """
@@ -175,17 +174,21 @@ def test_a_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack,
     asked = {"name": "shared", "command": LATE, "ports": [0], "cpus": 0.1, "mem_mib": 64}
     job = client.submit(asked)["id"]
     port = running(client, job)
+    who = subprocess.run(
+        words(stack, "exec", job, "--", "id", "-u"), check=True, capture_output=True, timeout=60
+    )
+    uid = int(who.stdout)
     command = words(stack, "port-forward", job, f"0:{port}")
     with (
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as ran,
         killed_at_end(ran),
-        squatting(port, NOBODY) as squatter,
+        squatting(port, uid) as squatter,
     ):
         assert ran.stderr is not None
         here = ran.stderr.readline().split()[1]
         with pytest.raises(requests.ConnectionError):
             requests.get(f"http://{here}/secret", timeout=60)
-        assert f"of uid {NOBODY}, listens at port {port}" in ran.stderr.readline()
+        assert f"of uid {uid}, listens at port {port}" in ran.stderr.readline()
         let_listen(stack, job)
         wait_until("the job listens, too", lambda: "job" in answers_of(here, 20))
         assert set(answers_of(here, 40)) == {"job", "refused"}

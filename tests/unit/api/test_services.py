@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,47 @@ def test_haproxy_gets_a_backend_or_all() -> None:
     assert "frontend raw from mesos_gpu\n  bind *:9000\n  mode tcp\n  default_backend raw\n" in text
     assert "bind *:8080" in text
     assert "-m str shop.example www.example }" in text
+
+
+BAD_HOSTS = (
+    "h\n  server evil 10.9.9.9:80",
+    "h check",
+    "",
+    "a" * 254,
+    "h;x",
+    "fe80::1%\n server",
+    "10.0.0.1:80",
+    "-h",
+)
+
+
+@pytest.mark.parametrize("host", BAD_HOSTS)
+def test_a_host_that_is_none_is_left_out_and_named(host: str) -> None:
+    bad = Backend(
+        "web", servers=(Server("a.1", "/a", host, 31000, 1), Server("b.1", "/a", "node_1", 31001, 1))
+    )
+    text = haproxy.render([replace(bad, shares={"/a": 1})], http_port=80)
+    assert [line for line in text.splitlines() if line.strip().startswith("server")] == [
+        "  server b.1 node_1:31001 check weight 1"
+    ]
+    assert "# a.1: its host" in text
+    assert "is neither a name nor an address, and left out" in text
+    document = traefik.render([replace(bad, shares={"/a": 1})])
+    servers = document["http"]["services"]["web__a"]["loadBalancer"]["servers"]
+    assert servers == [{"url": "http://node_1:31001"}]
+
+
+def test_what_is_not_proved_to_be_the_task_gets_no_share() -> None:
+    split = TrafficSplit("web", {"/a": 1, "/b": 1}, port=8000)
+    tasks: dict[str, list[Address]] = {
+        "/a": [("a.1", "h1", (31000,)), ("a.2", "h2", (None,))],
+        "/b": [("b.1", "h\nx", (31000,))],
+    }
+    web = App("/a", cmd="x")
+    backend = named(split, {"/a": web, "/b": replace(web, id="/b")}, lambda id: tasks[id])
+    assert [each.task_id for each in backend.servers] == ["a.1"]
+    assert backend.shares == {"/a": 1}
+    assert [problem.partition(":")[0] for problem in backend.problems] == ["a.2", "b.1"]
 
 
 @pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy")

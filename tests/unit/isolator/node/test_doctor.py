@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
-from isolator.node import doctor
+from isolator.node import doctor, port_proof
 from isolator.node.doctor import diagnose
 from isolator.node.findings import Finding, Host, Level
 from isolator.shares.shim.region import CardLimits, region_of
@@ -151,7 +151,8 @@ def scene(tmp_path: Path, volumes: Path) -> Scene:
 def test_a_good_host(scene: Scene) -> None:
     findings = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
     assert {f.check for f in findings if f.level is not Level.OK} == {"agent"}, findings
-    assert {f.check for f in findings} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports", "shares"}
+    of_the_kernel = {"namespaces", "own code", "ports", "port proof", "shares"}
+    assert {f.check for f in findings} >= set(doctor.CHECKS) - of_the_kernel
 
 
 @pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "575.57.08"), ("", None)])
@@ -558,3 +559,13 @@ def test_the_command_prints_every_finding_and_fails_with_one(
     assert finding_by_check["ledger"]["remedy"] is None
     if os.geteuid() == 0:
         assert result.exit_code == 0, [each for each in finding_by_check.values() if each["level"] == "FAIL"]
+
+
+def test_whether_the_kernel_says_who_listens(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Host(scene.directory, nvml(), {}, Path("/"))
+    assert [found.level for found in port_proof.port_proof(here)] == [Level.OK]
+    off = Host(scene.directory, nvml(), {"MESOS_GPU_PORT_PROOF": "off"}, Path("/"))
+    assert [found.level for found in port_proof.port_proof(off)] == [Level.WARN]
+    monkeypatch.setattr("isolator.confinement.listeners._CGROUP_ID", 9999)  # an attribute that no kernel has
+    [found] = port_proof.port_proof(here)
+    assert (found.level, "Linux 5.9" in found.remedy) == (Level.FAIL, True)

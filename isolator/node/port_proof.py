@@ -1,0 +1,31 @@
+"""Whether this host can prove what listens at the ports of its tasks."""
+
+import socket
+from collections.abc import Iterator
+
+from isolator.confinement.listeners import PROOF, listening
+from isolator.node.findings import Finding, Host, Level
+
+
+def port_proof(host: Host) -> Iterator[Finding]:
+    """Ask the kernel in which cgroup a socket was made that this process listens with."""
+    if host.env.get(PROOF) == "off":
+        text = f"{PROOF}=off: what listens at a port of a task is taken for the task"
+        yield Finding("port proof", Level.WARN, text, "unset it on Linux 5.9 or newer")
+        return
+    if not host.real:
+        return
+    why = ""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as own:
+            found = listening(own.getsockname()[1])
+        if not found or found[0].cgroup is None:
+            why = "the kernel does not say in which cgroup a socket was made"
+    except OSError as error:
+        why = str(error)
+    if why:
+        text = f"no connection to a port of a task is made, nor a check by TCP or HTTP: {why}"
+        remedy = f"use Linux 5.9 or newer with CONFIG_INET_DIAG; or do without the proof: {PROOF}=off"
+        yield Finding("port proof", Level.FAIL, text, remedy)
+    else:
+        yield Finding("port proof", Level.OK, "the kernel says which task listens at a port")
