@@ -225,26 +225,37 @@ def exported(client: Client) -> str:
     return client.call("GET", "/v1/services", bytes, {"format": "haproxy", "group": "*"}).decode()
 
 
+READY = {"portName": "web", "path": "/ready", "intervalSeconds": 2, "timeoutSeconds": 1}
+
+
 @pytest.mark.parametrize("protocol", ["MESOS_HTTP", "HTTP", "TCP"])
-def test_an_app_is_neither_healthy_nor_served_while_another_answers_at_its_port(
+def test_an_app_is_neither_well_nor_ready_nor_served_while_another_answers_at_its_port(
     stack: Stack, client: Client, protocol: str
 ) -> None:
     name = protocol.lower().replace("_", "-")
-    check = {"protocol": protocol, "portIndex": 0, "intervalSeconds": 1, "gracePeriodSeconds": 300}
+    often = {"intervalSeconds": 1, "gracePeriodSeconds": 0, "maxConsecutiveFailures": 0}
+    check = {"protocol": protocol, "portIndex": 0, **often}
     labels = {"HAPROXY_0_VHOST": f"{name}.example.org"}
-    job = app(client, f"/{name}", healthChecks=[check], labels=labels)
+    job = app(client, f"/{name}", healthChecks=[check], readinessChecks=[READY], labels=labels)
     port = running(client, job)
     with squatting(port) as squatter:
-        if protocol == "MESOS_HTTP":
-            wait_until("it is checked", lambda: "connected\n" in squatter.heard)
         wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(client, job))
-        assert client.job(job)["healthy"] is not True
-        assert f"{port} check" not in exported(client)
+        if protocol == "MESOS_HTTP":
+            wait_until("it is checked", lambda: squatter.heard.count("connected\n") > 2)
+        else:
+            wait_until("it is checked", lambda: OTHER_LISTENS in causes_of(client, name))
+        assert client.job(job)["healthy"] is False
+        assert [each["affectedApps"] for each in client.call("GET", "/v2/deployments", list)] == [
+            [f"/{name}"]
+        ]
+        assert f":{port} check" not in exported(client)
         assert squatter.requests == []
     let_listen(stack, job)
     wait_until("it is well", lambda: client.job(job)["healthy"] is True)
+    wait_until("it is ready", lambda: not client.call("GET", "/v2/deployments", list))
     wait_until("it is served", lambda: f":{port} check" in exported(client))
     client.call("DELETE", f"/v2/apps/{name}", dict)
+    wait_until("it has ended", lambda: client.job(job)["ended_at"])
 
 
 OTHER_LISTENS = f"of uid {OTHER}, listens at port"
@@ -255,20 +266,10 @@ def problem_of(client: Client, job: str) -> str:
     return str(client.tasks(job)[0]["ports_problem"])
 
 
-def test_an_app_is_not_ready_while_another_answers_at_its_port(stack: Stack, client: Client) -> None:
-    ready = {"portName": "web", "path": "/ready", "intervalSeconds": 2, "timeoutSeconds": 1}
-    labels = {"HAPROXY_0_VHOST": "ready.example.org"}
-    job = app(client, "/ready", readinessChecks=[ready], labels=labels)
-    port = running(client, job)
-    with squatting(port) as squatter:
-        wait_until("its executor saw it", lambda: OTHER_LISTENS in problem_of(client, job))
-        [deployment] = client.call("GET", "/v2/deployments", list)
-        assert deployment["affectedApps"] == ["/ready"]
-        assert f":{port} check" not in exported(client)
-        assert squatter.requests == []
-    let_listen(stack, job)
-    wait_until("it is deployed", lambda: not client.call("GET", "/v2/deployments", list))
-    assert f":{port} check" in exported(client)
+def causes_of(client: Client, app: str) -> str:
+    """Why checks of an app's tasks failed last."""
+    tasks = client.call("GET", f"/v2/apps/{app}/tasks", dict)["tasks"]
+    return str([each.get("lastFailureCause") for task in tasks for each in task["healthCheckResults"]])
 
 
 def test_an_app_without_checks_is_served_once_it_listens_itself(stack: Stack, client: Client) -> None:
