@@ -32,6 +32,8 @@ _KEPT: Final = (
 )  # of the host's /dev: shared memory is between processes of a host
 #: Directories that all users of a host write to.
 PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # nosec B108 # a task gets its own there
+#: Where a system has more of them (hier(7)): lock files, spools, crash reports.
+SYSTEM: Final = ("/run", "/var", "/var/spool")
 _OWN: Final = ("shm", "mqueue")
 _LINKS: Final = {
     "fd": "/proc/self/fd",
@@ -111,7 +113,8 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
 
 
 def make_private(mib: int, sandbox: str) -> dict[str, int]:
-    """Put an empty file system of memory over /tmp, /var/tmp and /dev/shm: one for all three, gone with the namespace.
+    """Put an empty file system of memory over /tmp, /var/tmp, /dev/shm and what `writable_by_all` finds: one for all,
+    gone with the namespace.
 
     A sandbox that is below one of them is seen there still.
 
@@ -129,7 +132,7 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
     real = os.path.realpath(sandbox)
     covered: dict[str, int] = {
         place: os.open(place, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
-        for place in PRIVATE
+        for place in (*PRIVATE, *writable_by_all())
         if os.path.realpath(place) == place  # /var/tmp may be a link to /tmp
     }
     first, flags = next(iter(covered)), MS_NOSUID | MS_NODEV
@@ -145,6 +148,32 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
         _mount(f"/proc/self/fd/{held}", real, "none", MS_BIND | MS_REC)
     os.close(held)
     return covered
+
+
+def writable_by_all(roots: Iterable[str] = SYSTEM) -> list[str]:
+    """Find the directories of the system in which every user may make files, as /run/lock is on Debian: there tasks
+    would meet each other. Those of a root and one level below are looked at, and no link is followed.
+    """
+    found: dict[str, None] = {}
+    for root in roots:
+        below = _directories(root)
+        for path, status in [*below, *(inner for at, _ in below for inner in _directories(at))]:
+            if status.st_mode & 0o002 and not path.startswith(
+                tuple(f"{each}/" for each in (*PRIVATE, *found))
+            ):
+                found[path] = None
+    return [path for path in found if path not in PRIVATE]
+
+
+def _directories(path: str) -> list[tuple[str, os.stat_result]]:
+    """Return directories in a directory. What root cannot look at is a FUSE mount, which no task shares either."""
+    found: list[tuple[str, os.stat_result]] = []
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    found.append((entry.path, entry.stat(follow_symlinks=False)))
+    return found
 
 
 def hide(places: Iterable[str], sandbox: str) -> None:

@@ -1,4 +1,4 @@
-"""What all users of a host write to is each task's own: /tmp, /var/tmp, /dev/shm, and the IPC of System V."""
+"""What all users of a host write to is each task's own: /tmp, /dev/shm, lock files, spools, and the IPC of System V."""
 
 import shutil
 import tempfile
@@ -18,24 +18,29 @@ from tests.kernel.test_isolation import PYTHON
 
 pytestmark = pytest.mark.kernel
 MARK = f"mesos-gpu-{time.monotonic_ns()}"
+SPOOL = f"/var/spool/{MARK}"  # of which no list knows
+PLACES = (*PRIVATE, "/run/lock", SPOOL)
 
 
 @pytest.fixture
 def left() -> Iterator[list[Path]]:
     """Files of the host in these places, as of another user."""
     needs("cgroup1")
-    paths = [Path(place, MARK) for place in PRIVATE]
+    Path(SPOOL).mkdir()
+    Path(SPOOL).chmod(0o1777)
+    paths = [Path(place, MARK) for place in PLACES]
     for path in paths:
         path.write_text("another's")
     yield paths
     for path in paths:
         path.unlink()
+    Path(SPOOL).rmdir()
 
 
 def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(
     open_directory: Path, agent: ScriptedAgent, left: list[Path]
 ) -> None:
-    work = " && ".join(f"ls -A {place} && echo x > {place}/own-{MARK}" for place in PRIVATE)
+    work = " && ".join(f"ls -A {place} && echo x > {place}/own-{MARK}" for place in PLACES)
     semaphores = f"{PYTHON} -c \"import multiprocessing; multiprocessing.Lock(); print('lock')\""
     queue = "readlink /proc/self/ns/ipc"
     with host(open_directory, agent) as one:
@@ -50,7 +55,7 @@ def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(
     assert said[1] != Path("/proc/self/ns/ipc").readlink().name
     assert said[2] == "tmpfs"
     assert [path.read_text() for path in left] == ["another's"] * len(left)
-    assert not [place for place in PRIVATE if Path(place, f"own-{MARK}").exists()]
+    assert not [place for place in PLACES if Path(place, f"own-{MARK}").exists()]
 
 
 def test_all_three_together_have_the_tasks_memory(open_directory: Path, agent: ScriptedAgent) -> None:
