@@ -1,4 +1,4 @@
-"""Directories opened below a directory that is held open, by openat2(2)."""
+"""Names opened in a directory that is held open, by openat2(2): no link is followed, and no mount point crossed."""
 
 import ctypes
 import errno
@@ -6,23 +6,26 @@ import os
 import struct
 from typing import Final
 
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
+FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _SYS_OPENAT2: Final = 437  # on every architecture
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08  # linux/openat2.h
 _RESOLVE: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def open_directory(name: str, above: int) -> int:
-    """Open a directory by its name in another one; the caller closes it.
+def open_in(name: str, above: int, flags: int) -> int:
+    """Open a name in a directory; the caller closes it.
 
     Args:
         name: One name, without a slash.
         above: File descriptor of the directory that has the name.
+        flags: `DIRECTORY` or `FILE`.
 
     Raises:
-        OSError: ENOTDIR or ELOOP: the name is of no directory, or of a link. EXDEV: a file system is mounted there.
+        OSError: ENOTDIR or ELOOP: the name is of something else, or of a link. EXDEV: a file system is mounted there.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     how = struct.pack("=QQQ", flags, 0, _RESOLVE)
     fd = _libc.syscall(_SYS_OPENAT2, above, os.fsencode(name), how, len(how))
     if fd >= 0:

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from typing import Final
 
-from isolator.host.beneath import open_directory
+from isolator.host.beneath import DIRECTORY, open_in
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
@@ -80,7 +80,7 @@ class _Walk:
         status, left = self._sealed_here()
         while True:
             if left:
-                below = open_directory(left.pop(), self._at)
+                below = open_in(left.pop(), self._at, DIRECTORY)
                 above.append((status, left))
                 self._go(below)
                 status, left = self._sealed_here()

@@ -25,6 +25,7 @@ from isolator.node.program import Started
 from isolator.node.reaper import Reaping, audit, strangers
 from isolator.node.use import Counts, Uses
 from isolator.node.whose import ticks_now
+from isolator.runs.run import sandbox_of
 from isolator.secrets.exposure import with_key
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
@@ -40,7 +41,9 @@ from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.policy.gpus.health import HealthSettings, tiers_from
 from mesos_gpu.wire.body import parsed
+from mesos_gpu.wire.channel.call import MARK
 from mesos_gpu.wire.mesos import report
+from mesos_gpu.wire.mesos.seal import secret_in
 
 if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
     from mesos_gpu.adapters.simulated.use import Holder
@@ -49,6 +52,7 @@ if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
 DEFAULT_INTERVAL_S: Final = 10.0
 LOOKS_PER_RECHECK: Final = 10
+SESSIONS: Final = 16  # that read sandboxes of tasks that have ended, at once
 logger = logging.getLogger("isolator.monitor")
 
 
@@ -68,6 +72,8 @@ class Monitor:
         self._health = health or HealthSettings()
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
+        self._secret = ""  # of its launch
+        self._sessions = threading.BoundedSemaphore(SESSIONS)
         self._lock = threading.Lock()  # so that no report follows the last word
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -95,8 +101,10 @@ class Monitor:
             self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one monitor, one task")
             return
         self._task_id = str(task["task_id"]["value"])
+        data = base64.b64decode(task.get("data", ""))
+        self._secret = secret_in(data)
         try:
-            interval_s = interval_from(base64.b64decode(task.get("data", "")), os.environ)
+            interval_s = interval_from(data, os.environ)
         except ValueError as error:
             self._stop.set()
             self._connection.update(self._task_id, "TASK_FAILED", message=str(error))
@@ -121,7 +129,10 @@ class Monitor:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """{"reset": UUID, "request": ID} of the scheduler."""
+        """{"reset": UUID, "request": ID} of the scheduler, or a call to read what a task left in its sandbox."""
+        if MARK in data:
+            threading.Thread(target=self._read_kept, args=(data,), daemon=True).start()
+            return
         try:
             value = parsed(data)
             gpu, request = value["reset"], value["request"]
@@ -131,6 +142,14 @@ class Monitor:
             logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
             return
         threading.Thread(target=self._reset, args=(GpuId(gpu), request), daemon=True).start()
+
+    def _read_kept(self, data: bytes) -> None:
+        from isolator.session.opening import open_kept
+
+        own = sandbox_of(os.environ)
+        logger.info(
+            "%s", open_kept(data, self._secret, self._task_id or "", own, self._ledger, self._sessions)
+        )
 
     def _end(self, message: str) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 4, 38, 24  # linux/prctl.h
 TIOCSCTTY = 0x540E  # asm-generic/ioctls.h; of all architectures that agents run on
 _LAST_CAP = 63
+_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _SIGKILL = 9
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _NOT_THERE = (2, 20)  # ENOENT, ENOTDIR
@@ -161,6 +162,17 @@ def _drop(
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
+    if uid == 0:  # without an exec the bounding set takes nothing away
+        _keep_capabilities(libc, capabilities)
+
+
+def _keep_capabilities(libc: ctypes.CDLL, most: int) -> None:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable of the lower 32, then of the others
+    _check(libc.capget(header, sets), "capget")
+    for at in range(6):
+        sets[at] &= (most >> (32 * (at // 3)) & 0xFFFFFFFF) if at % 3 != 2 else 0
+    _check(libc.capset(header, sets), "capset")
 
 
 def _check(result: int, what: str) -> None:

@@ -290,6 +290,39 @@ class Place:
             os.close(self._files.pop())
 
 
+class KeptPlace(Place):
+    """The sandbox of a task that has ended. What is started there has it as its root directory, and no capability."""
+
+    def __init__(self, sandbox: str) -> None:
+        """Hold it.
+
+        Args:
+            sandbox: Its path, which only root can change.
+
+        Raises:
+            OSError: It is gone, or a link.
+        """
+        self._files: list[int] = []
+        self._session = None
+        directory = self._open(sandbox, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        apart = apart_of(os.environ)
+        self._order = _Order(
+            argv=(),
+            env={},
+            cgroups=(),
+            namespaces=(),
+            forks=False,
+            root=directory if os.geteuid() == 0 else self._open("/", os.O_PATH),
+            directory=directory,
+            user=(os.geteuid(), os.getegid(), ()),
+            capabilities=0,
+            no_new_privileges=True,
+            domain=apart.domain,
+            signals=True,
+            program=apart.program,
+        )
+
+
 def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
     """The lowest of the processes that carries a task's id, as soon as there is one; None: there is none in time."""
     deadline = time.monotonic() + BEGUN_S

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
-from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # few executors need them
     from isolator.confinement.inner import Inner
@@ -243,10 +242,17 @@ def _problem_of_user(plan: Assignment, entry: pwd.struct_passwd, own: Mapping[st
 
 def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
     """Let the job's user into the sandbox: to make files of its own there and to reopen /dev/stdout, or only to pass
-    to what is below it."""
+    to what is below it.
+
+    Raises:
+        NotStarted: The directory would have to become the user's, who could then exchange its logs while the agent
+            reads them as root.
+    """
     with Sandbox(sandbox) as place:
-        if not place.admit(user.pw_uid, user.pw_gid, writes=writes):
-            why = "its file system has no access control lists"
-            print(f"the task can replace what is in its sandbox: {why}", file=sys.stderr, flush=True)
+        if not place.admit(user.pw_uid, user.pw_gid, writes=writes) and writes:
+            why = (
+                "its file system has no access control lists; put the agent's work_dir on ext4, xfs or btrfs"
+            )
+            raise NotStarted(f"the sandbox cannot be kept root's: {why}", Outcome(infrastructure=True))
         for name in STREAMS if writes else ():
             place.admit_to(name, user.pw_uid, user.pw_gid)

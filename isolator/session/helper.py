@@ -17,16 +17,19 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from isolator.confinement.inner import Inner
 from isolator.confinement.listeners import Listeners, listeners_of
 from isolator.host import processes
-from isolator.runs.joining import Place
+from isolator.host.sandbox import CONTAINERS
+from isolator.runs.joining import KeptPlace, Place
 from isolator.session.carrying import Carrier
 from isolator.session.command import Command, CommandFailed, Work, remedy_of
 from isolator.session.websocket import Lost, WebSocket, dial
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.wire.channel.file import FileOrder
+from mesos_gpu.wire.channel.file import GET, LIST, FileOrder
 from mesos_gpu.wire.channel.forward import Forward
 from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
+
+CONTAINER = "task"  # of `nested_run`, whose module costs each session what none needs
 
 
 def main() -> None:
@@ -53,12 +56,17 @@ def main() -> None:
 
 
 def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str:
-    order, pid = _order(line), int(call["pid"])
+    order = _order(line)
     try:
-        # First: afterwards the process is seen to be the task's still.
-        listeners = listeners_of(pid, os.environ) if isinstance(order, Forward) else None
-        place = Place(pid, call["task_id"], _session_of(call.get("session"), order))
-        command = Command(place, _work_of(order, place, listeners), call["id"])
+        if call["kept"]:
+            place: Place = KeptPlace(call["sandbox"])
+            command = Command(place, _reading_of(order, call), call["id"])
+        else:
+            pid = int(call["pid"])
+            # First: afterwards the process is seen to be the task's still.
+            listeners = listeners_of(pid, os.environ) if isinstance(order, Forward) else None
+            place = Place(pid, call["task_id"], _session_of(call.get("session"), order))
+            command = Command(place, _work_of(order, place, listeners), call["id"])
     except CommandFailed as error:
         _tell(line, order, error)
         return str(error)
@@ -119,6 +127,15 @@ def _work_of(order: AnyOrder, place: Place, listeners: Listeners | None) -> Orde
         assert listeners is not None
         return Work("isolator.session.inside.forward", (*listeners.to_words(), *map(str, order.ports)))
     return order
+
+
+def _reading_of(order: AnyOrder, call: dict[str, Any]) -> Work:
+    """Return what is done in the sandbox of a task that has ended: files are read, and nothing else."""
+    if not isinstance(order, FileOrder) or order.what not in (LIST, GET):
+        raise CommandFailed("the task has ended: its files can be read, and nothing else")
+    below = f"{CONTAINERS}/{CONTAINER}" if call["nested"] else ""
+    words = (order.what, order.path, below, "root" if call["as_root"] else "")
+    return Work("isolator.session.inside.kept", words)
 
 
 def _end_with_executor(alive: int, started: list[Command]) -> None:

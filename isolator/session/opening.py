@@ -10,17 +10,21 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mesos_gpu.wire.channel.call import answer_to, decode_call
+from isolator.gpus.ledger import Ledger
+from mesos_gpu.wire.channel.call import Kept, answer_to, decode_call
 
 if TYPE_CHECKING:
     from isolator.confinement.inner import Inner
 
 #: What is run: executors import nothing of it.
 _HELPER: Final = str(Path(__file__).with_name("helper.py"))
+SEALED_S: Final = 10.0  # a sandbox that is being sealed is waited for
+_LOOK_S: Final = 0.1
 
 
 def open_session(
@@ -50,10 +54,62 @@ def open_session(
         return f"a call to a channel is not believed: {error}"
     if pid is None:
         return f"channel {call.id}: the task has no process that can be seen"
-    if not room.acquire(blocking=False):
-        return f"channel {call.id}: there are too many already"
+    return _run_in({**asdict(call), "answer": answer_to(call, secret), "pid": pid}, call.id, room, inner)
+
+
+def open_kept(
+    data: bytes, secret: str, monitor: str, own: str, books: Ledger, room: threading.BoundedSemaphore
+) -> str:
+    """Read what waits at a channel in the sandbox of a task that has ended.
+
+    Args:
+        data: The call.
+        secret: Of the node monitor's launch; "": it has none, and no call is believed.
+        monitor: Mesos' id of its task.
+        own: Its own sandbox, by which that of the other task is found.
+        books: Of this host: they say which sandboxes are not sealed yet.
+        room: For those that run at once.
+
+    Returns:
+        What came of it, for the monitor's log.
+    """
     try:
-        return _run({**asdict(call), "answer": answer_to(call, secret), "pid": pid}, call.id, inner)
+        call = decode_call(data, monitor, secret)
+        kept = Kept.of(call.kept)
+    except ValueError as error:
+        return f"a call to a channel is not believed: {error}"
+    sandbox = sandbox_of(kept, own)
+    deadline = time.monotonic() + SEALED_S
+    while _is_to_be_sealed(books, sandbox) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    order = {"sandbox": sandbox, "nested": kept.nested, "as_root": kept.as_root}
+    return _run_in({**asdict(call), "answer": answer_to(call, secret), **order}, call.id, room)
+
+
+def sandbox_of(kept: Kept, own: str) -> str:
+    """Return the path of a sandbox of this host's agent (Mesos' slave/paths.hpp).
+
+    Args:
+        kept: Whose it is.
+        own: The path of another sandbox: WORK_DIR/slaves/AGENT/frameworks/…
+    """
+    work, _, _ = os.path.realpath(own).rpartition("/frameworks/")
+    of_executor = f"frameworks/{kept.framework_id}/executors/{kept.executor_id}"
+    return os.path.realpath(f"{os.path.dirname(work)}/{kept.agent_id}/{of_executor}/runs/latest")
+
+
+def _is_to_be_sealed(books: Ledger, sandbox: str) -> bool:
+    traces = (trace for holding in books.holdings() if holding.is_released for trace in holding.traces)
+    return any(trace.kind == "sandbox" and os.path.realpath(trace.what) == sandbox for trace in traces)
+
+
+def _run_in(
+    order: dict[str, object], name: str, room: threading.BoundedSemaphore, inner: "Inner | None" = None
+) -> str:
+    if not room.acquire(blocking=False):
+        return f"channel {name}: there are too many already"
+    try:
+        return _run(order, name, inner)
     finally:
         room.release()
 

@@ -30,9 +30,10 @@ from mesos_gpu.errors import MesosGpuError
 def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[Middleware] = ()) -> Starlette:
     """The application over a scheduler. `outer`: what requests pass first."""
     jobs, events, channels = Jobs(scheduler, settings), Events(scheduler), Channels()
+    opening = Opening(scheduler, settings, channels)
     all_routes = [
         *v1_routes(scheduler, settings, jobs),
-        *channel_routes(Opening(scheduler, settings, channels), KeptFiles(scheduler, jobs.log_reader)),
+        *channel_routes(opening, KeptFiles(scheduler, opening)),
         *login_routes(settings.who),
         *routes(scheduler, events, settings),
     ]

@@ -32,19 +32,31 @@ class Sending:
         yield from self._at_root()
         yield tree.done(Done(self.files, self.bytes, self.faults))
 
+    def withheld(self, status: os.stat_result) -> str:
+        """Say why what has this status is not sent; "": it is."""
+        return ""
+
+    def opened(self, path: str) -> int:
+        """Open what is asked for, a file or a directory.
+
+        Raises:
+            OSError: It is neither, or cannot be opened.
+        """
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            return os.open(path, _DIRECTORY)
+        if stat.S_ISREG(status.st_mode):
+            return os.open(path, _FILE)
+        raise OSError(0, "it is neither a file nor a directory")
+
     def _at_root(self) -> Iterator[bytes]:
         try:
-            status = os.stat(self._path)
-            if stat.S_ISDIR(status.st_mode):
-                fd = os.open(self._path, _DIRECTORY)
-            elif stat.S_ISREG(status.st_mode):
-                fd = os.open(self._path, _FILE)
-            else:
-                raise OSError(0, "it is neither a file nor a directory")
+            fd = self.opened(self._path)
+            is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
         except OSError as error:
             yield self._fault((), error)
             return
-        yield from self._directory(fd, ()) if stat.S_ISDIR(status.st_mode) else self._file(fd, ())
+        yield from self._directory(fd, ()) if is_directory else self._file(fd, ())
 
     def _fault(self, path: tuple[str, ...], error: OSError) -> bytes:
         self.faults += 1
@@ -71,6 +83,9 @@ class Sending:
         try:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
             kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+            if why := self.withheld(status):
+                yield self._said(Mark.LEFT, path, why)
+                return
             if kind is None:
                 yield self._said(Mark.LEFT, path, "it is neither a file nor a directory")
                 return

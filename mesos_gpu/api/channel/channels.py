@@ -12,13 +12,32 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
+
+from starlette.websockets import WebSocketState
 
 from mesos_gpu.api.http.answers import Refusal
 
 MEET_S: Final = 30.0  # until both are there
 MOST: Final = 256  # at once
 MOST_OF_ONE: Final = 32  # of one caller
+
+
+class Line(Protocol):
+    """The connection of a side: a WebSocket, or a client in this process."""
+
+    async def receive_bytes(self) -> bytes:
+        """Wait for a frame of who is there."""
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send a frame to who is there."""
+
+    async def close(self, code: int = 1000) -> None:
+        """Let go of it."""
+
+    @property
+    def application_state(self) -> WebSocketState:
+        """Whether this process has closed it."""
 
 
 @dataclass(slots=True)
@@ -49,6 +68,7 @@ class Channel:
     closed: Callable[["Channel"], None]
     born: float = field(default_factory=time.monotonic)
     both: asyncio.Event = field(default_factory=asyncio.Event)
+    lines: dict[bool, Line] = field(default_factory=dict)  # True: of the client; False: of the host
     exit_code: int | None = None
     sent: int = 0  # bytes of the client, and of the host
     received: int = 0

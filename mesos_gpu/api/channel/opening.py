@@ -12,6 +12,8 @@ from starlette.responses import Response
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.channel.channels import Channel, Channels, end_for, new_proof
+from mesos_gpu.api.channel.relay import meet
+from mesos_gpu.api.channel.within import Within
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
 from mesos_gpu.api.http.door import CHANNELS
@@ -23,9 +25,10 @@ from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.sight.jobs import Sight, subject_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.access.record import AuditRecord, Result
+from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.wire.channel.call import Call
+from mesos_gpu.wire.channel.call import Call, Kept
 from mesos_gpu.wire.channel.file import file_order_of
 from mesos_gpu.wire.channel.forward import forward_of
 from mesos_gpu.wire.channel.frames import Frame, Kind, encode
@@ -65,18 +68,36 @@ class Opening:
 
         job, task = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
-        self._channels.room(key_of(request.scope))
         proof = new_proof()
+        channel = await self._called(request, job, order, proof, task.id)
+        where = f"{CHANNELS}{channel.id}"
+        return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
+
+    async def within(
+        self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
+    ) -> Within:
+        """Have a node monitor read what a task left; the client is in this process."""
+        channel = await self._called(request, job, order, new_proof(), monitor, kept.text)
+        channel.client.taken = True
+        line = Within()
+        _kept.add(task := asyncio.ensure_future(meet(self._channels, channel, line, is_client=True)))
+        task.add_done_callback(_kept.discard)
+        return line
+
+    async def _called(
+        self, request: Request, job: Job, order: AnyOrder, proof: str, task_id: TaskId, kept: str = ""
+    ) -> Channel:
+        """A new channel, to which a host is called."""
+        self._channels.room(key_of(request.scope))
         channel = self._channel(request, job, order, proof)
         self._channels.add(channel)
-        call = Call(channel.id, task.id, self._settings.own_url, pin_of(self._settings))
+        call = Call(channel.id, task_id, self._settings.own_url, pin_of(self._settings), kept)
         try:
             await result_of(self._scheduler.call_to_channel(call, channel.host_proves))
         except MesosGpuError:
             self._channels.drop(channel)
             raise
-        where = f"{CHANNELS}{channel.id}"
-        return json_answer({"path": where, "proof": proof, "task_id": task.id}, 201, {"Location": where})
+        return channel
 
     def _channel(self, request: Request, job: Job, order: AnyOrder, proof: str) -> Channel:
         rights: Callable[[], Rights] = request.scope["state"]["rights"]

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from mesos_gpu.api.channel.channels import MEET_S, Channel, Channels
+from mesos_gpu.api.channel.channels import MEET_S, Channel, Channels, Line
 from mesos_gpu.api.http.door import CHANNELS
 from mesos_gpu.api.http.guard import ascii_names, csrf_problem, host_problem
 from mesos_gpu.wire.channel.frames import FROM_CLIENT, FROM_HOST, LAST, Frame, Kind, decode, encode, kind_of
@@ -33,7 +33,6 @@ class Relay:
     def __init__(self, app: ASGIApp, channels: Channels, names: Collection[str] = ()) -> None:
         """Around the application. `names`: by which this host is called, as of `Guard`."""
         self._app, self._channels, self._names = app, channels, ascii_names(names)
-        self._ends: dict[str, dict[bool, WebSocket]] = {}  # by channel: of the client, and of the host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Carry, or pass on."""
@@ -47,14 +46,7 @@ class Relay:
             return
         channel, is_client, subprotocol = admitted
         await line.accept(subprotocol)
-        ends = self._ends.setdefault(channel.id, {})
-        ends[is_client] = line
-        if len(ends) == 2:
-            channel.both.set()
-        try:
-            await self._serve(channel, line, is_client=is_client)
-        finally:
-            await self._end(channel)
+        await meet(self._channels, channel, line, is_client=is_client)
 
     def _admitted(self, scope: Scope) -> tuple[Channel, bool, str | None] | None:
         """The channel, whether its client comes, and the subprotocol to answer by."""
@@ -67,48 +59,65 @@ class Relay:
         taken = self._channels.take(path.removeprefix(CHANNELS), shown) if shown else None
         return (*taken, subprotocol) if taken is not None else None
 
-    async def _serve(self, channel: Channel, line: WebSocket, *, is_client: bool) -> None:
-        """Wait for the other one; then carry what this one sends."""
-        try:
-            async with asyncio.timeout(MEET_S):
-                await channel.both.wait()
-        except TimeoutError:
-            if is_client:
-                why = f"the task's host did not come within {MEET_S:g} s: it must reach the scheduler's own address"
-                await _told(line, Frame(Kind.FAILED, why.encode()))
-            return
-        other = self._ends.get(channel.id, {}).get(not is_client)
-        if other is None:
-            return  # it has gone again
-        if not is_client:
-            await line.send_bytes(channel.order)
-            await _carry(channel, line, other, is_client=False)
-            return
-        watch = asyncio.create_task(self._watch(channel))
-        try:
-            await _carry(channel, line, other, is_client=True)
-        finally:
-            watch.cancel()
 
-    async def _watch(self, channel: Channel) -> None:
-        while channel.stands():
-            await asyncio.sleep(LOOK_S)
-        client = self._ends.get(channel.id, {}).get(True)
-        if client is not None:
-            why = "your session, or your right to run commands in this job, has ended"
-            await _told(client, Frame(Kind.FAILED, why.encode()))
-        await self._end(channel)
-
-    async def _end(self, channel: Channel) -> None:
-        """When one has gone, the other goes."""
-        self._channels.drop(channel)
-        for line in self._ends.pop(channel.id, {}).values():
-            if line.application_state is WebSocketState.CONNECTED:
-                with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                    await line.close(GONE)
+async def meet(channels: Channels, channel: Channel, line: Line, *, is_client: bool) -> None:
+    """Wait for the other side of a channel; then carry what this one sends, until one of them has gone."""
+    channel.lines[is_client] = line
+    if len(channel.lines) == 2:
+        channel.both.set()
+    try:
+        await _serve(channels, channel, line, is_client=is_client)
+    finally:
+        await _end(channels, channel)
 
 
-async def _carry(channel: Channel, line: WebSocket, other: WebSocket, *, is_client: bool) -> None:
+async def _serve(channels: Channels, channel: Channel, line: Line, *, is_client: bool) -> None:
+    try:
+        async with asyncio.timeout(MEET_S):
+            await channel.both.wait()
+    except TimeoutError:
+        if is_client:
+            why = (
+                f"the task's host did not come within {MEET_S:g} s: it must reach the scheduler's own address"
+            )
+            await _told(line, Frame(Kind.FAILED, why.encode()))
+        return
+    other = channel.lines.get(not is_client)
+    if other is None:
+        return  # it has gone again
+    if not is_client:
+        await line.send_bytes(channel.order)
+        await _carry(channel, line, other, is_client=False)
+        return
+    watch = asyncio.create_task(_watch(channels, channel))
+    try:
+        await _carry(channel, line, other, is_client=True)
+    finally:
+        watch.cancel()
+
+
+async def _watch(channels: Channels, channel: Channel) -> None:
+    while channel.stands():
+        await asyncio.sleep(LOOK_S)
+    client = channel.lines.get(True)
+    if client is not None:
+        why = "your session, or your right to run commands in this job, has ended"
+        await _told(client, Frame(Kind.FAILED, why.encode()))
+    await _end(channels, channel)
+
+
+async def _end(channels: Channels, channel: Channel) -> None:
+    """When one has gone, the other goes."""
+    channels.drop(channel)
+    lines = [*channel.lines.values()]
+    channel.lines.clear()
+    for line in lines:
+        if line.application_state is WebSocketState.CONNECTED:
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await line.close(GONE)
+
+
+async def _carry(channel: Channel, line: Line, other: Line, *, is_client: bool) -> None:
     allowed = FROM_CLIENT if is_client else FROM_HOST
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, ValueError, KeyError):
         while True:
@@ -126,7 +135,7 @@ async def _carry(channel: Channel, line: WebSocket, other: WebSocket, *, is_clie
                 return
 
 
-async def _told(line: WebSocket, frame: Frame) -> None:
+async def _told(line: Line, frame: Frame) -> None:
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await line.send_bytes(encode(frame))
 

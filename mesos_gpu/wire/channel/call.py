@@ -28,19 +28,60 @@ class Call:
         url: Of the scheduler, http:// or https://.
         pin: The SHA-256 of the certificate that it must show there, in hexadecimal digits; "": it is to be one that
             this host's authorities vouch for.
+        kept: Whose sandbox is to be read, after the end of its task: see `Kept.text`. Then `task_id` is of the node
+            monitor that is called; "": a task that runs is called.
     """
 
     id: str
     task_id: str
     url: str
     pin: str = ""
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A sandbox of a task that has ended, by what Mesos names its directories.
+
+    Attributes:
+        agent_id, framework_id, executor_id: Of the task.
+        nested: Whether its own directory is that of a container below its executor's.
+        as_root: Whether it ran as root.
+    """
+
+    agent_id: str
+    framework_id: str
+    executor_id: str
+    nested: bool
+    as_root: bool
+
+    @property
+    def text(self) -> str:
+        """It as a text, for a call."""
+        return json.dumps([*(getattr(self, name) for name in self.__dataclass_fields__)])
+
+    @classmethod
+    def of(cls, text: str) -> "Kept":
+        """The inverse.
+
+        Raises:
+            ValueError: It is none, or an id is no name of a directory.
+        """
+        said = parsed(text.encode())
+        if not isinstance(said, list) or [type(each) for each in said] != [str, str, str, bool, bool]:
+            raise ValueError("a sandbox has ids of an agent, a framework and an executor, and two flags")
+        for each in said[:3]:
+            if "/" in each or "\0" in each or each in ("", ".", ".."):
+                raise ValueError(f"{each!r} is no id of Mesos")
+        return cls(*said)
 
 
 def encode_call(call: Call, secret: str) -> bytes:
     """The message."""
-    return json.dumps(
-        {"channel": {**asdict(call), "seal": _seal(call, secret)}}, separators=(",", ":")
-    ).encode()
+    said = asdict(call)
+    if not call.kept:
+        del said["kept"]  # earlier releases know none
+    return json.dumps({"channel": {**said, "seal": _seal(call, secret)}}, separators=(",", ":")).encode()
 
 
 def decode_call(data: bytes, task_id: str, secret: str) -> Call:
@@ -53,8 +94,8 @@ def decode_call(data: bytes, task_id: str, secret: str) -> Call:
 
     said = parsed(data)
     said = said.get("channel") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or said.keys() != {"id", "task_id", "url", "pin", "seal"}:
-        raise ValueError("a call to a channel has id, task_id, url, pin and seal")
+    if not isinstance(said, dict) or said.keys() - {"kept"} != {"id", "task_id", "url", "pin", "seal"}:
+        raise ValueError("a call to a channel has id, task_id, url, pin, seal, and perhaps kept")
     if not all(isinstance(each, str) and len(each) <= _MOST_TEXT for each in said.values()):
         raise ValueError(f"a call to a channel has texts of at most {_MOST_TEXT} characters")
     seal = said.pop("seal")
@@ -76,5 +117,6 @@ def _seal(call: Call, secret: str) -> str:
 
 
 def _keyed(use: str, call: Call, secret: str) -> str:
-    text = json.dumps(["channel", use, call.id, call.task_id, call.url, call.pin])
+    kept = [call.kept] if call.kept else []
+    text = json.dumps(["channel", use, call.id, call.task_id, call.url, call.pin, *kept])
     return blake2b(text.encode(), key=secret.encode(), digest_size=_SIZE).hexdigest()

@@ -73,7 +73,7 @@ def client(stack: Stack, host: Host) -> Iterator[Client]:
 
 def test_no_task_reads_a_clouds_credentials(client: Client) -> None:
     wget = f"wget -q -O - http://{ADDRESS}/key"
-    kinds = {
+    kinds: dict[str, dict[str, object]] = {
         "process": {"argv": [PYTHON, "-c", READ]},
         "image": {"command": wget, "image": "busy:1"},
         "fetcher": {"command": "cat key", "fetch": [f"http://{ADDRESS}/key"]},

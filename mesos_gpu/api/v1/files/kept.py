@@ -3,31 +3,35 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import Final
 
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mesos_gpu.access.rights import JOB_EXEC
+from mesos_gpu.api.channel.opening import Opening
+from mesos_gpu.api.channel.within import Within
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import Number, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
-from mesos_gpu.api.v1.files.sandbox import Sandbox, path_of
-from mesos_gpu.api.v1.logs import LogReader
+from mesos_gpu.errors import NotFound, Unavailable
+from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Engine, Job
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.channel.file import GET, LIST
+from mesos_gpu.wire.channel import tree
+from mesos_gpu.wire.channel.call import Kept
+from mesos_gpu.wire.channel.file import GET, LIST, FileOrder
+from mesos_gpu.wire.channel.tree import Decoder, Mark, Said
 from mesos_gpu.wire.checking import Problem
 
 MOST_AT_ONCE: Final = 16
 MOST_OF_ONE: Final = 4  # of one caller
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
+_IN_IMAGES: Final = "/mnt/mesos/sandbox"  # what tasks with images call it
 
 
 class UnderWay:
@@ -62,9 +66,9 @@ class UnderWay:
 class KeptFiles:
     """The route's function."""
 
-    def __init__(self, scheduler: SchedulerApi, agent: LogReader) -> None:
-        """`agent`: reads from agents."""
-        self._scheduler, self._agent = scheduler, agent
+    def __init__(self, scheduler: SchedulerApi, opening: Opening) -> None:
+        """`opening`: opens channels to hosts."""
+        self._scheduler, self._opening = scheduler, opening
         self._under_way = UnderWay()
 
     async def read(self, request: Request) -> Response:
@@ -74,26 +78,80 @@ class KeptFiles:
             raise invalid(Problem("/what", f"must be {LIST} or {GET}, got {what!r}"))
         wanted, rank, sight = request.path_params["id"], int(RANK.of(request)), Sight.of(request)
 
-        def find(view: View) -> tuple[Job, Task, str]:
+        def find(view: View) -> tuple[Job, TaskId, Kept]:
             job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
-            return job, _ended(view, job, wanted, rank), view.framework_id or ""
+            task = _ended(view, job, wanted, rank)
+            return job, _monitor(view, task), _kept_of(view, job, task)
 
-        job, task, framework_id = await result_of(self._scheduler.read(find))
+        job, monitor, kept = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
         key = key_of(request.scope)
         self._under_way.room(key)
-        nested = bool(job.spec.image) and job.spec.container_engine is Engine.MESOS
-        sandbox = Sandbox(self._agent, task, framework_id, as_root=job.spec.user == "root", nested=nested)
-        records = sandbox.listed(path) if what == LIST else sandbox.sent(path)
         with self._under_way.one(key):
-            first = await run_in_threadpool(next, records)
-        return StreamingResponse(self._sent(key, first, records), media_type=MEDIA)
+            line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
+            pieces = line.output()
+            try:
+                first = await _first(pieces, job.id)
+            except BaseException:
+                await line.close()
+                raise
+        return StreamingResponse(self._sent(key, line, first, pieces), media_type=MEDIA)
 
-    async def _sent(self, key: str, first: bytes, records: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """All of them, each read when the one before is sent."""
+    async def _sent(
+        self, key: str, line: Within, first: bytes, pieces: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
         with self._under_way.one(key):
-            async for record in iterate_in_threadpool(chain([first], records)):
-                yield record
+            try:
+                yield first
+                async for piece in pieces:
+                    yield piece
+            finally:
+                await line.close()
+
+
+async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
+    """The bytes to the end of the first record.
+
+    Raises:
+        NotFound: It says that what was asked for cannot be had.
+        Unavailable: The host does not come.
+    """
+    decoder, came = Decoder(), b""
+    async for piece in pieces:
+        came += piece
+        for record in decoder.take(piece):
+            if record.mark is Mark.FAULT and isinstance(record.what, Said) and not record.what.path:
+                what = f"this cannot be had from the sandbox of {job_id}: {record.what.why}"
+                raise NotFound(what, remedy=f"see what is there: mesos-gpu ls {job_id}")
+            return came
+    raise Unavailable("the host sent nothing", remedy="see the node monitor's log there")
+
+
+def _monitor(view: View, task: Task) -> TaskId:
+    """The node monitor of a task's host.
+
+    Raises:
+        Unavailable: None runs there.
+    """
+    nodes = [node for node in view.nodes.values() if node.id == task.agent_id and node.lost_at is None]
+    nodes += [node for node in view.nodes.values() if node.hostname == task.hostname and node.lost_at is None]
+    monitor = next((node.monitor for node in nodes if node.monitor is not None), None)
+    if monitor is None:
+        what = f"no node monitor runs on {task.hostname}, which reads what a job left there"
+        raise Unavailable(what, remedy="try again when it runs; see: mesos-gpu doctor there")
+    return monitor
+
+
+def _kept_of(view: View, job: Job, task: Task) -> Kept:
+    nested = bool(job.spec.image) and job.spec.container_engine is Engine.MESOS
+    return Kept(
+        str(task.agent_id),
+        view.framework_id or "",
+        str(task.executor_id),
+        nested=nested,
+        as_root=job.spec.user == "root",
+    )
 
 
 def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
@@ -115,3 +173,27 @@ def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
         what = f"job {job.id} is {task.state.value}: its sandbox is read so when it has ended"
         raise Refusal(409, "not-ended", what, remedy=f"copy from it by: mesos-gpu cp {job.id}:PATH .")
     return task
+
+
+def path_of(text: str) -> tuple[str, ...]:
+    """The names of a path in a sandbox.
+
+    Raises:
+        Refusal: It is outside, or none.
+    """
+    if f"{text}/".startswith(f"{_IN_IMAGES}/"):
+        text = text.removeprefix(_IN_IMAGES).lstrip("/")
+    outside = invalid(Problem("/path", f"must be in the sandbox when a job has ended, got {text[:200]!r}"))
+    names: list[str] = []
+    if text.startswith("/"):
+        raise outside
+    for name in text.split("/"):
+        if name == ".." and names:
+            names.pop()
+        elif name == ".." or (name not in ("", ".") and not tree.is_name(name)):
+            raise outside
+        elif name not in ("", "."):
+            names.append(name)
+    if len(names) > tree.MOST_DEPTH:
+        raise invalid(Problem("/path", f"has more than {tree.MOST_DEPTH} names"))
+    return tuple(names)

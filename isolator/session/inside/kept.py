@@ -1,0 +1,125 @@
+"""Files that a task left in its sandbox: listed, and read. Runs in that sandbox as its root directory, as root without
+capabilities, by `isolator.runs.joined`.
+
+The sandbox is sealed (`isolator.host.sealing`): all is root's, and its names stand still. A directory that is not is
+not entered. Paths go from name to name, and through no link.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+
+from isolator.host.beneath import DIRECTORY, FILE, open_in
+from isolator.host.sealing import is_sealed
+from mesos_gpu.adapters.trees.sending import Sending, entry_of
+from mesos_gpu.wire.channel import tree
+from mesos_gpu.wire.channel.file import GET
+from mesos_gpu.wire.channel.tree import Done, Mark, Said
+
+FAULTY = 1  # exit code: something is not sent
+_STDOUT = 1
+
+
+def main(words: tuple[str, ...]) -> int:
+    """Do what the words say.
+
+    Args:
+        words: `GET` or `LIST` of `FileOrder`; the path; the directory that the task had as its own, "": the top; "root"
+            if the task ran as root.
+
+    Returns:
+        The exit code: 0 or `FAULTY`.
+    """
+    what, path, below, user = words
+    sending = KeptSending(path, below, as_root=user == "root")
+    for record in sending.records() if what == GET else sending.listed():
+        view = memoryview(record)
+        while view:
+            view = view[os.write(_STDOUT, view) :]
+    return FAULTY if sending.faults else 0
+
+
+class KeptSending(Sending):
+    """What is at a path of the sandbox that is the working directory."""
+
+    def __init__(self, path: str, below: str, *, as_root: bool) -> None:
+        """Read nothing yet. `below`: as of `main`."""
+        super().__init__(path)
+        self._below, self._as_root = below, as_root
+
+    def withheld(self, status: os.stat_result) -> str:
+        """Leave out what the task could not read, and what is not sealed.
+
+        Sealed files of the task keep its group; of root's own, root is the group, too.
+        """
+        if os.geteuid() != 0:
+            return ""  # agents that are not root run all as one user, and nothing is sealed
+        if stat.S_ISDIR(status.st_mode) and not is_sealed(status):
+            return "it is not sealed yet: try again, or see the log of the node monitor"
+        needed = 0o005 if stat.S_ISDIR(status.st_mode) else 0o004
+        owned = status.st_uid == 0 and status.st_gid == 0 and not stat.S_ISLNK(status.st_mode)
+        if owned and not self._as_root and status.st_mode & needed != needed:
+            return "it is root's, and the job could not read it"
+        return ""
+
+    def opened(self, path: str) -> int:
+        """Open what is asked for, from name to name.
+
+        Raises:
+            OSError: A name is not there, or of a link; or what it is of is withheld.
+        """
+        names = [name for name in path.split("/") if name not in ("", ".")]
+        at = os.open(".", DIRECTORY)
+        try:
+            if not is_sealed(os.fstat(at)) and os.geteuid() == 0:
+                raise OSError(
+                    0, "the sandbox is not sealed yet: try again, or see the log of the node monitor"
+                )
+            try:
+                for name in self._below.split("/") if self._below else ():
+                    at = self._into(at, name)
+            except FileNotFoundError:  # an image that was never started
+                at = _replaced(at, os.open(".", DIRECTORY))
+            for name in names:
+                at = self._into(at, name)
+        except OSError:
+            os.close(at)
+            raise
+        return at
+
+    def _into(self, at: int, name: str) -> int:
+        """Open a name in a directory, which is closed then."""
+        status = os.stat(name, dir_fd=at, follow_symlinks=False)
+        if why := self.withheld(status):
+            raise OSError(0, why)
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(0, f"{name} is a link to {os.readlink(name, dir_fd=at)}: name what it leads to")
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "it is neither a file nor a directory")
+        return _replaced(at, open_in(name, at, DIRECTORY if stat.S_ISDIR(status.st_mode) else FILE))
+
+    def listed(self) -> Iterator[bytes]:
+        """What is at the path, and if it is a directory the names in it, none further below."""
+        try:
+            fd = self.opened(self._path)
+        except OSError as error:
+            yield self._fault((), error)
+        else:
+            status = os.fstat(fd)
+            yield tree.entry(entry_of((), status))
+            for name in sorted(os.listdir(fd)) if stat.S_ISDIR(status.st_mode) else ():
+                inner = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                target = os.readlink(name, dir_fd=fd) if stat.S_ISLNK(inner.st_mode) else ""
+                why = self.withheld(inner)
+                yield (
+                    tree.said(Mark.LEFT, Said((name,), why))
+                    if why
+                    else tree.entry(entry_of((name,), inner, target))
+                )
+            os.close(fd)
+        yield tree.done(Done(0, 0, self.faults))
+
+
+def _replaced(before: int, after: int) -> int:
+    os.close(before)
+    return after
