@@ -38,9 +38,9 @@ def limited(limits: Limits) -> Iterator[Rig]:
         rig.close()
 
 
-def from_address(rig: Rig, address: str, path: str) -> int:
+def from_address(port: int, address: str, path: str) -> int:
     """The status that another address of loopback is answered with."""
-    with socket.create_connection(("127.0.0.1", rig.server.port), 30, source_address=(address, 0)) as client:
+    with socket.create_connection(("127.0.0.1", port), 30, source_address=(address, 0)) as client:
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         return int(client.recv(65536).split()[1])
 
@@ -57,7 +57,7 @@ def test_too_many_requests_are_told_when_to_come_again() -> None:
         assert (marathon.status_code, set(marathon.json())) == (429, {"message", "remedy"})
         assert marathon.headers["Retry-After"] == "100"
         assert "Content-Security-Policy" in marathon.headers
-        assert from_address(rig, "127.0.0.2", "/v1/status") == 200  # another caller
+        assert from_address(rig.server.port, "127.0.0.2", "/v1/status") == 200  # another caller
         text = rig.call("GET", "/metrics/prometheus").text  # counted apart
         assert f'mesos_gpu_requests_refused_total{{reason="rate"}} {before + 2}\n' in text
 

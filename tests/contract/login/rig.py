@@ -13,6 +13,7 @@ from typing import Any
 
 import requests
 
+from mesos_gpu.access.rate import Limits
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, parts_of, text_of
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.tokens import Tokens
@@ -95,13 +96,15 @@ class LoginRig:
         tls: ReloadedTls | None = None,
         audit: AuditTrail | None = None,
         clock: Clock | None = None,
+        limits: Limits | None = None,
         **more: Any,
     ) -> None:
         self.daemon = knowing(DOCUMENT)(
             RecordingStore(), RecordingStore().load(), FakeDriver(), clock or FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)
-        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who, audit=audit))
+        settings = ApiSettings("http://w", "0.1.0", who=self.who, audit=audit, limits=limits or Limits())
+        self.app = create_app(self.daemon, settings)
         self.server = Server(self.app, listen("127.0.0.1", 0), local=local, tls=tls)
         self.url = self.server.url
         self.daemon.start()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mesos_gpu.access.rate import Buckets, Tally, network_of
+from mesos_gpu.access.rate import Buckets, Tally, Waiters, network_of
 
 
 def test_a_burst_is_let_through_and_then_so_many_a_second() -> None:
@@ -101,3 +101,51 @@ def test_zero_is_no_limit() -> None:
 )
 def test_an_address_of_ipv6_counts_with_its_network(address: str, network: str) -> None:
     assert network_of(address) == network
+
+
+# --- what waits
+
+
+class Looked:
+    """A member that counts how often any of them is looked at."""
+
+    count = 0
+
+    def __hash__(self) -> int:
+        Looked.count += 1
+        return object.__hash__(self)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4), st.booleans()), max_size=60))
+def test_waiters_are_those_that_were_added_in_order(steps: list[tuple[str, int, bool]]) -> None:
+    waiters, model = Waiters[int](), dict[str, list[int]]()
+    for key, member, is_added in steps:
+        members = model.setdefault(key, [])
+        if member in members:
+            members.remove(member)
+        if is_added:
+            members.append(member)
+            waiters.add(key, member)
+        else:
+            waiters.remove(key, member)
+        assert len(waiters) == sum(map(len, model.values()))
+        for each, there in model.items():
+            assert (waiters.count(each), waiters.oldest(each)) == (len(there), next(iter(there), None))
+        largest = max(map(len, model.values()))
+        oldest = {there[0] for there in model.values() if there and len(there) == largest}
+        first = waiters.oldest_of_largest()
+        assert first in oldest if oldest else first is None
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_no_operation_on_waiters_looks_at_all_of_them(count: int) -> None:
+    waiters, members = Waiters[Looked](), [Looked() for _ in range(count)]
+    for n, each in enumerate(members):
+        waiters.add(f"10.0.0.{n % 5}", each)
+    Looked.count = 0
+    first = waiters.oldest_of_largest()
+    assert first is members[0]
+    waiters.remove("10.0.0.0", first)
+    waiters.add("10.0.0.0", first)
+    assert waiters.oldest("10.0.0.0") is members[5]
+    assert Looked.count <= 8
