@@ -16,6 +16,7 @@ from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
 from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.model.access.record import Result
 from tests.contract.abuse.test_rate import from_address
 from tests.contract.login.rig import LoginRig, TokenStore
 from tests.contract.rig import Rig
@@ -90,7 +91,7 @@ def test_refusals_without_a_name_are_on_record_first_whole_and_then_counted(tmp_
             rig.call("GET", "/v1/jobs/some")
     trail.close()
     again = AuditLog(AuditSettings(tmp_path / "audit"))
-    found = [record for _, record in again.search(Asked(), limit=100, cursor="").records]
+    found = [record for _, record in again.search(Asked(result=Result.REFUSED), limit=100, cursor="").records]
     again.close()
     counts = [record.count for record in found if record.what == "refusals"]
     whole = [record for record in found if record.what != "refusals"]
