@@ -34,6 +34,7 @@ from typing import Final
 from isolator.confinement import apart_sys, inner
 from isolator.confinement.apart import FILTER, NOT_APART, Apart
 from isolator.confinement.fence import Fence
+from isolator.confinement.inner_calls import Inner
 from isolator.confinement.machine_code import GATE, elf
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import MesosGpuError
@@ -74,7 +75,7 @@ class Gate:
         """Nothing is made yet. `apart`: what keeps the container from other tasks; by default nothing does."""
         self._directory, self._fence, self._apart = directory, fence, apart
         self._socket: socket.socket | None = None
-        self.inner: inner.Inner | None = None  # that it has left, once it admitted the container
+        self.inner: Inner | None = None  # that it has left, once it admitted the container
 
     def open(self) -> None:
         """Make the program and listen.
@@ -170,13 +171,13 @@ class Gate:
                 self.inner = self._connected()
         return True
 
-    def _connected(self) -> inner.Inner:
+    def _connected(self) -> Inner:
         """Return the inner process. It connected before the gate went on, so nothing of the task can be before it."""
         assert self._socket is not None
         self._socket.settimeout(0)
         line, _ = self._socket.accept()
         line.settimeout(None)
-        process = inner.Inner(line)
+        process = Inner(line)
         process.greet()
         return process
 

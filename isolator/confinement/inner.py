@@ -16,59 +16,26 @@ all processes of its domain; then no more commands are started there, and the ta
 The first one only forks. Each command gets a *session*, a copy that collects what the command leaves behind and tells
 how it ended; the command's first process is forked from that. What comes from there is taken as input: all numbers.
 
+What the executor has done there is in `inner_calls`, which few executors need.
+
 Sources: clone(2), unix(7), cmsg(3), prctl(2), elf(5); arch/x86/entry/syscalls/syscall_64.tbl and
 include/uapi/asm-generic/unistd.h of Linux for the numbers.
 """
 
-import _socket
-import _thread
-import contextlib
 import ctypes
 import os
-import select
 import signal
-import struct
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final
 
 from isolator.confinement.machine_code import INNER, elf
-from isolator.host import processes
 
 NAME: Final = "mesos-gpu-inner"  # as ps(1) shows it
-ANSWER_S: Final = 5.0  # for one system call that does not wait
-EXECUTE_S: Final = 30.0  # for the file system of a program to answer
-_LOOK_S: Final = 0.5
-_REQUEST, _ANSWER = struct.Struct("=Q6q"), struct.Struct("=qi4x")
-_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred
-_MEMORY: Final = (
-    0x10000000  # where sessions map what is exchanged with them: the program is below, all else far above
-)
-_STRINGS: Final = 4096  # from there on are the strings of a command; before, what calls return
+ANSWER_BYTES: Final = 16
+CLONE: Final[Mapping[str, int]] = {"x86_64": 56, "aarch64": 220}  # the number of clone(2)
+CLONE_PARENT: Final = 0x8000
+_CLONE_VFORK: Final = 0x4000
 _MFD_EXEC: Final = 0x10  # linux/memfd.h, since Linux 6.3
-_CLONE_PARENT, _CLONE_VFORK = 0x8000, 0x4000
-_PROT_READ_WRITE, _MAP_SHARED_FIXED = 3, 0x11
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_TIOCSCTTY: Final = 0x540E
-_WNOHANG: Final = 1
-_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-NOT_THERE: Final = (2, 20)  # ENOENT, ENOTDIR
-_STREAMS: Final = 3
-_CALLS: Final[Mapping[str, Mapping[str, int]]] = {
-    "x86_64": {
-        "close": 3, "mmap": 9, "ioctl": 16, "getpid": 39, "clone": 56, "execve": 59, "wait4": 61, "fchdir": 81,
-        "umask": 95, "setsid": 112, "prctl": 157, "dup3": 292,
-    },
-    "aarch64": {
-        "close": 57, "mmap": 222, "ioctl": 29, "getpid": 172, "clone": 220, "execve": 221, "wait4": 260, "fchdir": 50,
-        "umask": 166, "setsid": 157, "prctl": 167, "dup3": 24,
-    },
-}  # fmt: skip
-
-
-class NotExecuted(OSError):
-    """A command that its task has no program for, or may not execute."""
 
 
 def program(machine: str) -> bytes:
@@ -92,9 +59,9 @@ def leave(theirs: int, ours: int) -> None:
         return
     file = _executable(code)
     libc = ctypes.CDLL(None, use_errno=True)
-    clone = _CALLS[os.uname().machine]["clone"]
+    clone = CLONE[os.uname().machine]
     # A copy of this process until it executes the program, for which this one waits. No handler of a fork runs.
-    pid = libc.syscall(clone, ctypes.c_long(_CLONE_PARENT | _CLONE_VFORK | signal.SIGCHLD), 0, 0, 0, 0)
+    pid = libc.syscall(clone, ctypes.c_long(CLONE_PARENT | _CLONE_VFORK | signal.SIGCHLD), 0, 0, 0, 0)
     if pid == 0:
         try:
             os.setsid()
@@ -107,7 +74,7 @@ def leave(theirs: int, ours: int) -> None:
     os.close(file)
     os.close(theirs)
     if pid > 0:
-        os.read(ours, _ANSWER.size)
+        os.read(ours, ANSWER_BYTES)
 
 
 def _executable(code: bytes) -> int:
@@ -117,326 +84,3 @@ def _executable(code: bytes) -> int:
         file = os.memfd_create(NAME, os.MFD_CLOEXEC)
     os.write(file, code)
     return file
-
-
-@dataclass(slots=True)
-class Inner:
-    """The executor's end of an inner process.
-
-    Attributes:
-        line: The socket.
-        pid: Its id for this process, 0 if that is unknown.
-        number: The number of its end of the socket.
-        name: Its id for the process that it was forked from.
-    """
-
-    line: _socket.socket = field(repr=False)
-    pid: int = 0
-    number: int = 0
-    name: int = 0
-    _lock: "_thread.LockType" = field(default_factory=_thread.allocate_lock, repr=False)
-    _children: list[int] = field(default_factory=list, repr=False)
-
-    @classmethod
-    def of(cls, line: int, pid: int, number: int) -> "Inner":
-        """Take over one from another process of ours, by the number of the file here."""
-        return cls(_socket.socket(fileno=line), pid, number)
-
-    def greet(self) -> None:
-        """Take its first word, and see which process it is.
-
-        Raises:
-            OSError: It has ended, or does not answer.
-        """
-        space = _socket.CMSG_SPACE(_CREDENTIALS.size)
-        self._await(ANSWER_S)
-        word, ancillary, *_ = self.line.recvmsg(_ANSWER.size, space)
-        if len(word) != _ANSWER.size:
-            raise _ended()
-        for level, kind, data in ancillary:
-            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_CREDENTIALS):
-                self.pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
-
-    def call(self, name: str, *arguments: int, file: int | None = None) -> int:
-        """Have it make a system call.
-
-        Args:
-            name: Of the call.
-            arguments: Numbers, and addresses in its memory.
-            file: A file of this process to send along.
-
-        Raises:
-            OSError: The call failed there; or the process has ended, or does not answer.
-        """
-        return self._call(name, arguments, file)[0]
-
-    def give(self, file: int) -> int:
-        """Give it a file of this process; return the number that it has there.
-
-        Raises:
-            OSError: As of `call`.
-        """
-        return self._call("getpid", (), file)[1]
-
-    def fork(self, flags: int = 0) -> "Inner":
-        """Have it fork.
-
-        Args:
-            flags: CLONE_*.
-
-        Raises:
-            OSError: As of `call`.
-        """
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
-        with contextlib.closing(theirs):
-            name, number = self._call("clone", (flags | signal.SIGCHLD,), theirs.fileno())
-        child = Inner(ours, 0, number, name)
-        try:
-            self.call("close", number)
-            child.greet()
-            if self.number < _STREAMS:  # which are never free: files that come later get others
-                child.call("dup3", self.number + 1, self.number, 0)
-            else:
-                child.call("close", self.number)
-        except OSError:
-            child.close()
-            raise
-        return child
-
-    def session(self) -> "Inner":
-        """Have the first one fork what a command is forked from. It is a child of the first one's parent, and ends when
-        its socket is closed or its parent ends. From any thread.
-
-        Raises:
-            OSError: As of `call`.
-        """
-        with self._lock:
-            self.collect()
-            child = self.fork(_CLONE_PARENT)
-            self._children.append(child.pid)
-        try:
-            child.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
-            child.call("prctl", _PR_SET_CHILD_SUBREAPER, 1)
-        except OSError:
-            child.close()
-            raise
-        return child
-
-    def collect(self) -> None:
-        """Collect sessions that have ended, as far as they are children of this process."""
-        for pid in tuple(self._children):
-            try:
-                ended = os.waitpid(pid, os.WNOHANG)[0]
-            except ChildProcessError:
-                ended = pid
-            if ended:
-                self._children.remove(pid)
-
-    def close(self) -> None:
-        """Let it end. Twice is harmless."""
-        self.line.close()
-
-    def ask(self, name: str, *arguments: int, file: int | None = None) -> None:
-        """Send a call, of which `answer` tells the result later."""
-        number = _CALLS[os.uname().machine][name]
-        request = _REQUEST.pack(number, *arguments, *[0] * (6 - len(arguments)))
-        ancillary = [] if file is None else [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", file))]
-        try:
-            self.line.sendmsg([request], ancillary)
-        except BrokenPipeError:
-            raise _ended() from None
-
-    def answer(self, within_s: float | None) -> tuple[int, int]:
-        """Return the result of the call that was asked for, and the number of the file that went along.
-
-        Raises:
-            OSError: As of `call`; after `within_s` seconds, TimeoutError.
-        """
-        self._await(within_s)
-        word = self.line.recv(_ANSWER.size)
-        if len(word) != _ANSWER.size:
-            raise _ended()
-        result, number = _ANSWER.unpack(word)
-        if result < 0:
-            raise OSError(-result, os.strerror(-result))
-        return result, number
-
-    def _call(self, name: str, arguments: tuple[int, ...], file: int | None) -> tuple[int, int]:
-        self.ask(name, *arguments, file=file)
-        return self.answer(ANSWER_S)
-
-    def _await(self, within_s: float | None) -> None:
-        if not select.select([self.line], [], [], within_s)[0]:
-            raise TimeoutError(110, "the process that starts commands in the task does not answer")
-
-
-def _ended() -> OSError:
-    return ProcessLookupError(
-        3, "the process that starts commands in the task has ended: the task may have killed it"
-    )
-
-
-class Command:
-    """A command that a session runs. Close it in the end."""
-
-    def __init__(
-        self,
-        session: Inner,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        streams: tuple[int, int, int],
-        directory: int,
-        *,
-        terminal: bool,
-    ) -> None:
-        """Start it, in a session of its own of the kernel's.
-
-        Args:
-            session: Of it alone; closed in the end, and if this fails.
-            argv: The first word is looked for in PATH of `env`.
-            env: All its variables.
-            streams: Its stdin, stdout and stderr, files of this process.
-            directory: Its directory, a file of this process.
-            terminal: Whether the streams are one that is to be its controlling terminal.
-
-        Raises:
-            NotExecuted: The task has no such program, or may not execute it.
-            OSError: It cannot be started.
-        """
-        self._session, self._lock = session, _thread.allocate_lock()
-        self._code: int | None = None
-        self._gone = False
-        self._memory = os.memfd_create("command", os.MFD_CLOEXEC)
-        try:
-            paths = _paths(argv[0], env)
-            variables = [f"{name}={value}" for name, value in env.items()]
-            places = self._share(paths, argv, variables)
-            first = session.fork()
-            self.pid = first.pid
-            with contextlib.closing(first):
-                _prepare(first, streams, directory, terminal=terminal)
-                _execute(first, argv[0], paths, *places)
-            session.ask("wait4", first.name, _MEMORY)
-        except OSError:
-            self.close()
-            raise
-
-    def _share(
-        self, paths: Sequence[str], argv: Sequence[str], variables: Sequence[str]
-    ) -> tuple[list[int], int, int]:
-        """Give the session memory with what is to be executed; return the addresses of the paths, and of argv and
-        envp."""
-        words = bytearray(_STRINGS)
-        places = [_put(words, os.fsencode(path) + b"\0") for path in paths]
-        vectors = []
-        for texts in (argv, variables):
-            each = [_put(words, os.fsencode(text) + b"\0") for text in texts]
-            words += bytes(-len(words) % 8)
-            vectors.append(_put(words, struct.pack(f"{len(each) + 1}Q", *each, 0)))
-        os.pwrite(self._memory, words, 0)
-        session = self._session
-        number = session.give(self._memory)
-        session.call("mmap", _MEMORY, len(words), _PROT_READ_WRITE, _MAP_SHARED_FIXED, number, 0)
-        session.call("close", number)
-        return places, vectors[0], vectors[1]
-
-    def fileno(self) -> int:
-        """The file that can be read once the command has ended."""
-        return self._session.line.fileno()
-
-    def poll(self) -> int | None:
-        """The exit code, or minus the signal that ended it; None: it runs."""
-        with self._lock:
-            if self._code is None and select.select([self._session.line], [], [], 0)[0]:
-                try:
-                    self._session.answer(0)
-                except OSError:  # the session was killed, and its end is the command's
-                    self._code = -signal.SIGKILL
-                else:
-                    status = struct.unpack("i", os.pread(self._memory, 4, 0))[0]
-                    self._code = os.waitstatus_to_exitcode(status)
-            return self._code
-
-    def wait(self, within_s: float | None = None) -> int | None:
-        """Wait for its end, or for so long; return what `poll` does."""
-        deadline = None if within_s is None else time.monotonic() + within_s
-        while self.poll() is None and (deadline is None or time.monotonic() < deadline):
-            left_s = _LOOK_S if deadline is None else max(min(_LOOK_S, deadline - time.monotonic()), 0.0)
-            select.select(
-                [self._session.line], [], [], left_s
-            )  # another thread may take the answer meanwhile
-        return self._code
-
-    def processes(self) -> list[int]:
-        """The processes that it has started, and it, as far as they are below the session; what has ended is
-        collected."""
-        if self.poll() is not None:
-            with self._lock, contextlib.suppress(OSError):
-                while self._session.call("wait4", -1, _MEMORY, _WNOHANG) > 0:
-                    pass
-        return processes.descendants(self._session.pid) if self._is_there() else []
-
-    def _is_there(self) -> bool:
-        """Whether the session lives, so that its id is no other's."""
-        with contextlib.suppress(BlockingIOError):
-            return bool(self._session.line.recv(1, _socket.MSG_PEEK | _socket.MSG_DONTWAIT))
-        return True
-
-    def gone(self) -> bool:
-        """Whether the session has ended and was collected, after `close`; it waits for its command."""
-        if not self._gone:
-            try:
-                self._gone = os.waitpid(self._session.pid, os.WNOHANG)[0] > 0
-            except ChildProcessError:  # collected by another, or of another parent
-                self._gone = not os.path.exists(f"/proc/{self._session.pid}")
-        return self._gone
-
-    def close(self) -> None:
-        """Let go of it: the session ends once the command has."""
-        self._session.close()
-        if self._memory >= 0:
-            os.close(self._memory)
-            self._memory = -1
-
-
-def _paths(program: str, env: Mapping[str, str]) -> list[str]:
-    if "/" in program:
-        return [program]
-    return [f"{at}/{program}" for at in env.get("PATH", _PATH).split(":")]
-
-
-def _put(words: bytearray, more: bytes) -> int:
-    """Append; return the address that it has in the session."""
-    words += more
-    return _MEMORY + len(words) - len(more)
-
-
-def _prepare(first: Inner, streams: tuple[int, int, int], directory: int, *, terminal: bool) -> None:
-    """What a command finds: a session of its own, its streams, its directory."""
-    first.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
-    first.call("setsid")
-    given = {stream: first.give(stream) for stream in dict.fromkeys(streams)}
-    if terminal:
-        first.call("ioctl", given[streams[0]], _TIOCSCTTY, 0)
-    first.call("fchdir", first.give(directory))
-    first.call("umask", 0o022)
-    for number, stream in enumerate(streams):
-        first.call("dup3", given[stream], number, 0)
-
-
-def _execute(
-    first: Inner, name: str, paths: Sequence[str], places: Sequence[int], argv: int, envp: int
-) -> None:
-    """Execute the first of the paths that is there; all files but the streams are closed by that."""
-    number, why = 2, f"{name}: No such file or directory"
-    for path, place in zip(paths, places, strict=True):
-        first.ask("execve", place, argv, envp)
-        try:
-            first.answer(EXECUTE_S)
-        except ProcessLookupError:
-            return  # its socket was closed: it runs, or was killed meanwhile
-        except OSError as error:
-            if error.errno not in NOT_THERE:
-                number, why = error.errno or 0, f"{path}: {error.strerror}"
-    raise NotExecuted(number, why)

@@ -19,7 +19,7 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s
 
 if TYPE_CHECKING:
-    from isolator.confinement.inner import Inner
+    from isolator.confinement.inner_calls import Inner
 
 DEATH_S: Final = 0.2  # until a process that is killed is gone, usually
 MOST_WORDS: Final = 300  # of what a failing command said last, for its user to read

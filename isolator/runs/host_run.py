@@ -4,14 +4,14 @@ import binascii
 import os
 import pwd
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
-from isolator.confinement.inner import Inner
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
@@ -24,6 +24,9 @@ from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.gpus.volume_paths import container_environment
 
+if TYPE_CHECKING:  # few executors need it
+    from isolator.confinement.inner_calls import Inner
+
 TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02
 MOST_NAMES: Final = 12
@@ -35,6 +38,8 @@ class HostRun:
     def __init__(self, launcher: Launcher) -> None:
         """Nothing runs yet."""
         self._launcher = launcher
+        self._inner: Inner | None = None
+        self._turn = threading.Lock()  # several channels may ask for it at once
 
     def traces(self) -> tuple[Trace, ...]:
         """None but the enclosure's traces: mounts and processes go with the container."""
@@ -82,9 +87,14 @@ class HostRun:
         """Give the first process, as `Run.pid` says."""
         return self._launcher.pid
 
-    def inner(self) -> Inner:
+    def inner(self) -> "Inner":
         """Give the inner process, as `Run.inner` says."""
-        return self._launcher.inner
+        from isolator.confinement.inner_calls import Inner
+
+        with self._turn:
+            if self._inner is None:
+                self._inner = Inner(self._launcher.inner)
+        return self._inner
 
     def streams(self) -> tuple[int | None, int | None]:
         """Give the files of the output, as `Run.streams` says."""
@@ -114,7 +124,6 @@ class HostRun:
 
     def clear(self) -> list[int]:
         """Kill what is left, as `Run.clear` says."""
-        self._launcher.inner.close()
         return processes.kill_descendants()
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol
 
 from isolator.confinement.apart import Apart, apart_of
-from isolator.confinement.inner import Command, Inner
+from isolator.confinement.inner_calls import Command, Inner
 from isolator.host import processes
 from isolator.runs import joined
 

@@ -100,11 +100,11 @@ class Launcher:
 
     Attributes:
         pid: The process.
-        inner: The inner process that it leaves when it becomes the task.
+        inner: The socket of the inner process that it leaves when it becomes the task.
     """
 
     pid: int
-    inner: inner.Inner
+    inner: _socket.socket
     _line: _socket.socket = field(repr=False)
 
     @classmethod
@@ -118,7 +118,7 @@ class Launcher:
             _run(theirs, (inside.fileno(), outside.fileno()))
         theirs.close()
         inside.close()
-        return cls(pid, inner.Inner(outside), ours)
+        return cls(pid, outside, ours)
 
     def start(self, order: Order) -> None:
         """Have it become the task.
@@ -158,16 +158,17 @@ class Launcher:
         self._line.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
 
     def wait(self) -> int:
-        """Wait until it has ended: its exit status, or minus the signal that ended it."""
+        """Wait until it has ended: its exit status, or minus the signal that ended it. Its inner process ends then."""
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:  # collected by whoever ended it
             return -signal.SIGKILL
+        finally:
+            self.inner.close()
 
     def dismiss(self) -> None:
         """End the process, which is not needed."""
         self._line.close()
-        self.inner.close()
         self.wait()
 
 

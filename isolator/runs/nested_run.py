@@ -19,7 +19,7 @@ from isolator.confinement import pids
 from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
-from isolator.confinement.inner import Inner
+from isolator.confinement.inner_calls import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes

@@ -14,7 +14,7 @@ from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # few executors need them
-    from isolator.confinement.inner import Inner
+    from isolator.confinement.inner_calls import Inner
     from isolator.secrets.delivery import Given as Secrets
     from isolator.shares.tenancy import Given
 

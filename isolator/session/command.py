@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from isolator.confinement.inner import NOT_THERE, NotExecuted
+from isolator.confinement.inner_calls import NOT_THERE, NotExecuted
 from isolator.host import processes
 from isolator.runs.joining import Joining, Place, Running
 from mesos_gpu.wire.channel.order import Order

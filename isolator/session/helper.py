@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from isolator.confinement.inner import Inner
+from isolator.confinement.inner_calls import Inner
 from isolator.confinement.listeners import Listeners, listeners_of
 from isolator.host import processes
 from isolator.host.sandbox import CONTAINERS

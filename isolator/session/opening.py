@@ -19,7 +19,7 @@ from isolator.gpus.ledger import Ledger
 from mesos_gpu.wire.channel.call import Kept, answer_to, decode_call
 
 if TYPE_CHECKING:
-    from isolator.confinement.inner import Inner
+    from isolator.confinement.inner_calls import Inner
 
 #: What is run: executors import nothing of it.
 _HELPER: Final = str(Path(__file__).with_name("helper.py"))

@@ -89,7 +89,7 @@ def test_what_a_check_that_hangs_had_started_is_collected(one: Host, agent: Scri
     one.launch("exec sleep 60", checks=encode([hangs]))
     agent.wait_for(lambda: ("TASK_RUNNING", False, UPDATED) in told(agent))
     left = [(Path("/proc") / str(pid) / "comm").read_text() for pid in descendants(one.process.pid)]
-    assert left == ["sleep\n"], "the task alone"
+    assert left == ["sleep\n", "memfd:mesos-gpu\n"], "the task and its inner process alone"
     one.kill(grace_s=0)
     one.end("TASK_KILLED")
 
