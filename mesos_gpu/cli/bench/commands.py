@@ -17,6 +17,7 @@ from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench.access import access
 from mesos_gpu.cli.bench.api import api
 from mesos_gpu.cli.bench.exits import listener
+from mesos_gpu.cli.bench.instances import instances
 from mesos_gpu.cli.bench.isolation import isolation
 from mesos_gpu.cli.bench.metrics import metrics
 from mesos_gpu.cli.bench.placement import placement
@@ -103,6 +104,7 @@ bench.add_command(access)
 bench.add_command(api)
 bench.add_command(bookings)
 bench.add_command(idle)
+bench.add_command(instances)
 bench.add_command(isolation)
 bench.add_command(volume)
 bench.add_command(shim)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import count
+from math import inf
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -220,7 +221,7 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     )
     _expunge(turn, app)
     jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
-    next_moves = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
+    next_moves = moves.next_moves(target, [_instance(state, job, turn.now) for job in jobs], now=turn.now)
     if next_moves.done:
         state.vacant.pop(app.id, None)
         return None
@@ -236,7 +237,7 @@ def _expunge(turn: Turn, app: App) -> None:
         task = turn.state.tasks[job.task_id] if job.task_id else None
         if task is None or task.unreachable_since is None or job.state is not JobState.UNREACHABLE:
             continue
-        since = _counts_as_cut_off(turn.state, task, task.unreachable_since)
+        since = _counts_as_cut_off(turn.state, task, task.unreachable_since, turn.now)
         if waiting < FIRST_SIZE and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
             waiting += 1
             away_s = turn.now - task.unreachable_since
@@ -244,10 +245,13 @@ def _expunge(turn: Turn, app: App) -> None:
             abandon(turn, task, f"its agent {task.hostname} was out of reach for {away_s:.0f} s")
 
 
-def _counts_as_cut_off(state: State, task: Task, since: float) -> float:
-    """Return from when on the app's strategy counts the time that an instance is out of reach: an agent that is
-    starting tasks may only be slow, and has as long as Mesos gives its executors to register."""
-    return since + _SLOW_S if task.agent_id in state.restless.under_way else since
+def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> float:
+    """Return from when on an instance counts as out of reach, `inf` if it does not yet: an agent that was starting
+    tasks may only be slow, and has as long as Mesos gives its executors to register."""
+    window = state.windows.get(task.agent_id)
+    starts = task.agent_id in state.restless.under_way
+    starts |= window is not None and since - window.latest < _SLOW_S
+    return inf if starts and now - since < _SLOW_S else since
 
 
 def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
@@ -317,14 +321,14 @@ def _new_id(turn: Turn, app: App) -> JobId:
     return next(id for id in ids if id not in state.jobs)
 
 
-def _instance(state: State, job: Job) -> Instance:
+def _instance(state: State, job: Job, now: float) -> Instance:
     tasks = state.round_of(job)
     task = tasks[0] if tasks else None
     shown, since = SHOWN[job.state], job.started_at or job.submitted_at
     if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
         shown = InstanceState.STARTING
     if shown is InstanceState.UNREACHABLE and task is not None:
-        since = _counts_as_cut_off(state, task, task.unreachable_since or since)
+        since = _counts_as_cut_off(state, task, task.unreachable_since or since, now)
     elif task is not None and task.evicted:
         shown = InstanceState.WAITING  # it is being ended here, to be placed anew
     healths = _healths(state, job, task)

@@ -46,7 +46,7 @@ def test_window_has_bounds() -> None:
 
 def test_window_is_halved_once_for_launches_of_one_time() -> None:
     window = registered(Window(), 100.0, 120.0, FIRST_SIZE)
-    assert window == Window(FIRST_SIZE / 2, shrunk_at=120.0)
+    assert window == Window(FIRST_SIZE / 2, shrunk_at=120.0, latest=100.0)
     assert registered(window, 100.0, 121.0, FIRST_SIZE) == window, "it was launched before that"
     assert registered(window, 120.0, 131.0, FIRST_SIZE).size == FIRST_SIZE / 4
 

@@ -1,0 +1,44 @@
+"""Many instances of one app on real agents, of which one stands still meanwhile: none is lost, none launched twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli.bench.instances import delete_instances, start_instances
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.processes import poll
+from mesos_gpu.local.stack import NodeSpec, Stack
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp("many")
+    with Stack(folder / "stack", [NodeSpec(4)] * 3) as stack, Client(stack.url) as client:
+        poll("the nodes report their GPUs", lambda: len(client.gpus()) == 12, 60)
+        yield stack
+
+
+@pytest.mark.parametrize(
+    ("instances", "stop_s"),
+    [
+        (45, 8.0),  # the master takes it for lost after four
+        pytest.param(200, 20.0, marks=pytest.mark.long),
+    ],
+)
+def test_instances_of_an_agent_that_stands_still_are_neither_lost_nor_launched_twice(
+    stack: Stack, instances: int, stop_s: float
+) -> None:
+    figures = start_instances(stack, instances, stop_s)
+    assert (figures["launched"], figures["lost"]) == (instances, 0)
+    assert len({job["hostname"] for job in _running(stack)}) == 3, "they are spread"
+    delete_instances(stack)
+    assert not _running(stack)
+
+
+def _running(stack: Stack) -> list[Job]:
+    with Client(stack.url) as client:
+        return list(client.jobs(states=["active"], limit=1000))
