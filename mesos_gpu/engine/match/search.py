@@ -187,9 +187,21 @@ class Search:
                 return None
             if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
                 return None
+            if not self._has_turn(chosen):
+                return None
             takes.append(self._made(job, request, chosen))
             self._ledger.take(takes[-1])
         return _by_rank(takes)
+
+    def _has_turn(self, chosen: Chosen) -> bool:
+        """Whether the window of the agent has room for a task and for those that open cards for it, or is empty. Else
+        the agent gets no further launch until it has."""
+        agent_id, room = chosen.agent_id, self._pace.room(chosen.agent_id)
+        if room is None or 1 + len(chosen.opens) <= room or not self._pace.under_way(agent_id):
+            return True
+        self._pace.hold(agent_id)
+        self._clear((agent_id,))
+        return False
 
     def _may_open(self, job: Job) -> bool:
         """Whether it need not wait for the offer of an open card before it has another one opened."""

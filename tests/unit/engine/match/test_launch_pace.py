@@ -14,6 +14,7 @@ from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, MIN_BACK_OFF_S, PROBE_SIZE
 from mesos_gpu.scheduler.view import StateView
@@ -180,6 +181,23 @@ def test_monitors_and_cover_tasks_count(world: World) -> None:
     running(world, "a1", 1)
     offered(world, "a1", gpus=2)
     assert world.state.nodes[AgentId("a1")].monitor is not None
+    assert under_way(world) == {"a1": FIRST_SIZE}
+
+
+def test_a_card_is_opened_for_a_share_only_with_room_for_the_task_that_holds_it(world: World) -> None:
+    world.node("a1", replace(gpu("g0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))), cpus=64)
+    submit(world, FIRST_SIZE - 1)
+    offered(world, "a1", gpus=1)
+    world.submit("share", gpus=1, gpu_milli=500, cpus=0.01)
+    submit(world, 3, first=FIRST_SIZE)
+    for _ in range(3):
+        world.now += 1
+        offered(world, "a1", gpus=1)
+    assert world.job("share").state is JobState.PENDING
+    assert under_way(world) == {"a1": FIRST_SIZE - 1}, "the last place is kept for it"
+    running(world, "a1", 1)
+    offered(world, "a1", gpus=1)
+    assert world.job("share").state is JobState.STARTING
     assert under_way(world) == {"a1": FIRST_SIZE}
 
 
