@@ -195,6 +195,10 @@ class SchedulerApi(Protocol):
         """Why nothing can be saved now; None if it can. From any thread."""
 
     @property
+    def journal_problem(self) -> str:
+        """Why the journal is larger than it should be, or has ended; "" if neither. From any thread."""
+
+    @property
     def meter(self) -> Collector:
         """What it counts and times of itself; from any thread."""
 

@@ -46,15 +46,13 @@ class System:
         """GET /v1/status."""
         settings = self._settings
         how = secured(settings.tls, settings.who, open_to_all=settings.open_to_all)
-        return json_answer(
-            await result_of(
-                self._scheduler.read(
-                    lambda view: views.status(
-                        view, settings.webui_url, settings.version, how, self._counted(view)
-                    )
-                )
-            )
-        )
+        of_journal = self._scheduler.journal_problem
+
+        def shown(view: View) -> shapes.Status:
+            known = settings.webui_url, settings.version, how, self._counted(view)
+            return views.status(view, *known, journal_problem=of_journal)
+
+        return json_answer(await result_of(self._scheduler.read(shown)))
 
     async def leader(self, _request: Request) -> Response:
         """GET /v1/leader."""

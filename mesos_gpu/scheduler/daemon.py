@@ -229,6 +229,11 @@ class Daemon:
         return self._ask(ev.SplitDropped(name), lambda: None)
 
     @property
+    def journal_problem(self) -> str:
+        """Why the journal is larger than it should be, or has ended; "" if neither. From any thread."""
+        return self._journal.problem if self._journal else ""
+
+    @property
     def access(self) -> AccessDocument:
         """Who may do what, as it was saved last; from any thread."""
         return self._snapshots.access

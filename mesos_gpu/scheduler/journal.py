@@ -73,7 +73,7 @@ class Journal:
         self._at, self._seq, self._written = 0.0, 1, 0
         self._state_size = 0  # bytes of the state that was written last
         self._writer: threading.Thread | None = None  # of the newest file's state
-        self._is_over = False  # whether the last days have more than `most_bytes`
+        self.problem = ""  # why it has more than `most_bytes`, or is not written; for any thread
         self._began: float | None = None  # the time of the file's first step
         self._ended = False
         try:
@@ -185,10 +185,12 @@ class Journal:
             size -= _size_of(path)
             path.unlink()
             _state_of(path).unlink(missing_ok=True)
-        if size > most and not self._is_over:
-            text = "the journal in %s has %d MiB, more than --journal-size: its last %g days are kept"
-            logger.warning(text, self._directory, size >> 20, self._least_s / DAY_S)
-        self._is_over = size > most
+        was, self.problem = self.problem, ""
+        if size > most:
+            had, kept = f"{size >> 20} MiB of {self._most_bytes >> 20}", f"{self._least_s / DAY_S:g} days"
+            self.problem = f"the journal in {self._directory} has {had}: its last {kept} are kept"
+            if not was:
+                logger.warning("%s; see --journal-size and --journal-keep-days", self.problem)
         return not self._lacks_room()
 
     def _lacks_room(self) -> bool:
@@ -205,6 +207,7 @@ class Journal:
         try:
             yield
         except (OSError, ValueError, TypeError, msgspec.MsgspecError, Damaged) as error:
+            self.problem = f"the journal in {self._directory} has ended: {error}"
             logger.warning("the journal in %s ends here, the scheduler goes on: %s", self._directory, error)
             self._end()
 

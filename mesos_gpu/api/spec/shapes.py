@@ -429,6 +429,9 @@ class Status(Counted, Secured):
     jobs: Annotated[dict[str, int], says(description="how many jobs are in each state")]
     nodes: Count
     unsaved: Annotated[str, says(description="why no change can be saved, so that none is taken")] | None
+    journal_problem: (
+        Annotated[str, says(description="why the journal is larger than it should be, or has ended")] | None
+    )
     tasks_unknown: Annotated[
         int, says(minimum=0, description="held until an operator says what becomes of them")
     ]

@@ -417,7 +417,13 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
 
 
 def status(
-    view: View, webui_url: str, version: str, secured: shapes.Secured, counted: shapes.Counted
+    view: View,
+    webui_url: str,
+    version: str,
+    secured: shapes.Secured,
+    counted: shapes.Counted,
+    *,
+    journal_problem: str = "",
 ) -> shapes.Status:
     """The scheduler and a summary; `counted`: all GPUs."""
     states = Counter(job.state.value for job in view.jobs.values())
@@ -437,6 +443,7 @@ def status(
         "nodes": len(view.nodes),
         "tasks_unknown": len(view.unknown),
         "unsaved": view.unsaved or None,
+        "journal_problem": journal_problem or None,
         "drains": [drain(each) for each in view.drains],
         "isolation_off": sorted(host for host, inventory in said.items() if inventory.isolation == "off"),
         "control_ports_off": sorted(

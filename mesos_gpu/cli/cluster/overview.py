@@ -206,6 +206,8 @@ def status(app: App, as_json: bool) -> None:
         output.note(f"logins at the issuer may fail: {summary['issuer_problem']}")
     if summary["unsaved"]:
         output.note(summary["unsaved"])
+    if of_journal := summary.get("journal_problem"):  # a scheduler of an earlier version has none
+        output.note(of_journal)
     if summary["tasks_unknown"]:
         many = "1 task runs" if summary["tasks_unknown"] == 1 else f"{summary['tasks_unknown']} tasks run"
         output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")

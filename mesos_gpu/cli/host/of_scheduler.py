@@ -10,7 +10,7 @@ from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 ANSWER_S: Final = 5.0
-_SCHEDULER, _TLS, _LOGIN = "scheduler", "tls", "login"
+_SCHEDULER, _TLS, _LOGIN, _JOURNAL = "scheduler", "tls", "login", "journal"
 
 
 def of_scheduler(reach: Reach) -> list[Finding]:
@@ -34,6 +34,9 @@ def of_status(reach: Reach, status: Status) -> list[Finding]:
     if status["issuer_problem"]:
         remedy = "look at the issuer, and whether the scheduler's host reaches it; docs/security.md"
         findings.append(Finding(_LOGIN, Level.WARN, status["issuer_problem"], remedy))
+    if status["journal_problem"]:
+        remedy = "give its file system room, or the scheduler another --journal-size or --journal-keep-days"
+        findings.append(Finding(_JOURNAL, Level.WARN, status["journal_problem"], remedy))
     tls = status["tls"]
     if tls is None:
         if not reach.keeps_secrets:

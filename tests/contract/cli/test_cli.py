@@ -132,6 +132,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "gpus_drained": 2,
         "nodes": 1,
         "tasks_unknown": 0,
+        "journal_problem": "the journal in /j has 300 MiB of 256: its last 7 days are kept",
         "unsaved": None,
         "drains": [],
         "isolation_off": ["n"],
@@ -150,6 +151,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
     }
     rest.fixed["GET /v1/status"] = (200, status)
     assert "isolation is OFF on n:" in call("status").stderr
+    assert "the journal in /j has 300 MiB of 256: its last 7 days are kept" in call("status").stderr
     assert "the control ports are OPEN to tasks on n:" in call("status").stderr
     assert "whoever reaches it over the network can do EVERYTHING" in call("status").stderr
     assert "TLS: server.pem: the certificate expires in 3.0 days" in call("status").stderr

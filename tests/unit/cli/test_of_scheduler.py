@@ -14,7 +14,9 @@ HERE, AWAY, SAFE = "http://127.0.0.1:1", "http://gpu.example.com", "https://gpu.
 
 
 def said(url: str, open_to_all: bool, tls: dict[str, Any] | None) -> list[tuple[Level, str]]:
-    status = cast(Status, {"open_to_all": open_to_all, "tls": tls, "issuer_problem": None})
+    status = cast(
+        Status, {"open_to_all": open_to_all, "tls": tls, "issuer_problem": None, "journal_problem": None}
+    )
     return [(finding.level, finding.text) for finding in of_status(Reach(url), status)]
 
 
@@ -49,7 +51,21 @@ def test_one_that_does_not_answer_is_told_of() -> None:
 
 def test_trouble_of_the_issuer_is_a_finding() -> None:
     status = cast(
-        Status, {"open_to_all": False, "tls": TLS, "issuer_problem": "https://id.example answers 502"}
+        Status,
+        {
+            "open_to_all": False,
+            "tls": TLS,
+            "issuer_problem": "https://id.example answers 502",
+            "journal_problem": None,
+        },
     )
     findings = of_status(Reach(SAFE), status)
     assert [(each.check, each.level) for each in findings if "502" in each.text] == [("login", Level.WARN)]
+
+
+def test_journal_that_is_too_large_is_a_finding() -> None:
+    told = "the journal in /j has 300 MiB of 256: its last 7 days are kept"
+    status = cast(Status, {"open_to_all": False, "tls": TLS, "issuer_problem": None, "journal_problem": told})
+    (finding,) = [each for each in of_status(Reach(SAFE), status) if each.check == "journal"]
+    assert (finding.level, finding.text) == (Level.WARN, told)
+    assert "--journal-size" in finding.remedy
