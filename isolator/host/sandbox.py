@@ -21,6 +21,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: Where the agent puts what is nested (slave/containerizer/mesos/paths.hpp), as root, following links on the way.
 CONTAINERS: Final = "containers"
+NESTED: Final = "task"  # name of the container that the agent runs an image in
 STREAMS: Final = ("stdout", "stderr")
 NOTICE: Final = "mesos-gpu-notice.json"  # what the task is told of its end
 CHECKPOINT: Final = "mesos-gpu-checkpoint"  # the task writes to it when it has kept its work

@@ -24,7 +24,7 @@ from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
 from isolator.host.not_started import NotStarted
-from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from isolator.runs.image_run import (
     KILL,
     TERM,
@@ -45,7 +45,6 @@ from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_in
 from mesos_gpu.wire.body import parsed
 
-CONTAINER: Final = "task"
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
 #: The agent's isolator without which its containers share System V's memory, semaphores and queues, and POSIX queues.
@@ -63,7 +62,7 @@ class NestedRun:
     ) -> None:
         """Nothing runs yet. `own`: the executor's environment."""
         self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
-        self._container = {"value": CONTAINER, "parent": {"value": container_of(own)}}
+        self._container = {"value": NESTED, "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
         self._task = ""  # Mesos' id of it
         self._gate: Gate | None = None
@@ -180,7 +179,7 @@ class NestedRun:
 
     def _show_streams(self, sandbox: str) -> None:
         """Show the files of the container's output where people look: they are in a sandbox of its own."""
-        with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
+        with Sandbox(sandbox) as place, place.enter(CONTAINERS, NESTED) as nested:
             for name in STREAMS:
                 if not place.show(nested, name):
                     says = f"the task put something else in place of its {name}, which is not shown"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host.not_started import NotStarted
-from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # few executors need them
@@ -148,9 +148,7 @@ def nested_container(plan: Assignment) -> str:
     """The container that the agent runs an image in; "": none."""
     if plan.image is None or plan.container_engine == "docker":
         return ""
-    from isolator.runs.nested_run import CONTAINER
-
-    return CONTAINER
+    return NESTED
 
 
 def below_sandbox(plan: Assignment) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from isolator.confinement.inner_calls import Inner
 from isolator.confinement.listeners import Listeners, listeners_of
 from isolator.host import processes
-from isolator.host.sandbox import CONTAINERS
+from isolator.host.sandbox import CONTAINERS, NESTED
 from isolator.runs.joining import KeptPlace, Place
 from isolator.session.carrying import Carrier
 from isolator.session.command import Command, CommandFailed, Work, remedy_of
@@ -28,8 +28,6 @@ from mesos_gpu.wire.channel.forward import Forward
 from mesos_gpu.wire.channel.frames import MOST_DATA, MOST_FRAME, Frame, Kind, decode, encode
 from mesos_gpu.wire.channel.order import Order
 from mesos_gpu.wire.channel.orders import AnyOrder, decode_order
-
-CONTAINER = "task"  # of `nested_run`, whose module costs each session what none needs
 
 
 def main() -> None:
@@ -133,7 +131,7 @@ def _reading_of(order: AnyOrder, call: dict[str, Any]) -> Work:
     """Return what is done in the sandbox of a task that has ended: files are read, and nothing else."""
     if not isinstance(order, FileOrder) or order.what not in (LIST, GET):
         raise CommandFailed("the task has ended: its files can be read, and nothing else")
-    below = f"{CONTAINERS}/{CONTAINER}" if call["nested"] else ""
+    below = f"{CONTAINERS}/{NESTED}" if call["nested"] else ""
     words = (order.what, order.path, below, "root" if call["as_root"] else "")
     return Work("isolator.session.inside.kept", words)
 
