@@ -53,3 +53,18 @@ def test_a_block_is_free_again_however_its_process_ended(blocks: list[tuple[int,
     block = TaskPorts()
     assert block.first == int(done.stdout) == blocks[0][0]
     block.close()
+
+
+def test_no_block_meets_the_ports_that_the_kernel_chooses(
+    blocks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(task_ports, "ephemeral_ports", lambda: ((blocks[0][1], blocks[0][1]),))
+    block = TaskPorts()
+    assert block.block == blocks[1]
+    block.close()
+    assert not caplog.messages
+    monkeypatch.setattr(task_ports, "ephemeral_ports", lambda: ((1, blocks[1][0]),))
+    block = TaskPorts()
+    assert block.block == blocks[0], "there is no other"
+    block.close()
+    assert "sysctl -w net.ipv4.ip_local_reserved_ports=" in caplog.text
