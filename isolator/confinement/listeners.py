@@ -189,6 +189,19 @@ class Listeners:
 NOBODY: Final = Listeners(frozenset(), "the job has ended")
 
 
+def is_wanted(own: Mapping[str, str]) -> bool:
+    """Whether a host proves who listens: its operator has set off neither that nor all isolation, without which
+    nothing tells its tasks apart.
+
+    Raises:
+        BadConfiguration: `MESOS_GPU_PORT_PROOF` is none of its values.
+    """
+    said = own.get(PROOF) or "on"
+    if said not in ("on", "off"):
+        raise BadConfiguration(f"{PROOF} is {said!r}", remedy="set it to on or off")
+    return said == "on" and own.get("MESOS_GPU_ISOLATION") != "off"
+
+
 def listeners_of(
     pid: int | None, own: Mapping[str, str], bindings: "Sequence[PortBinding] | None" = None
 ) -> Listeners:
@@ -202,17 +215,13 @@ def listeners_of(
     Raises:
         BadConfiguration: `MESOS_GPU_PORT_PROOF` is none of its values.
     """
-    said = own.get(PROOF) or "on"
-    if said not in ("on", "off"):
-        raise BadConfiguration(f"{PROOF} is {said!r}", remedy="set it to on or off")
-    inside = None
+    proves, inside = is_wanted(own), None
     if bindings is not None:
         inside = {each.host_port: each.container_port for each in bindings if each.protocol == "tcp"}
     if pid is None:
         return Listeners(frozenset(), "its process cannot be seen", inside=inside)
-    off = said == "off" or own.get("MESOS_GPU_ISOLATION") == "off"  # else nothing tells tasks apart
     try:
-        ids = None if off else _ids_of(pid)
+        ids = _ids_of(pid) if proves else None
         network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC) if inside is not None else -1
     except OSError as error:
         return Listeners(frozenset(), f"its process cannot be seen: {error.strerror}", inside=inside)

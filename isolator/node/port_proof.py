@@ -3,15 +3,16 @@
 import socket
 from collections.abc import Iterator
 
-from isolator.confinement.listeners import PROOF, listening
+from isolator.confinement.listeners import PROOF, is_wanted, listening
 from isolator.node.findings import Finding, Host, Level
 
 
 def port_proof(host: Host) -> Iterator[Finding]:
     """Ask the kernel in which cgroup a socket was made that this process listens with."""
-    if host.env.get(PROOF) == "off":
-        text = f"{PROOF}=off: what listens at a port of a task is taken for the task"
-        yield Finding("port proof", Level.WARN, text, "unset it on Linux 5.9 or newer")
+    if not is_wanted(host.env):
+        text = "it is off: what listens at a port of a task is taken for the task"
+        remedy = f"unset {PROOF}=off on Linux 5.9 or newer, and MESOS_GPU_ISOLATION=off"
+        yield Finding("port proof", Level.WARN, text, remedy)
         return
     if not host.real:
         return

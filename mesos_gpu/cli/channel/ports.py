@@ -56,8 +56,9 @@ def port_forward(app: App, job_id: str, ports: tuple[tuple[int, int], ...], rank
     """Reach ports of a running job from this machine.
 
     What connects to LOCAL here reaches PORT at the job's own addresses, 127.0.0.1 first, as if it was made by a command
-    of the job: with its user, in its network, and nowhere that it may not reach. LOCAL is PORT if it is not given, 0
-    takes any that is free. It ends with the job, or with Ctrl-C.
+    of the job: with its user, in its network, and nowhere that it may not reach. Where another process of the host
+    listens at PORT, and not the job, the connection is refused. LOCAL is PORT if it is not given, 0 takes any that is
+    free. It ends with the job, or with Ctrl-C.
 
     \b
       mesos-gpu port-forward train-1a2b3c4d 6006
