@@ -15,13 +15,17 @@ from mesos_gpu.access.asked import Asked
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
 from mesos_gpu.adapters.proofs.proxies import Proxies
+from mesos_gpu.adapters.uploads.store import UploadLimits, UploadStore
 from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.api.v1.files.uploads import PASS, TASK
 from mesos_gpu.model.access.record import Result
+from mesos_gpu.wire.mesos.seal import pass_for, secret_for
 from tests.contract.abuse.test_rate import from_address
 from tests.contract.login.rig import LoginRig, TokenStore
 from tests.contract.rig import Rig
 
 WRONG: Final = f"mgpu_{'0' * 20}_{'x' * 43}"
+KEY: Final = b"k" * 16
 FEW: Final = Limits(unnamed_rate_per_s=0.01, unnamed_burst=3)
 
 
@@ -82,6 +86,17 @@ def test_a_scheduler_that_asks_nobody_does_not_bound_unnamed_requests() -> None:
         assert [rig.call("GET", "/v1/jobs").status_code for _ in range(10)] == [200] * 10
     finally:
         rig.close()
+
+
+def test_requests_of_executors_are_not_counted_with_their_host(tmp_path: Path) -> None:
+    """Whatever else a host sends, tasks there get their archives; the pass is the proof, and not the path."""
+    store = UploadStore(tmp_path / "uploads", UploadLimits(1 << 12, 1 << 13))
+    with asking(uploads=store, task_key=KEY) as (rig, _):
+        path = f"/v1/uploads/{'a' * 64}/archive"
+        shown = pass_for(secret_for(KEY, "t1"), f"GET {path}")
+        for secret, statuses in ((shown, [404] * 6), ("0" * 64, [404] * 3 + [429] * 3), (shown, [404] * 6)):
+            headers = {TASK: "t1", PASS: secret}
+            assert [rig.call("GET", path, headers=headers).status_code for _ in range(6)] == statuses
 
 
 def test_refusals_without_a_name_are_on_record_first_whole_and_then_counted(tmp_path: Path) -> None:

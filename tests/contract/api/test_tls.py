@@ -252,6 +252,26 @@ def test_slow_handshakes_hold_nobody_s_place(
             each.close()
 
 
+def test_slow_handshakes_of_one_address_end_none_of_another(
+    ca: Authority, start: Callable[..., TlsRig]
+) -> None:
+    own = ca.server()
+    rig = start(TlsFiles(own.cert, own.key), crowd=Crowd(most_of_address=5))
+    place = ("127.0.0.1", rig.server.port)
+    other = socket.create_connection(place, PATIENCE_S, source_address=("127.0.0.3", 0))
+    held = [socket.create_connection(place, PATIENCE_S, source_address=("127.0.0.2", 0)) for _ in range(8)]
+    try:
+        assert [each.recv(1) for each in held[:3]] == [b""] * 3
+        for each in (other, *held[3:]):
+            each.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
+        assert asked(rig, ca) == 200
+    finally:
+        for each in (other, *held):
+            each.close()
+
+
 # --- who is at the other end
 
 

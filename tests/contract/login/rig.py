@@ -18,6 +18,7 @@ from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_o
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.adapters.uploads.store import UploadStore
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.http.sockets import LocalSocket
@@ -97,13 +98,18 @@ class LoginRig:
         audit: AuditTrail | None = None,
         clock: Clock | None = None,
         limits: Limits | None = None,
+        uploads: UploadStore | None = None,
+        task_key: bytes = b"",
         **more: Any,
     ) -> None:
         self.daemon = knowing(DOCUMENT)(
             RecordingStore(), RecordingStore().load(), FakeDriver(), clock or FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)
-        settings = ApiSettings("http://w", "0.1.0", who=self.who, audit=audit, limits=limits or Limits())
+        settings = ApiSettings(
+            "http://w", "0.1.0", who=self.who, audit=audit, limits=limits or Limits(), uploads=uploads,
+            task_key=task_key,
+        )  # fmt: skip
         self.app = create_app(self.daemon, settings)
         self.server = Server(self.app, listen("127.0.0.1", 0), local=local, tls=tls)
         self.url = self.server.url
