@@ -59,12 +59,13 @@ class Inner:
         name: Its id for the process that it was forked from.
     """
 
-    __slots__ = ("_children", "_lock", "line", "name", "number", "pid")
+    __slots__ = ("_children", "_lock", "_owed", "line", "name", "number", "pid")
 
     def __init__(self, line: _socket.socket, pid: int = 0, number: int = 0, name: int = 0) -> None:
         """Take over the socket, by which nothing was said yet."""
         self.line, self.pid, self.number, self.name = line, pid, number, name
         self._lock, self._children = _thread.allocate_lock(), list[int]()
+        self._owed = 0  # answers that are still to come; more than one if it was stopped
 
     @classmethod
     def of(cls, line: int, pid: int, number: int) -> "Inner":
@@ -118,11 +119,12 @@ class Inner:
         """
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
-        with contextlib.closing(theirs):
-            name, number = self._call("clone", (flags | signal.SIGCHLD,), theirs.fileno())
-        child = Inner(ours, 0, number, name)
+        child = Inner(ours)
         try:
-            self.call("close", number)
+            with contextlib.closing(theirs):
+                asked = self._call("clone", (flags | signal.SIGCHLD,), theirs.fileno())
+            child.name, child.number = asked
+            self.call("close", child.number)
             child.greet()
             if self.number < _STREAMS:  # which are never free: files that come later get others
                 child.call("dup3", self.number + 1, self.number, 0)
@@ -180,6 +182,7 @@ class Inner:
             ):  # EBADF: this process let it go, as the task has ended
                 raise _ended() from None
             raise
+        self._owed += 1
 
     def answer(self, within_s: float | None) -> tuple[int, int]:
         """Return the result of the call that was asked for, and the number of the file that went along.
@@ -187,10 +190,14 @@ class Inner:
         Raises:
             OSError: As of `call`; after `within_s` seconds, TimeoutError.
         """
-        self._await(within_s)
-        word = self.line.recv(ANSWER_BYTES)
-        if len(word) != ANSWER_BYTES:
-            raise _ended()
+        while True:
+            self._await(within_s)
+            word = self.line.recv(ANSWER_BYTES)
+            if len(word) != ANSWER_BYTES:
+                raise _ended()
+            self._owed -= 1
+            if not self._owed:
+                break
         result, number = _ANSWER.unpack(word)
         if result < 0:
             raise OSError(-result, os.strerror(-result))
@@ -201,6 +208,8 @@ class Inner:
         return self.answer(ANSWER_S)
 
     def _await(self, within_s: float | None) -> None:
+        if self.line.fileno() < 0:
+            raise _ended()
         if not select.select([self.line], [], [], within_s)[0]:
             raise TimeoutError(110, "the process that starts commands in the task does not answer")
 
