@@ -170,7 +170,7 @@ def test_command_in_a_task_signals_its_own_task_and_no_other(stack: Stack, victi
 
 
 @scoped
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["process", "nested", pytest.param("docker", marks=pytest.mark.long)])
 def test_check_of_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
     """Also with the filter `auto`: a check is healthy if it may signal its own task and not the other one."""
     own = f"88{os.getpid()}"
