@@ -57,7 +57,7 @@ def _checks_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def _readiness_is_ignored(patch: pytest.MonkeyPatch) -> None:
     real = apps._instance
-    patch.setattr(apps, "_instance", lambda *given: replace(real(*given), ready=True))
+    patch.setattr(apps, "_instance", lambda state, job, now: replace(real(state, job, now), ready=True))
 
 
 def _the_surplus_stays(patch: pytest.MonkeyPatch) -> None:
