@@ -7,6 +7,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from mesos_gpu.api.channel.channels import Channels
+from mesos_gpu.api.channel.kept import KeptFiles
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.channel.relay import Relay
 from mesos_gpu.api.http.answers import on_defect, on_known, on_route
@@ -22,7 +23,6 @@ from mesos_gpu.api.metrics.http import Timed
 from mesos_gpu.api.routes import channel_routes, v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
-from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.errors import MesosGpuError
 

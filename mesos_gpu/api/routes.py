@@ -38,6 +38,7 @@ from mesos_gpu.access.rights import (
     WEBHOOK_SEE,
     WEBHOOK_WRITE,
 )
+from mesos_gpu.api.channel.kept import KeptFiles
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.http.rights import free, judged, named, needs, route
 from mesos_gpu.api.kept import Kept
@@ -50,7 +51,6 @@ from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.apps.templates import TemplateHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.cards import CardHandlers, card_map
-from mesos_gpu.api.v1.files.kept import KeptFiles
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.programs import UpgradeHandlers
 from mesos_gpu.api.v1.jobs import Jobs

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from mesos_gpu.api.channel.kept import MOST_AT_ONCE, MOST_OF_ONE, UnderWay, path_of
 from mesos_gpu.api.http.answers import Refusal
-from mesos_gpu.api.v1.files.kept import MOST_AT_ONCE, MOST_OF_ONE, UnderWay, path_of
 
 
 @pytest.mark.parametrize("path", ["/etc", "..", "a/../..", "a\0b", "x" * 300])

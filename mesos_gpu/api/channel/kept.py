@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.channel.opening import Opening
@@ -95,19 +96,29 @@ class KeptFiles:
             except BaseException:
                 await line.close()
                 raise
-        return StreamingResponse(self._sent(key, line, first, pieces), media_type=MEDIA)
+        return _Copy(self._sent(key, first, pieces), line)
 
-    async def _sent(
-        self, key: str, line: Within, first: bytes, pieces: AsyncIterator[bytes]
-    ) -> AsyncIterator[bytes]:
+    async def _sent(self, key: str, first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
         with self._under_way.one(key):
-            try:
-                yield first
+            yield first
+            with suppress(Unavailable):
                 async for piece in pieces:
                     yield piece
-            finally:
-                await line.close()
+
+
+class _Copy(StreamingResponse):
+    """The answer, with which the line ends, also if nobody reads the answer."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], line: Within) -> None:
+        super().__init__(pieces, media_type=MEDIA)
+        self._line = line
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._line.close()
 
 
 async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
