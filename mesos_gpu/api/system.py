@@ -11,7 +11,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.api import openapi
+from mesos_gpu.api.host_threads import HostThreads
 from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.peers import Leadership
@@ -41,6 +43,7 @@ class System:
     ) -> None:
         """Serve a scheduler. `counted`: how many GPUs there are of each kind."""
         self._scheduler, self._settings, self._counted = scheduler, settings, counted
+        self._threads = HostThreads("questions who leads", most=8, of_host=8, of_caller=4)
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""
@@ -54,10 +57,11 @@ class System:
 
         return json_answer(await result_of(self._scheduler.read(shown)))
 
-    async def leader(self, _request: Request) -> Response:
+    async def leader(self, request: Request) -> Response:
         """GET /v1/leader."""
         if self._settings.peers is not None:
-            return json_answer(await run_in_threadpool(self._settings.peers.told))
+            with self._threads.place("ZooKeeper", key_of(request.scope)) as place:
+                return json_answer(await place.run(self._settings.peers.told))
         url = self._settings.webui_url
         alone: Leadership = {
             "leader": url,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from isolator.agent.agent_api import Connection, Settings
 from isolator.agent.tls import AgentTls
@@ -17,7 +16,6 @@ from isolator.runs.environment import task_environment
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.pymesos_driver import Disconnected, NotConnected, Offers, Registered
 from mesos_gpu.adapters.tls.trust import Trust, client_context
-from mesos_gpu.api.v1.logs import LogReader
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.assignment import Assignment
@@ -25,6 +23,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.options.mesos_tls import MesosTlsOptions
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.testing.scripted_master import Inbox, Reply, ScriptedMaster, Stream
+from tests.agents import Reader
 from tests.certificates import DAY, Authority, Made, context_of
 from tests.conftest import wait_until
 from tests.contract.api.test_api_logs import VIRTUAL, Agent
@@ -167,15 +166,6 @@ def agent_of(made: Made) -> Iterator[Agent]:
         agent.close()
 
 
-@contextmanager
-def reader_of(trust: Trust) -> Iterator[LogReader]:
-    reader = LogReader(tls=client_context(trust))
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
 def task_at(agent: Agent, hostname: str = "h1") -> Task:
     """A task as a master of 1.11 tells of it: it says http whatever the agent speaks."""
     return Task(
@@ -186,7 +176,8 @@ def task_at(agent: Agent, hostname: str = "h1") -> Task:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_logs_are_read_from_an_agent_by_its_address_or_its_name(ca: Authority, name: str) -> None:
-    with agent_of(ca.server("agent", name)) as agent, reader_of(Trust(ca.cert)) as reader:
+    with agent_of(ca.server("agent", name)) as agent:
+        reader = Reader(client_context(Trust(ca.cert)))
         agent.files[f"{VIRTUAL}/stdout"] = b"hello"
         for _ in range(2):
             assert reader.read(task_at(agent, "localhost"), "fw", "stdout", 0, 100).data == "hello"
@@ -200,7 +191,8 @@ def test_an_agent_that_is_not_believed_is_not_read(ca: Authority, tmp_path: Path
         (ca.server("late", life=-DAY), "expired"),
         (ca.server("named", "agent.example.com"), "mismatch"),
     ):
-        with agent_of(made) as agent, reader_of(Trust(ca.cert)) as reader:
+        with agent_of(made) as agent:
+            reader = Reader(client_context(Trust(ca.cert)))
             agent.files[f"{VIRTUAL}/stdout"] = b"hello"
             with pytest.raises(Unavailable, match=why) as caught:
                 reader.read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
@@ -208,17 +200,19 @@ def test_an_agent_that_is_not_believed_is_not_read(ca: Authority, tmp_path: Path
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_an_agent_that_speaks_no_tls_is_told_of_in_one_way(ca: Authority, orderly: bool) -> None:
+def test_an_agent_that_speaks_no_tls_is_told_of_in_one_way(
+    ca: Authority, orderly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether OpenSSL takes the end for an orderly one depends on its version."""
 
-    def failing(*_: Any, **__: Any) -> None:
+    def failing(_: ssl.SSLSocket) -> None:
         ended = ssl.SSLZeroReturnError if orderly else ssl.SSLEOFError
-        raise requests.exceptions.SSLError from ended(1, "TLS/SSL connection has been closed (EOF)")
+        raise ended(1, "TLS/SSL connection has been closed (EOF)")
 
-    with agent_of(ca.server("agent")) as agent, reader_of(Trust(ca.cert)) as reader:
-        reader._session.get = failing  # type: ignore[assignment]
+    with agent_of(ca.server("agent")) as agent:
+        monkeypatch.setattr(client_context(Trust(ca.cert)).sslsocket_class, "do_handshake", failing)
         with pytest.raises(Unavailable, match="ended the handshake, as who speaks no TLS does"):
-            reader.read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
+            Reader(client_context(Trust(ca.cert))).read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
 
 
 # --- the agent, from its executors

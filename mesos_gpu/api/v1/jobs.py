@@ -8,16 +8,18 @@ from functools import partial
 from typing import Final, TypeVar
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
+from mesos_gpu.adapters.hosts.agents import Agents
 from mesos_gpu.api.admission import admit
+from mesos_gpu.api.host_threads import HostThreads, unless_gone
 from mesos_gpu.api.http import arrays, note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.guard import may_see_env
+from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.kept import Kept
@@ -34,7 +36,7 @@ from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.files.uploads import Uploads
 from mesos_gpu.api.v1.gpus.use import over_time
 from mesos_gpu.api.v1.listing import Listing, of_nodes
-from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader, log_times
+from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, LOG_BOUNDS, Chunk, LogReader, log_times
 from mesos_gpu.api.v1.tenancy.hooks import wrong_receivers
 from mesos_gpu.engine.events import CheckpointTold
 from mesos_gpu.errors import NotAccepted, NotFound
@@ -61,7 +63,9 @@ class Jobs:
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
         # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
         self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
-        self.log_reader = LogReader(settings.agent_authorization, settings.agent_tls)
+        self.agents = Agents(settings.agent_authorization, settings.agent_tls)
+        self._readers = HostThreads("reads of output", most=64, of_host=8, of_caller=4)
+        self.copies = HostThreads("copies out of sandboxes", most=16, of_host=8, of_caller=4)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -74,7 +78,8 @@ class Jobs:
         finally:
             unlisten()
             self.changes.close()
-            self.log_reader.close()
+            self._readers.close()
+            self.copies.close()
 
     async def _read(self, fn: Callable[[View], T]) -> T:
         return await result_of(self._scheduler.read(fn))
@@ -187,23 +192,28 @@ class Jobs:
             return _launch(view, job.id, named), view.framework_id or ""
 
         task, framework_id = await self._about(request, launched)
-        times = None
-        if asked.TIMES.of(request) or asked.SINCE.name in request.query_params:
-            times = await run_in_threadpool(self.log_reader.times, task, framework_id, stream)
-        if asked.SINCE.name in request.query_params:
-            offset = max(offset, _since(task, times, asked.SINCE.of(request)))
-        where = task, framework_id, stream, offset, length
-        if encoding == BASE64:
-            begin, raw, _, cut = await run_in_threadpool(self.log_reader.read_bytes, *where)
-            chunk = Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw))
-        else:
-            chunk = await run_in_threadpool(self.log_reader.read, *where)
+        since = asked.SINCE.of(request) if asked.SINCE.name in request.query_params else None
+        wanted_times = asked.TIMES.of(request)
+        agent = self.agents.of(task, LOG_BOUNDS)
+
+        def read() -> tuple[Chunk, Times | None]:
+            reader, begin = LogReader(agent, framework_id), offset
+            times = reader.times(stream) if wanted_times or since is not None else None
+            if since is not None:
+                begin = max(begin, _since(task, times, since))
+            if encoding != BASE64:
+                return reader.read(stream, begin, length), times
+            begin, raw, _, cut = reader.read_bytes(stream, begin, length)
+            return Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw)), times
+
+        with self._readers.place(task.agent_url, key_of(request.scope), agent) as place:
+            chunk, times = await unless_gone(request, place.run(read))
         answer: shapes.Logs = {
             "data": chunk.data,
             "offset": chunk.offset,
             "next_offset": chunk.next_offset,
             "task_id": task.id,
-            "times": log_times(times, chunk) if asked.TIMES.of(request) else None,
+            "times": log_times(times, chunk) if wanted_times else None,
         }
         return json_answer(answer)
 

@@ -1,28 +1,26 @@
 """A task's output, read through its agent's files API (Mesos' docs/endpoints/files/read.md)."""
 
 import codecs
-import json
-import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Final
 
-import requests
+import msgspec
 
-from mesos_gpu.adapters.tls.session import causes, verify_by
-from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
+from mesos_gpu.adapters.hosts.agents import REFUSED, Agent
+from mesos_gpu.adapters.hosts.exchange import Bounds
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.api.spec.shapes import LogTime
 from mesos_gpu.errors import NotFound, Unavailable
-from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, MOST_TIMES, TIMES, Times, begin_of, times_of, times_within
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
-TIMEOUT_S: Final = 10.0
-DEFAULT_PORT: Final = 5051  # of agents
+#: Of all that one request for output asks of an agent: in JSON a byte may need six.
+LOG_BOUNDS: Final = Bounds(seconds=10.0, max_bytes=24 * MOST_LOG_BYTES)
+_MAX_ANSWER: Final = 2 * MOST_LOG_BYTES
+_MAX_STATE: Final = 8 * MOST_LOG_BYTES
 _CUTS: Final = 3
 #: Answers of an agent that are put together: it gives 16 pages of memory at once (FilesProcess::_read in files.cpp).
 _MOST_PAGES: Final = 256
@@ -45,53 +43,61 @@ def log_times(times: Times | None, chunk: Chunk) -> list[LogTime] | None:
     return [{"offset": size, "at": at} for size, at in within]
 
 
+class _Page(msgspec.Struct):
+    """Answer of /files/read."""
+
+    data: str
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Executor(msgspec.Struct):
+    id: str
+    directory: str
+
+
+class _Framework(msgspec.Struct):
+    id: str
+    executors: list[_Executor] = []
+    completed_executors: list[_Executor] = []
+
+
+class _State(msgspec.Struct):
+    """Answer of /state, as far as it says where sandboxes are."""
+
+    frameworks: list[_Framework] = []
+    completed_frameworks: list[_Framework] = []
+
+
 class LogReader:
-    """Reads from any agent; blocking, so it runs on a worker thread."""
+    """Reads the output of the task whose agent is given. Blocking, so it runs on a worker thread."""
 
-    def __init__(self, authorization: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Open a session: connections to agents are kept.
+    def __init__(self, agent: Agent, framework_id: str) -> None:
+        """Read nothing yet. `framework_id`: of the scheduler."""
+        self._agent, self._task, self._framework_id = agent, agent.task, framework_id
 
-        Args:
-            authorization: The header, for agents that want one.
-            tls: Verifies agents, by their addresses or their names; None: they speak plain HTTP.
-        """
-        self._session, self._tls = requests.Session(), tls
-        self._named: set[str] = set()  # addresses of agents whose certificates have their names
-        if tls is not None:
-            verify_by(self._session, tls)
-        if authorization:
-            self._session.headers["Authorization"] = authorization
-        self._session.trust_env = False  # an agent is not behind the operator's web proxy
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
-
-    def read(self, task: Task, framework_id: str, stream: str, offset: int, length: int) -> Chunk:
+    def read(self, stream: str, offset: int, length: int) -> Chunk:
         """Read from byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
             NotFound, Unavailable: What `read_bytes` raises.
         """
-        begin, raw, at_end, cut = self.read_bytes(task, framework_id, stream, offset, length)
-        chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+        begin, raw, at_end, cut = self.read_bytes(stream, offset, length)
+        chunk = whole(raw, begin, last=at_end and self._task.ended, tail=offset < 0)
         return replace(chunk, data=cut + chunk.data) if cut else chunk
 
-    def times(self, task: Task, framework_id: str, stream: str) -> Times | None:
+    def times(self, stream: str) -> Times | None:
         """When a stream of a task had which size; None: that was not noted, or is gone.
 
         Raises:
             Unavailable: What `read_bytes` raises.
         """
         try:
-            _, text, _, _ = self.read_bytes(task, framework_id, TIMES, 0, MOST_TIMES)
+            _, text, _, _ = self.read_bytes(TIMES, 0, MOST_TIMES)
         except NotFound:
             return None
         return times_of(text, stream)
 
-    def read_bytes(
-        self, task: Task, framework_id: str, stream: str, offset: int, length: int
-    ) -> tuple[int, bytes, bool, str]:
+    def read_bytes(self, stream: str, offset: int, length: int) -> tuple[int, bytes, bool, str]:
         """Read bytes of a stream, unchanged.
 
         Returns:
@@ -103,16 +109,11 @@ class LogReader:
             Refusal: The task has not begun: there is none yet.
             Unavailable: The agent does not answer, or not as Mesos does.
         """
-        try:
-            sandbox = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
-            piece = self._read(task, f"{sandbox}/{stream}", offset, length)
-            if piece is None:
-                path = f"{self.directory(task, framework_id)}/{stream}"
-                piece = self._read(task, path, offset, length)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise Unavailable(
-                f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
-            ) from error
+        task = self._task
+        sandbox = f"/frameworks/{self._framework_id}/executors/{task.executor_id}/runs/latest"
+        piece = self._read(f"{sandbox}/{stream}", offset, length)
+        if piece is None:
+            piece = self._read(f"{directory(self._agent, self._framework_id)}/{stream}", offset, length)
         if piece is None and task.state in (TaskState.LAUNCHED, TaskState.STARTING):
             what = f"task {task.id} has not begun on {task.hostname}, and has written nothing"
             raise Refusal(409, "not-started", what, remedy=f"stay with it: mesos-gpu logs -f {task.id}")
@@ -123,29 +124,29 @@ class LogReader:
             )
         return piece
 
-    def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
+    def _read(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
         """Read a piece, from where what is left of a log that was cut begins, with what is to be said of that; None:
         no file."""
-        piece = self._piece(task, path, offset, length)
+        piece = self._piece(path, offset, length)
         said = ""
         for _ in range(_CUTS):  # it may be cut again meanwhile
-            cut = None if piece is None or not _may_be_cut(*piece) else self._cut(task, path)
+            cut = None if piece is None or not _may_be_cut(*piece) else self._cut(path)
             if piece is None or cut is None or cut[0] <= piece[0]:
                 break
-            after = self._piece(task, path, cut[0], length)
-            if after is None or not (after[1] or self._size(task, path) == cut[0]):
+            after = self._piece(path, cut[0], length)
+            if after is None or not (after[1] or self._size(path) == cut[0]):
                 break  # what it says cannot be: its task has printed it
             piece, said = after, cut[1]
         return None if piece is None else (*piece, said)
 
-    def _cut(self, task: Task, path: str) -> tuple[int, str] | None:
-        head = self._piece(task, path, 0, HEAD_BYTES)
+    def _cut(self, path: str) -> tuple[int, str] | None:
+        head = self._piece(path, 0, HEAD_BYTES)
         return None if head is None else begin_of(head[1])
 
-    def _piece(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
+    def _piece(self, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
         """Read a piece: its offset, the bytes, and whether they reach the end; None: there is no such file."""
         if offset < 0:
-            size = self._size(task, path)
+            size = self._size(path)
             if size is None:
                 return None
             offset = max(size + offset, 0)
@@ -154,106 +155,47 @@ class LogReader:
         for _ in range(_MOST_PAGES):
             if len(raw) >= wanted:
                 break
-            page = self._get(task, path, offset + len(raw), wanted - len(raw))
+            page = self._get(path, offset + len(raw), wanted - len(raw))
             if page is None:
                 return None
-            # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
-            more = str(page["data"]).encode("latin-1")
+            try:
+                # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
+                more = page.data.encode("latin-1")
+            except UnicodeEncodeError as error:
+                raise self._agent.no_agent(error) from error
             if not more:
                 return offset, raw, True
+            if len(more) > wanted - len(raw):
+                why = f"it sends {len(more)} bytes of {path}, which is more than asked for"
+                raise self._agent.no_agent(ValueError(why))
             raw += more
         return offset, raw, False
 
-    def _size(self, task: Task, path: str) -> int | None:
-        page = self._get(task, path, -1, 0)  # -1 asks for it
-        return None if page is None else int(page["offset"])
+    def _size(self, path: str) -> int | None:
+        page = self._get(path, -1, 0)  # -1 asks for it
+        return None if page is None else page.offset
 
-    def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
-        query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}
-        response = self.fetch(task, "/files/read", query)
-        if response.status_code == 404:
-            return None
-        return dict(self.value_of(task, response))
-
-    def directory(self, task: Task, framework_id: str) -> str:
-        """The real path of the sandbox, for an agent that has forgotten the virtual one."""
-        state = self.value_of(task, self.fetch(task, "/state", {}))
-        for framework in [*state.get("frameworks", []), *state.get("completed_frameworks", [])]:
-            for executor in [*framework.get("executors", []), *framework.get("completed_executors", [])]:
-                if framework["id"] == framework_id and executor["id"] == task.executor_id:
-                    return str(executor["directory"])
-        return "/gone"
-
-    def value_of(self, task: Task, response: requests.Response) -> Any:
-        """The JSON of an answer; its strings have a character for each byte.
-
-        Raises:
-            Unavailable: It is none, but a refusal.
-        """
-        if response.status_code in (401, 403):
-            raise Unavailable(
-                f"the agent {task.hostname} does not let the scheduler read: {response.status_code}",
-                remedy="name the file of its credentials with the scheduler's --mesos-credentials, and allow its "
-                "principal access_sandboxes and get_endpoints in the agent's ACLs",
-            )
-        if not response.ok:
-            raise Unavailable(
-                f"the agent {task.hostname} answers {response.status_code} for {response.url}",
-                remedy="see the agent's log",
-            )
-        return json.loads(response.content.decode("latin-1"))
-
-    def fetch(
-        self, task: Task, path: str, query: Mapping[str, str | int | bytes], *, stream: bool = False
-    ) -> requests.Response:
-        """What a task's agent answers. `stream`: its body comes as it is read, and must be closed.
-
-        Raises:
-            Unavailable: It does not answer.
-        """
-        headers = {"Accept-Encoding": "identity"} if stream else None
-        url = self._base(task) + path
-        try:
-            return self._session.get(url, params=query, timeout=TIMEOUT_S, stream=stream, headers=headers)
-        except requests.exceptions.SSLError as error:
-            if _is_of_another_name(error) and task.agent_url not in self._named:
-                self._named.add(task.agent_url)
-                return self.fetch(task, path, query, stream=stream)
-            raise Unavailable(
-                f"the agent {task.hostname} at {self._base(task)} is not believed: {_reason(error)}",
-                remedy="see the scheduler's --mesos-tls and --mesos-cacert, and the names in the agent's certificate",
-            ) from error
-        except requests.RequestException as error:
-            raise Unavailable(
-                f"the agent {task.hostname} at {self._base(task)} does not answer ({type(error).__name__})",
-                remedy="try again when it is back; the output is in the task's sandbox there",
-            ) from error
-
-    def _base(self, task: Task) -> str:
-        """Where the agent is. Masters of 1.11 say `http` whatever agents speak (Master::_offer in master.cpp)."""
-        if self._tls is None:
-            return task.agent_url
-        url = urlsplit(task.agent_url)
-        host = task.hostname if task.agent_url in self._named else url.hostname or task.hostname
-        return f"https://{f'[{host}]' if ':' in host else host}:{url.port or DEFAULT_PORT}"
+    def _get(self, path: str, offset: int, length: int) -> _Page | None:
+        query: dict[str, str | int | bytes] = {"path": path, "offset": offset, "length": length}
+        status, page = self._agent.get("/files/read", query, _Page, max_bytes=_MAX_ANSWER)
+        if status == REFUSED:
+            what = f"the agent {self._task.hostname} refuses to read {path}: it is no file of the sandbox"
+            raise Unavailable(what, remedy=f"see what is there: mesos-gpu ls {self._task.id}")
+        return page
 
 
-def _is_of_another_name(error: BaseException) -> bool:
-    return any(
-        isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in OTHER_NAME
-        for each in causes(error)
-    )
+def directory(agent: Agent, framework_id: str) -> str:
+    """Return the real path of the sandbox of the agent's task, for an agent that has forgotten the virtual one.
 
-
-def _reason(error: BaseException) -> str:
-    for each in causes(error):
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return each.verify_message
-        if isinstance(each, ENDED):
-            return "it ended the handshake, as who speaks no TLS does"
-        if isinstance(each, ssl.SSLError):
-            return each.reason or str(each)
-    return type(error).__name__
+    Raises:
+        Unavailable: The agent does not answer, or not as Mesos does.
+    """
+    _, state = agent.get("/state", {}, _State, max_bytes=_MAX_STATE)
+    for framework in [*state.frameworks, *state.completed_frameworks] if state is not None else ():
+        for executor in [*framework.executors, *framework.completed_executors]:
+            if framework.id == framework_id and executor.id == agent.task.executor_id:
+                return executor.directory
+    return "/gone"
 
 
 def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:

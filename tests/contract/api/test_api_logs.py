@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.api.http.answers import Refusal
-from mesos_gpu.api.v1.logs import Chunk, LogReader, log_times, whole
+from mesos_gpu.api.v1.logs import Chunk, log_times, whole
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, TIMES, head
+from tests.agents import Reader
 
 VIRTUAL = "/frameworks/fw/executors/e1/runs/latest"
 REAL = "/var/lib/mesos/slaves/S0/frameworks/fw/executors/e1/runs/7"
@@ -90,10 +91,8 @@ def agent() -> Iterator[Agent]:
 
 
 @pytest.fixture
-def reader() -> Iterator[LogReader]:
-    reader = LogReader()
-    yield reader
-    reader.close()
+def reader() -> Reader:
+    return Reader()
 
 
 def launch(url: str, state: TaskState = TaskState.RUNNING) -> Task:
@@ -109,7 +108,7 @@ def pieces(read: Callable[[int], tuple[str, int]]) -> str:
         text, offset = text + data, after
 
 
-def test_a_read_is_as_long_as_asked_though_the_agent_caps_it(agent: Agent, reader: LogReader) -> None:
+def test_a_read_is_as_long_as_asked_though_the_agent_caps_it(agent: Agent, reader: Reader) -> None:
     agent.files[f"{VIRTUAL}/stdout"] = b"0123456789" * 10
     chunk = reader.read(launch(agent.url), "fw", "stdout", 5, 50)
     assert (chunk.data, chunk.offset, chunk.next_offset) == ("5678901234" * 5, 5, 55)
@@ -120,7 +119,7 @@ def test_a_read_is_as_long_as_asked_though_the_agent_caps_it(agent: Agent, reade
 
 @pytest.mark.parametrize("length", [1, 5, 7, 16, 1000])
 def test_pieces_keep_characters_whole_and_bad_bytes_are_replaced(
-    agent: Agent, reader: LogReader, length: int
+    agent: Agent, reader: Reader, length: int
 ) -> None:
     agent.files[f"{VIRTUAL}/stderr"] = "zwölf Äpfel für 3 € 🍏\n".encode() + b"\xff\xfe\n" + "é".encode()[:1]
 
@@ -136,14 +135,14 @@ def test_pieces_keep_characters_whole_and_bad_bytes_are_replaced(
     assert pieces(read(TaskState.FAILED)) == text + "\ufffd"
 
 
-def test_the_tail_begins_with_a_whole_character(agent: Agent, reader: LogReader) -> None:
+def test_the_tail_begins_with_a_whole_character(agent: Agent, reader: Reader) -> None:
     agent.files[f"{VIRTUAL}/stdout"] = "a€b".encode()
     chunk = reader.read(launch(agent.url), "fw", "stdout", -2, 100)
     assert (chunk.data, chunk.offset, chunk.next_offset) == ("b", 4, 5)
     assert reader.read(launch(agent.url), "fw", "stdout", -99, 100).data == "a€b"
 
 
-def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, reader: LogReader) -> None:
+def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, reader: Reader) -> None:
     begin = HEAD_BYTES + 5000
     agent.files[f"{VIRTUAL}/stdout"] = head(begin, 7) + bytes(5000) + b"what is left\n" * 3
 
@@ -166,7 +165,7 @@ def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, read
     assert read(begin + 39) == ("", begin + 39, begin + 39)
 
 
-def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: LogReader) -> None:
+def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: Reader) -> None:
     """The agent gives few bytes at once: those after the first are of a hole by then."""
     stdout, begin = f"{VIRTUAL}/stdout", HEAD_BYTES + 5000
     agent.files[stdout] = b"12345678\n" * 2000
@@ -185,33 +184,33 @@ def test_a_cut_between_two_pages_of_a_piece_is_seen(agent: Agent, reader: LogRea
     assert (chunk.offset, chunk.next_offset) == (begin, begin + 90)
 
 
-def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: LogReader) -> None:
+def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: Reader) -> None:
     lie = head(1 << 60, 7)[:200]
     agent.files[f"{VIRTUAL}/stdout"] = lie + b"\nrest\n"
     chunk = reader.read(launch(agent.url), "fw", "stdout", 0, 1000)
     assert chunk.data == lie.decode() + "\nrest\n"
 
 
-def test_bytes_are_read_as_they_are(agent: Agent, reader: LogReader) -> None:
+def test_bytes_are_read_as_they_are(agent: Agent, reader: Reader) -> None:
     every = bytes(range(256))
     agent.files[f"{VIRTUAL}/stdout"] = every
     assert reader.read_bytes(launch(agent.url), "fw", "stdout", 0, 1000) == (0, every, True, "")
     assert reader.read_bytes(launch(agent.url), "fw", "stdout", -3, 1000) == (253, every[-3:], True, "")
 
 
-def test_a_sandbox_that_is_known_by_its_real_path_alone(agent: Agent, reader: LogReader) -> None:
+def test_a_sandbox_that_is_known_by_its_real_path_alone(agent: Agent, reader: Reader) -> None:
     agent.files[f"{REAL}/stdout"] = b"still here\n"
     assert reader.read(launch(agent.url), "fw", "stdout", 0, 100).data == "still here\n"
     assert reader.read(launch(agent.url), "fw", "stdout", -5, 100).data == "here\n"
 
 
-def test_a_sandbox_that_is_gone(agent: Agent, reader: LogReader) -> None:
+def test_a_sandbox_that_is_gone(agent: Agent, reader: Reader) -> None:
     with pytest.raises(NotFound, match=r"the sandbox of j\.1 is gone from h1") as error:
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
     assert "--gc_delay" in error.value.remedy
 
 
-def test_a_sandbox_that_is_not_there_yet(reader: LogReader, agent: Agent) -> None:
+def test_a_sandbox_that_is_not_there_yet(reader: Reader, agent: Agent) -> None:
     begins = launch(agent.url, TaskState.STARTING)
     with pytest.raises(Refusal, match="has not begun on h1") as error:
         reader.read(begins, "fw", "stdout", 0, 100)
@@ -219,19 +218,19 @@ def test_a_sandbox_that_is_not_there_yet(reader: LogReader, agent: Agent) -> Non
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b"7", b'{"frameworks": 1}', b'{"frameworks": [{}]}'])
-def test_what_is_no_agent(agent: Agent, reader: LogReader, answer: bytes) -> None:
+def test_what_is_no_agent(agent: Agent, reader: Reader, answer: bytes) -> None:
     agent.state = answer
     with pytest.raises((Unavailable, NotFound)):
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
 
 
-def test_an_agent_that_refuses(agent: Agent, reader: LogReader) -> None:
+def test_an_agent_that_refuses(agent: Agent, reader: Reader) -> None:
     agent.status = 403
     with pytest.raises(Unavailable, match="the agent h1 does not let the scheduler read: 403"):
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
 
 
-def test_an_agent_that_is_away(reader: LogReader) -> None:
+def test_an_agent_that_is_away(reader: Reader) -> None:
     with pytest.raises(Unavailable, match=r"the agent h1 at http://127\.0\.0\.1:9 does not answer"):
         reader.read(launch("http://127.0.0.1:9"), "fw", "stdout", 0, 100)
 
@@ -246,7 +245,7 @@ def test_any_bytes_in_any_pieces_are_the_same_text(content: bytes, length: int) 
     assert pieces(read) == content.decode("utf-8", "replace")
 
 
-def test_when_it_was_written(agent: Agent, reader: LogReader) -> None:
+def test_when_it_was_written(agent: Agent, reader: Reader) -> None:
     task = launch(agent.url)
     agent.files[f"{VIRTUAL}/stdout"] = b"x" * 100
     assert reader.times(task, "fw", "stdout") is None, "an executor that notes none"

@@ -11,12 +11,12 @@ import pytest
 
 from isolator.agent.commands import executor_command
 from mesos_gpu.adapters.tls.trust import Trust, client_context
-from mesos_gpu.api.v1.logs import LogReader
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
+from tests.agents import Reader
 from tests.certificates import Authority, Made
 from tests.clients import client_of
 from tests.conftest import wait_until
@@ -157,11 +157,8 @@ def test_logs_are_read_by_tls_and_never_without(
         hostname=AGENT,
         agent_url=f"http://{AGENT}:{proxy.agent_tls}",
     )
-    reader = LogReader(tls=client_context(Trust(ca.cert)))
-    try:
-        assert reader.read(task, framework, "stdout", 0, 100).data == "by TLS\n"
-    finally:
-        reader.close()
+    reader = Reader(client_context(Trust(ca.cert)))
+    assert reader.read(task, framework, "stdout", 0, 100).data == "by TLS\n"
 
 
 def test_a_restarted_scheduler_finds_its_tasks_again(cluster: tuple[Stack, Proxy], client: Client) -> None:

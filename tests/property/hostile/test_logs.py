@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
-import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.api.v1.logs import LogReader
+from mesos_gpu.adapters.hosts.agents import Agents
+from mesos_gpu.api.v1.logs import LOG_BOUNDS, LogReader
 from mesos_gpu.cli import output
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -46,13 +44,6 @@ TASK: Final = Task(
 )
 
 
-@pytest.fixture
-def reader() -> Iterator[LogReader]:
-    reader = LogReader()
-    yield reader
-    reader.close()
-
-
 @QUICK
 @given(st.lists(LINES).map("\n".join).map(str.encode) | st.binary(max_size=200), st.integers(0, 6000))
 def test_times_that_a_task_wrote_are_moments_that_can_be_shown(text: bytes, at: int) -> None:
@@ -77,20 +68,16 @@ def test_the_beginning_of_a_log_says_where_it_goes_on_or_nothing(noise: bytes, a
 
 
 class Anything:
-    """An agent's session, which answers what it was given, whatever it is asked."""
+    """An exchange with an agent, which answers what it was given, whatever it is asked."""
+
+    name = "h1"
 
     def __init__(self, status: int, bodies: list[bytes]) -> None:
         self._status, self._bodies, self._asked = status, bodies, 0
 
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def get(self, _url: str, **_: Any) -> requests.Response:
-        answer = requests.Response()
-        answer.status_code = self._status
-        answer._content = self._bodies[min(self._asked, len(self._bodies) - 1)]
+    def get(self, _path: str, _query: object, *, max_bytes: int) -> tuple[int, bytes]:
         self._asked += 1
-        return answer
+        return self._status, self._bodies[min(self._asked, len(self._bodies)) - 1]
 
 
 @QUICK
@@ -100,12 +87,14 @@ class Anything:
     st.sampled_from([-100, 0, 5]),
 )
 def test_whatever_an_agent_answers_is_output_or_a_reason(
-    reader: LogReader, status: int, bodies: list[bytes], offset: int
+    status: int, bodies: list[bytes], offset: int
 ) -> None:
-    reader._session = Anything(status, bodies)  # type: ignore[assignment]  # no socket says what hosts do here
+    agent = Agents().of(TASK, LOG_BOUNDS)
+    agent._exchange = Anything(status, bodies)  # type: ignore[assignment]  # no socket says what hosts do here
+    reader = LogReader(agent, "fw")
     for read in (
-        lambda: json.dumps(vars_of(reader.read(TASK, "fw", "stdout", offset, 50))),
-        lambda: reader.times(TASK, "fw", "stdout"),
+        lambda: json.dumps(vars_of(reader.read("stdout", offset, 50))),
+        lambda: reader.times("stdout"),
     ):
         with contextlib.suppress(NotFound, Unavailable):
             read()

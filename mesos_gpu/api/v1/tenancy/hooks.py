@@ -11,8 +11,10 @@ from starlette.responses import Response
 
 from mesos_gpu.adapters.hooks.send import Sender, new_secret, text_of
 from mesos_gpu.adapters.hooks.store import HookStore
+from mesos_gpu.api.host_threads import HostThreads
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer
+from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import body_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
@@ -38,6 +40,7 @@ class HookHandlers:
     def __init__(self, scheduler: SchedulerApi, kept: HookStore | None, sender: Sender | None) -> None:
         """Serve webhooks; None: there are none here."""
         self._scheduler, self._store, self._sender = scheduler, kept, sender
+        self._threads = HostThreads("trials of webhooks", most=16, of_host=4, of_caller=2)
 
     async def list(self, _request: Request) -> Response:
         """GET /v1/webhooks."""
@@ -108,7 +111,9 @@ class HookHandlers:
         assert sender is not None, "with hooks there is what sends to them"
         at = store.now()
         body, secret = trial_body(name, at), await run_in_threadpool(store.secret, name)
-        came = await run_in_threadpool(sender.send, hook.url, f"msg_test_{int(at * 1000)}", body, secret)
+        id, host = f"msg_test_{int(at * 1000)}", urlsplit(hook.url).netloc
+        with self._threads.place(host, key_of(request.scope)) as place:
+            came = await place.run(lambda: sender.send(hook.url, id, body, secret))
         answer: shapes.WebhookTest = {
             "ok": not came.error,
             "status": came.status,

@@ -1,0 +1,1 @@
+"""HTTP requests to hosts whose answers are not trusted."""

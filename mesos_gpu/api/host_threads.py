@@ -1,0 +1,168 @@
+"""Threads that wait for other hosts, so that no other request waits for one of them.
+
+Requests that block share the 40 threads of anyio. A host that hangs would hold these one after the other, so what waits
+for a host runs on threads of its own, of which one host and one caller get a few. Who would get one more is refused.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from starlette.requests import Request
+
+from mesos_gpu.api.http.answers import Refusal
+
+RETRY_S: Final = 1
+T = TypeVar("T")
+
+
+class Asking(Protocol):
+    """What asks a host."""
+
+    def cancel(self) -> None:
+        """End what is under way on another thread, and refuse every later request."""
+
+    def close(self) -> None:
+        """Free everything; nothing is under way."""
+
+
+class HostThreads:
+    """Threads for one kind of request to other hosts. For all threads."""
+
+    def __init__(self, what: str, *, most: int, of_host: int, of_caller: int) -> None:
+        """Start none yet.
+
+        Args:
+            what: The requests, as a plural noun of an error message.
+            most: Operations at once.
+            of_host: Operations at once that ask one host.
+            of_caller: Operations at once of one caller.
+        """
+        self._what, self._most, self._of_host, self._of_caller = what, most, of_host, of_caller
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=what.replace(" ", "-"))
+        self._hosts, self._callers = Counter[str](), Counter[str]()
+        self._places: set[Place] = set()
+        self._lock = threading.Lock()
+
+    def place(self, host: str, caller: str, asking: Asking | None = None) -> "Place":
+        """Return the place of one more operation, to be used as a context manager.
+
+        Args:
+            host: The host that is asked.
+            caller: Who wants it.
+            asking: Is cancelled when nobody waits for it any more, and closed when its thread has ended; None if the
+                operation ends soon by itself.
+
+        Raises:
+            Refusal: There are too many, of this caller, at this host, or in all.
+        """
+        with self._lock:
+            of_caller, of_host, every = self._callers[caller], self._hosts[host], self._hosts.total()
+            if of_caller >= self._of_caller:
+                raise self._full(
+                    f"{of_caller} {self._what} of {caller} are under way, the most of one caller"
+                )
+            if of_host >= self._of_host:
+                raise self._full(f"{of_host} {self._what} at {host} are under way, the most at one host")
+            if every >= self._most:
+                raise self._full(f"{every} {self._what} are under way, the most at once")
+            self._callers[caller] += 1
+            self._hosts[host] += 1
+            place = Place(self, host, caller, asking)
+            self._places.add(place)
+        return place
+
+    def close(self) -> None:
+        """End what is under way."""
+        with self._lock:
+            places = list(self._places)
+        for place in places:
+            place.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _full(self, what: str) -> Refusal:
+        remedy = f"ask again in {RETRY_S} s, or end some; a host that hangs is given up after some seconds"
+        return Refusal(429, "busy", what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run something on a thread."""
+        return self._pool.submit(work)
+
+    def give_back(self, place: "Place") -> None:
+        """Free a place."""
+        with self._lock:
+            self._places.discard(place)
+            for counter, key in ((self._hosts, place.host), (self._callers, place.caller)):
+                counter[key] -= 1
+                if not counter[key]:
+                    del counter[key]
+
+
+class Place:
+    """The place of one operation. It is free when the operation is over, and its thread as well."""
+
+    def __init__(self, threads: HostThreads, host: str, caller: str, asking: Asking | None) -> None:
+        """Hold it; arguments as of `HostThreads.place`."""
+        self._threads, self._asking, self.host, self.caller = threads, asking, host, caller
+        self._holders, self._lock = 1, threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._let_go()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run something that waits for the host, on a thread; if nobody waits for it any more, end it."""
+        with self._lock:
+            self._holders += 1
+        future = self._threads.submit(work)
+        future.add_done_callback(lambda _: self._let_go())
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """End what is under way. From any thread."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        if self._asking is not None:
+            self._asking.close()
+        self._threads.give_back(self)
+
+
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Wait for something, and cancel it when the client of a request whose body has been read has gone.
+
+    Raises:
+        Refusal: The client has gone.
+    """
+    under_way, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    try:
+        both: set[asyncio.Future[Any]] = {under_way, gone}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not under_way.done():
+            raise Refusal(400, "gone", "the client went before it was answered", remedy="wait for the answer")
+        return under_way.result()
+    finally:
+        for each in (under_way, gone):
+            each.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,210 @@
+"""Agents that hang, or that were taken over: their answers lead nowhere, cost little, and delay nobody else."""
+
+import contextlib
+import http.client
+import json
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.contract.abuse.hostile_agents import QUICK, Hostile
+
+SEED: Final = 37
+SCHEDULER: Final = """
+import json, sys
+from dataclasses import replace
+from mesos_gpu.engine import events as ev
+from mesos_gpu.testing.builders import gpu, offer
+from pathlib import Path
+from mesos_gpu.adapters.uploads.store import UploadStore
+from mesos_gpu.api.v1 import jobs as jobs_api
+from mesos_gpu.model.access.document import AccessDocument, Binding
+from tests.contract.rig import Rig, by_name, knowing
+document = AccessDocument(bindings=(Binding(("*",), (), ("admin",)),))
+rig = Rig(knowing(document), identify=by_name, uploads=UploadStore(Path(sys.argv.pop())))
+rig.session.headers["X-Name"] = "ann"
+if sys.argv.pop() == "patient":
+    jobs_api.LOG_BOUNDS = replace(jobs_api.LOG_BOUNDS, seconds=3600)
+urls = dict(each.split("=", 1) for each in sys.argv[1:])
+def offered(name, serial, gpus):
+    made = offer(f"{name}-{serial}", name, gpus=gpus)
+    return ev.OffersArrived((replace(made, hostname=name, agent_url=urls[name]),))
+for name in urls:
+    rig.daemon.put(offered(name, 1, 1))
+    rig.report(gpu(f"gpu-{name}"), agent=name)
+for name in urls:
+    rig.submit(gpus=1)
+jobs = {}
+for serial in range(2, 100):
+    for name in urls.keys() - jobs.keys():
+        rig.daemon.put(offered(name, serial, 1))
+    tasks = rig.call("GET", "/v1/tasks").json()["tasks"]
+    jobs = {task["hostname"]: task["job_id"] for task in tasks if task["job_id"]}
+    if len(jobs) == len(urls):
+        break
+for task in tasks:
+    if task["job_id"]:
+        state = "TASK_FINISHED" if task["hostname"] == "ended" else "TASK_RUNNING"
+        rig.status(task["id"], state, task["agent_id"])
+print(json.dumps({"port": rig.server.port, "jobs": jobs}), flush=True)
+sys.stdin.read()
+rig.close()
+"""
+
+
+@dataclass
+class Scheduler:
+    """A scheduler's interface in a process of its own; each of its jobs runs on another agent."""
+
+    process: subprocess.Popen[str]
+    port: int
+    jobs: dict[str, str]
+
+    def get(self, path: str, name: str = "ann", timeout_s: float = 60.0) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"X-Name": name})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def logs(self, host: str, name: str = "ann", timeout_s: float = 60.0) -> tuple[int, bytes]:
+        return self.get(f"/v1/jobs/{self.jobs[host]}/logs?offset=0", name, timeout_s)
+
+    def files(self, what: str, name: str = "ann") -> tuple[int, bytes]:
+        return self.get(f"/v1/jobs/{self.jobs['ended']}/files?what={what}", name)
+
+    def memory_mib(self, what: str) -> float:
+        """`what`: VmRSS, or VmHWM: the most since `forget_most`."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{what}:"))
+
+    def forget_most(self) -> None:
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+
+@contextmanager
+def scheduler_of(
+    agents: dict[str, Hostile], directory: Path, *, patient: bool = False
+) -> Iterator[Scheduler]:
+    """`patient`: it waits for agents for an hour, so that a test sees what happens without the end of that time."""
+    urls = (f"{name}={agent.url}" for name, agent in agents.items())
+    told = [*urls, "patient" if patient else "", str(directory)]
+    with subprocess.Popen(
+        [sys.executable, "-c", SCHEDULER, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["jobs"].keys() == agents.keys()
+        yield Scheduler(process, ready["port"], ready["jobs"])
+        process.stdin.close()
+
+
+OTHERS: Final = ("/metrics/prometheus", "/metrics", "/v1/services", "/v1/health", "/v1/uploads", "/v1/status")
+
+
+def others(scheduler: Scheduler, name: str = "victor") -> list[tuple[float, str]]:
+    """How long what others ask for takes."""
+    took = []
+    for path in (*OTHERS, f"/v1/jobs/{scheduler.jobs['honest']}/logs?offset=0"):
+        begin = time.monotonic()
+        status, body = scheduler.get(path, name)
+        took.append((time.monotonic() - begin, path))
+        assert status == 200, (path, body)
+    return took
+
+
+def sound(host: str, status: int, body: bytes) -> None:
+    """An answer of the scheduler about a hostile agent: output, or an error that names host and remedy."""
+    assert b"CANARY" not in body
+    if status == 200:
+        assert len(body) < 8 << 20
+        return
+    error = json.loads(body)["error"]
+    assert (status, error["code"]) in {
+        (503, "unavailable"),
+        (404, "not-found"),
+        (429, "busy"),
+        (409, "not-started"),
+    }, error
+    assert error["remedy"]
+    assert status in (409, 429) or host in error["message"], error
+
+
+@contextmanager
+def both(
+    directory: Path, kinds: tuple[str, ...], *, patient: bool = False
+) -> Iterator[tuple[Hostile, Scheduler]]:
+    """A hostile agent, on which one job runs and another has ended, and the scheduler of it and of an honest one."""
+    with Hostile(SEED, kinds) as hostile, Hostile(1, ("good",)) as honest:
+        agents = {"hostile": hostile, "ended": hostile, "honest": honest}
+        with scheduler_of(agents, directory, patient=patient) as scheduler:
+            yield hostile, scheduler
+
+
+def test_answers_of_an_agent_lead_nowhere_and_cost_little(tmp_path: Path) -> None:
+    with both(tmp_path, QUICK) as (hostile, scheduler):
+        scheduler.logs("honest")
+        scheduler.forget_most()
+        before_mib = scheduler.memory_mib("VmRSS")
+        for number in range(100):
+            sound("hostile", *scheduler.logs("hostile", f"user{number % 7}"))
+            sound("ended", *scheduler.files("get" if number % 2 else "list", f"user{number % 7}"))
+        assert hostile.answers.keys() == set(QUICK), "each kind was answered"
+        assert hostile.answers.total() >= 200
+        assert hostile.trapped == 0, "the scheduler asked what an agent named"
+        assert scheduler.memory_mib("VmHWM") - before_mib < 100
+        assert others(scheduler)
+
+
+def test_an_agent_that_hangs_delays_nobody_else(tmp_path: Path) -> None:
+    with both(tmp_path, ("hang", "drip"), patient=True) as (hostile, scheduler):
+        with ThreadPoolExecutor(60) as clients:
+            asked = [clients.submit(scheduler.logs, "hostile", f"user{n % 15}") for n in range(60)]
+            wait_until("who is too many is refused", lambda: sum(map(Future.done, asked)) == 52)
+            assert others(scheduler), "they are answered while eight threads wait"
+            assert sum(map(Future.done, asked)) == 52
+            hostile.end()
+        assert Counter(each.result()[0] for each in asked) == {429: 52, 503: 8}
+        for each in asked:
+            sound("hostile", *each.result())
+
+
+@pytest.mark.parametrize("path", ["logs?offset=0", "logs?offset=-5&times=true"])
+def test_a_thread_is_freed_when_its_client_has_gone(tmp_path: Path, path: str) -> None:
+    with both(tmp_path, ("hang",), patient=True) as (hostile, scheduler):
+        for _ in range(3):
+            hostile.answers.clear()
+            asked = [begin_to_ask(scheduler, path) for _ in range(4)]
+            wait_until("all are asking", lambda: hostile.answers.total() == 4)
+            assert scheduler.logs("hostile")[0] == 429
+            for each in asked:
+                each.close()
+            wait_until("there is room again", lambda: is_admitted(hostile, scheduler, path))
+
+
+def begin_to_ask(scheduler: Scheduler, path: str) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=30)
+    connection.request("GET", f"/v1/jobs/{scheduler.jobs['hostile']}/{path}", headers={"X-Name": "ann"})
+    return connection
+
+
+def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
+    """Whether one more request reaches the agent; its client goes then."""
+    begun = hostile.answers.total()
+    with contextlib.closing(begin_to_ask(scheduler, path)) as client:
+        while hostile.answers.total() == begun:
+            if select.select([client.sock], [], [], 0.02)[0]:
+                return False
+    return True
