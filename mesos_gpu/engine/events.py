@@ -186,13 +186,18 @@ class ResetRequested:
 
 @dataclass(frozen=True, slots=True)
 class AppsChanged:
-    """A user's valid request: the tree of apps as it shall be; the id is that of a new deployment."""
+    """A user's valid request: the tree of apps as it shall be; the id is that of a new deployment.
+
+    Attributes:
+        kill: Instances, by app, that go in any case and are not replaced: in the tree each app has as many less as
+            were not told to end before.
+    """
 
     id: str
     root: Group
     force: bool = False
     restarts: frozenset[str] = frozenset()
-    kill: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # app to instances that go in any case
+    kill: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from mesos_gpu.api.http.requests import body_of
 from mesos_gpu.api.marathon.errors import refused
 from mesos_gpu.wire.marathon.app import json_of
-from mesos_gpu.wire.marathon.paths import ROOT, steps_of
+from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Problems
 
 
@@ -41,7 +41,7 @@ def place_of(path: str, verbs: Mapping[str, bool], *, of_root: bool = False) -> 
 
 
 def _id(steps: list[str]) -> str:
-    return ROOT + "/".join(steps)
+    return absolute(ROOT + "/".join(steps))
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:

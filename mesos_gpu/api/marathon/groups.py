@@ -23,7 +23,7 @@ from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of
 from mesos_gpu.wire.marathon.group import ENFORCED_ROLE, GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
 from mesos_gpu.wire.marathon.moments import stamp
-from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
+from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of, steps_of
 from mesos_gpu.wire.marathon.problems import Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed
 
@@ -245,6 +245,8 @@ def _effective(value: object, place: str) -> str:
     if said is not None and not isinstance(said, str):
         raise not_json("error.expected.jsstring", at="/id")
     id = absolute(said or "", place)
+    if ".." in steps_of(id):
+        raise not_valid([Detail("/id", (problem_of(id),))])
     if len(steps_of(id)) > _DEEPEST:
         raise not_valid([Detail("/id", (f"groups may be {_DEEPEST} deep at most",))])
     return id

@@ -1,8 +1,7 @@
 """/v2/tasks, and the tasks of one app."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from starlette.requests import Request
@@ -19,7 +18,7 @@ from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.sight.apps import AppSight
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.policy.apps.task_ids import name_of
 
@@ -102,8 +101,10 @@ class Tasks:
             kill: dict[str, tuple[JobId, ...]] = {}
             for app, launch in chosen:
                 kill[app.id] = (*kill.get(app.id, ()), launch.job.id)
-            change = _smaller({id: len(ids) for id, ids in kill.items()})
-            return result(await self._core.change(request, change, force=flag(request, "force"), kill=kill))
+            made = await self._core.change(
+                request, lambda root: root, force=flag(request, "force"), kill=kill
+            )
+            return result(made)
         wipe = flag(request, "wipe")
         for _, launch in chosen:
             note.about("job", launch.job.id)
@@ -129,17 +130,6 @@ def _lines(app: App, launches: Iterable[views.Launch]) -> Iterable[str]:
     for i, port in enumerate(ports):
         places = sorted(f"{task.hostname}:{[*task.ports[i:], 0][0]}" for task in tasks)
         yield "".join(f"{each}\t" for each in (name, port, *places))
-
-
-def _smaller(by: dict[str, int]) -> Callable[[Group], Group]:
-    def target(root: Group) -> Group:
-        for id, count in by.items():
-            app = tree.app_at(root, id)
-            if app is not None:
-                root = tree.with_app(root, replace(app, instances=max(0, app.instances - count)))
-        return root
-
-    return target
 
 
 def _apps(view: View, id: str, sight: AppSight) -> Sequence[App]:

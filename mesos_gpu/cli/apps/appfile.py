@@ -15,7 +15,7 @@ from mesos_gpu.adapters.files.text import BadFile, parse
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Refused
 from mesos_gpu.wire.marathon.assign import unknown_fields
-from mesos_gpu.wire.marathon.paths import ROOT, absolute
+from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of, steps_of
 
 Json = dict[str, Any]
 #: Of an app in a file: a directory that is sent along. The interface has `gpu.upload` instead.
@@ -156,6 +156,8 @@ def _with_id(value: Any, place: str, name: str) -> Json:
         raise BadAppFile(f"{name}: {place}/ is a pod, and pods are not offered", remedy="write an app")
     if not isinstance(value.get("id"), str) or not value["id"].strip("/ "):
         raise BadAppFile(f"{name}: {place}/id: is missing", remedy='write the id, as "id": "/shop/db"')
+    if ".." in steps_of(id := absolute(value["id"])):
+        raise BadAppFile(f"{name}: {place}/id: {problem_of(id)}", remedy='write the id, as "id": "/shop/db"')
     return value
 
 

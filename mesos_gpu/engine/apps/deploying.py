@@ -1,6 +1,6 @@
 """Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
@@ -19,7 +19,7 @@ from mesos_gpu.engine.tasks.evictions import end_for_good
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import AppLocked, BadConfiguration, NotAccepted, NotFound
-from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
 from mesos_gpu.model.ids import JobId
@@ -29,7 +29,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.rollout import moves
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
-from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, versions_after
+from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, smaller, versions_after
 from mesos_gpu.policy.apps.task_ids import job_id, next_job_id
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE
@@ -57,9 +57,35 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
         BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
         NotAccepted: By the document of queues, instances of those that change could never start.
     """
-    made = plan(turn.state.catalog.root, event.root, restarts=event.restarts, kill=event.kill)
+    root, kill = _without_chosen(turn, event)
+    made = plan(turn.state.catalog.root, root, restarts=event.restarts, kill=kill)
     check_change(turn.state, turn.settings, turn.now, made)
     _begin(turn, event.id, made, force=event.force)
+
+
+def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
+    """Return the tree after the instances that the user chose have gone, and all chosen ones by app.
+
+    An app gets smaller by each instance once: not again by one that was told to end, that an earlier choice names and
+    that is only not ended yet, or that was given up, as another one is in its place.
+    """
+    state, by, kill = turn.state, dict[str, int](), dict[str, tuple[str, ...]]()
+    actions = (a for d in state.deployments.values() for step in d.plan.steps for a in step)
+    before = {id for action in actions for id in action.kill}
+    apps = {app.id: app for app in event.root.all_apps()} if event.kill else {}
+    for id, named in event.kill.items():
+        live = [each for each in state.instances.get(id, ()) if not state.jobs[each].kill_requested]
+        chosen = [each for each in live if each in named and each not in before]
+        kill[id] = tuple(each for each in live if each in named or each in before)
+        by[id] = sum(_has_its_place(turn, apps[id], state.jobs[each]) for each in chosen) if id in apps else 0
+    return smaller(event.root, by), kill
+
+
+def _has_its_place(turn: Turn, app: App, job: Job) -> bool:
+    """Whether no other instance is to be in the place of this one."""
+    instance = _instance(turn.state, job)
+    cut_off = instance.state is InstanceState.UNREACHABLE
+    return not cut_off or fate(app.unreachable_strategy, instance.since, turn.now) is Fate.KEEP
 
 
 def check_change(state: State, settings: Settings, now: float, made: Plan) -> None:

@@ -99,14 +99,12 @@ def _scale(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
         chosen = list(world.state.instances.get(app.id, ()))[: b // 16 % 3]
         kill = {app.id: tuple(chosen)} if chosen and b // 64 % 2 else {}
-        root = tree.with_app(world.state.catalog.root, replace(app, instances=b // 128 % 5))
-        _begin(
-            world,
-            f"wants {b // 128 % 5} of {app.id}, without {chosen if kill else 'choice'}",
-            root,
-            b,
-            {"kill": kill},
-        )
+        root = world.state.catalog.root
+        if kill:
+            _begin(world, f"ends {chosen} of {app.id} for good", root, b, {"kill": kill})
+        else:
+            root = tree.with_app(root, replace(app, instances=b // 128 % 5))
+            _begin(world, f"wants {b // 128 % 5} of {app.id}", root, b, {})
 
 
 def _restart(world: World, a: int, b: int) -> None:

@@ -15,11 +15,14 @@ def steps_of(path: str) -> list[str]:
 
 
 def absolute(path: str, base: str = ROOT) -> str:
-    """The id that `path` names below `base`: "." and ".." are gone through, and at the root ".." stays there."""
+    """Return the id that `path` names below `base`, with "." and ".." resolved.
+
+    A ".." that climbs above the root stays at the beginning, as in "/../db": `problem_of` refuses such an id.
+    """
     steps = [] if path.startswith("/") else steps_of(base)
     for step in steps_of(path):
-        if step == "..":
-            steps = steps[:-1]
+        if step == ".." and steps and steps[-1] != "..":
+            steps.pop()
         elif step != ".":
             steps.append(step)
     return ROOT + "/".join(steps)
@@ -33,6 +36,8 @@ def parent_of(path: str) -> str:
 def problem_of(path: str) -> str:
     """Why an absolute id may not be an app's or a group's; "" if it may. The root may be a group's."""
     steps = steps_of(path)
+    if ".." in steps:
+        return f"{path!r} climbs above the root: name it from the root, as /shop/db, or with fewer '..'"
     bad = [step for step in steps if not _STEP.fullmatch(step)]
     if bad:
         return f"{bad[0]!r} must fully match regular expression '{_STEP.pattern}'"

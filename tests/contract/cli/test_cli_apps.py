@@ -208,6 +208,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
         ([1], "holds no app at (0), but 1"),
         ({"cmd": "x"}, "stdin: /id: is missing"),
         ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
+        ([{"id": "/../../a", "cmd": "x"}], "stdin: (0)/id: '/../../a' climbs above the root"),
         ({"id": "/a", "containers": []}, "is a pod, and pods are not offered"),
     ):
         assert words in bad(65, "app", "create", "-", stdin=value)

@@ -229,6 +229,46 @@ def test_a_deployment_locks_its_apps_and_can_be_undone(rig: Marathon) -> None:
     assert body == {"message": f"DeploymentPlan {made} does not exist"}
 
 
+def test_an_id_that_climbs_above_the_root_is_refused(rig: Marathon) -> None:
+    app = {"cmd": "sleep 1", "instances": 0}
+    for verb, path, body in (
+        ("POST", "/v2/apps", {"id": "/../../x", **app}),
+        ("PUT", "/v2/apps", [{"id": "../x", **app}]),
+        ("PUT", "/v2/apps//..%2f..%2fx", app),
+        ("PUT", "/v2/apps//%2e%2e/x", app),
+        ("POST", "/v2/apps", {"id": "/y", "dependencies": ["../x"], **app}),
+        ("POST", "/v2/groups", {"id": "/../g", "apps": [{"id": "x", **app}]}),
+        ("PUT", "/v2/groups/g", {"id": "../../h", "apps": []}),
+        ("PUT", "/v2/groups/g", {"id": "/g", "apps": [{"id": "../../x", **app}]}),
+    ):
+        answer = rig.ask(verb, path, 422, json=body)
+        assert "climbs above the root" in str(answer), answer
+    assert rig.ask("GET", "/v2/apps")["apps"] == []
+    rig.create("/shop/../z", instances=0)
+    assert rig.shown("/z")["id"] == "/z", "one that stays inside is as Marathon reads it"
+
+
+def test_a_kill_that_is_sent_again_makes_no_app_smaller(rig: Marathon) -> None:
+    rig.create("/a", instances=4)
+    one, two, *rest = rig.tasks("/a", 4)
+    rig.settled()
+    for _ in range(3):
+        rig.ask("DELETE", f"/v2/apps//a/tasks/{one['id']}?scale=true&force=true")
+    assert rig.shown("/a")["instances"] == 3
+    both = {"ids": [one["id"], two["id"], two["id"]]}
+    with ThreadPoolExecutor(4) as clients:
+        for _ in range(4):
+            clients.submit(rig.ask, "POST", "/v2/tasks/delete?scale=true&force=true", json=both)
+    assert rig.shown("/a")["instances"] == 2
+    for each in (one, two):
+        rig.ends(each["id"])
+    assert {task["id"] for task in rig.tasks("/a", 2)} == {each["id"] for each in rest}
+    rig.settled()
+    for _ in range(2):
+        rig.ask("DELETE", "/v2/apps//a/tasks?scale=true&force=true")
+    assert rig.shown("/a")["instances"] == 0
+
+
 def test_tasks_are_killed_and_replaced_or_not(rig: Marathon) -> None:
     rig.create("/a", instances=2)
     one, two = rig.tasks("/a", 2)

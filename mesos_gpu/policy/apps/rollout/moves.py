@@ -146,9 +146,11 @@ class _Scene:
         return _condition(old) in _NEVER_RAN or old.id in self.target.kill
 
     def unwanted(self) -> list[Instance]:
-        """Instances given up that are of no use should they come back."""
+        """Instances given up that are of no use should they come back, or were chosen by the user."""
         return [
-            each for each in self.cut_off if each.version != self.target.version or not self.target.instances
+            each
+            for each in self.cut_off
+            if each.version != self.target.version or not self.target.instances or each.id in self.target.kill
         ]
 
     def launches(self, surplus: int) -> int:

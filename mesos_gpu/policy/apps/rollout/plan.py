@@ -83,6 +83,20 @@ def _groups(root: Group) -> Iterator[Group]:
         yield from _groups(group)
 
 
+def smaller(root: Group, by: Mapping[str, int]) -> Group:
+    """Return the tree in which each app of `by` has that many instances less."""
+    if not any(by.values()):
+        return root
+    return replace(
+        root,
+        apps=tuple(
+            replace(app, instances=max(0, app.instances - by[app.id])) if by.get(app.id) else app
+            for app in root.apps
+        ),
+        groups=tuple(smaller(group, by) for group in root.groups),
+    )
+
+
 def rollback(undone: Plan, current: Group) -> Plan:
     """What DELETE /v2/deployments/{id} does: from `current` to a tree without the changes of `undone`.
 
