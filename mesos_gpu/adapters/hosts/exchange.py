@@ -151,6 +151,8 @@ class Exchange:
             time.sleep(_PAUSE_S)
         connection = self._open_socket()
         data = self._wait(lambda: connection.recv(_PIECE))
+        if not data and self._is_cancelled:
+            raise Silent("does not answer (was cancelled)")
         self._received += len(data)
         self._is_small = len(data) < _SMALL
         if self._received > self._bounds.max_bytes:

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import os
+import random
 import select
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from tests.conftest import wait_until
 from tests.contract.abuse.hostile_agents import QUICK, Hostile
 
 SEED: Final = 37
+MANY: Final = int(os.environ.get("MESOS_GPU_TEST_ANSWERS", "10000"))
 SCHEDULER: Final = """
 import json, sys
 from dataclasses import replace
@@ -111,6 +114,26 @@ def scheduler_of(
         process.stdin.close()
 
 
+#: Asks two schedulers by turns, and says at the end how long each answer of each took.
+MEASURE: Final = """
+import http.client, json, sys, threading, time
+over = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), over.set())).start()
+took = [[], []]
+while not over.is_set() or len(took[0]) < 100:
+    for path in sys.argv[3:]:
+        for port, times in zip(sys.argv[1:3], took):
+            connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+            begin = time.monotonic()
+            connection.request("GET", path, headers={"X-Name": "victor"})
+            answer = connection.getresponse()
+            answer.read()
+            times.append(time.monotonic() - begin)
+            connection.close()
+            assert answer.status == 200, (path, answer.status)
+    time.sleep(0.02)
+print(json.dumps(took))
+"""
 OTHERS: Final = ("/metrics/prometheus", "/metrics", "/v1/services", "/v1/health", "/v1/uploads", "/v1/status")
 
 
@@ -208,3 +231,54 @@ def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
             if select.select([client.sock], [], [], 0.02)[0]:
                 return False
     return True
+
+
+def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
+    """Read from hostile agents at random, by 24 callers, until they have answered so often."""
+
+    def read(number: int) -> None:
+        chance, name = random.Random(number), f"user{number}"
+        while sum(agent.answers.total() for agent in agents.values()) < many:
+            host = chance.choice(list(agents))
+            try:
+                if chance.random() < 0.1:
+                    scheduler.logs(host, name, chance.uniform(0.05, 0.5))
+                elif chance.random() < 0.3:
+                    sound("ended", *scheduler.files(chance.choice(["get", "list"]), name))
+                else:
+                    sound(host, *scheduler.logs(host, name))
+            except TimeoutError:
+                continue  # this client did not wait for its answer
+
+    with ThreadPoolExecutor(24) as clients:
+        for each in [clients.submit(read, number) for number in range(24)]:
+            each.result()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_ten_thousand_answers_of_hostile_agents_take_no_memory_and_delay_nobody(tmp_path: Path) -> None:
+    """Others are compared with callers of a scheduler beside it, whose agents are honest."""
+    kinds = (*QUICK * 12, "drip", "hang")
+    with contextlib.ExitStack() as held:
+        hostile = {f"hostile{n}": held.enter_context(Hostile(SEED + n, kinds, hang_s=30.0)) for n in range(6)}
+        honest = held.enter_context(Hostile(1, ("good",)))
+        agents = {**hostile, "ended": hostile["hostile0"], "honest": honest}
+        scheduler = held.enter_context(scheduler_of(agents, tmp_path / "one"))
+        quiet = held.enter_context(scheduler_of({"honest": honest}, tmp_path / "two"))
+        storm(scheduler, hostile, MANY // 10)
+        before_mib = scheduler.memory_mib("VmRSS")
+        scheduler.forget_most()
+        measure = [sys.executable, "-c", MEASURE, str(scheduler.port), str(quiet.port), *OTHERS]
+        with subprocess.Popen(measure, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as measuring:
+            storm(scheduler, hostile, MANY)
+            took, beside = (sorted(times) for times in json.loads(measuring.communicate()[0]))
+        p99, p99_beside = (times[int(len(times) * 0.99)] for times in (took, beside))
+        grown_mib = scheduler.memory_mib("VmRSS") - before_mib, scheduler.memory_mib("VmHWM") - before_mib
+        answers = sum((agent.answers for agent in hostile.values()), Counter[str]())
+        print(f"{answers=} {len(took)=} {p99=:.3f} s {p99_beside=:.3f} s {grown_mib=}")
+        assert sum(agent.trapped for agent in hostile.values()) == 0
+        assert answers.keys() == set(kinds)
+        assert p99 < max(0.2, 3 * p99_beside)
+        assert grown_mib[0] < 64
+        assert grown_mib[1] < 192

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mesos_gpu.wire.marathon.app import decode_app
 from mesos_gpu.wire.marathon.group import group_of
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
-from mesos_gpu.wire.marathon.problems import Problems
+from mesos_gpu.wire.marathon.problems import Detail, Problems
 
 STEPS = st.lists(st.sampled_from(["a", "b", "..", ".", ""]), max_size=8).map("/".join)
 
@@ -33,7 +33,8 @@ def test_an_id_that_climbs_above_the_root_is_none(path: str, base: str) -> None:
 
 def why_not(found: object) -> str:
     assert isinstance(found, Problems), found
-    return "; ".join(f"{detail.path}: {error}" for detail in found.details for error in detail.errors)
+    details = [each for each in found.details if isinstance(each, Detail)]
+    return "; ".join(f"{each.path}: {error}" for each in details for error in each.errors)
 
 
 def test_apps_and_groups_whose_ids_climb_are_refused() -> None:
