@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from starlette.requests import Request
 
 from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.door import REFUSED, Reason
 
 RETRY_S: Final = 1
 T = TypeVar("T")
@@ -86,7 +87,8 @@ class HostThreads:
 
     def _full(self, what: str) -> Refusal:
         remedy = f"ask again in {RETRY_S} s, or end some; a host that hangs is given up after some seconds"
-        return Refusal(429, "busy", what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
+        REFUSED.count(Reason.BUSY)
+        return Refusal(429, Reason.BUSY.value, what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run something on a thread."""

@@ -75,7 +75,7 @@ class Fetcher:
                     url,
                     data=form,
                     auth=basic,
-                    headers={"Accept": "application/json"},
+                    headers={"Accept": "application/json", "Accept-Encoding": "identity"},
                     timeout=(CONNECT_S, READ_S),
                     allow_redirects=False,
                     stream=True,
@@ -136,6 +136,11 @@ def _answer(url: str, response: requests.Response) -> Answer:
     if response.is_redirect or response.is_permanent_redirect:
         raise IssuerError(
             f"{url} redirects to elsewhere: not followed", remedy="name the issuer's own address"
+        )
+    coding = response.headers.get("Content-Encoding", "identity")
+    if coding != "identity":
+        raise IssuerError(
+            f"{url} answers with a body encoded as {coding[:40]!r}", remedy="look at the issuer"
         )
     body = bytearray()
     for chunk in response.iter_content(_CHUNK):

@@ -38,6 +38,7 @@ class Reason(Enum):
     RATE = "rate"
     CONCURRENCY = "concurrency"
     STREAMS = "streams"
+    BUSY = "busy"  # operations that wait for another host
     CONNECTIONS = "connections"
     PIPELINE = "pipeline"
     SLOW_HEAD = "slow-head"

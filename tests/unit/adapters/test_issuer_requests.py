@@ -1,6 +1,7 @@
 """Requests to an issuer end in time, however slowly it answers."""
 
 import contextlib
+import gzip
 import socket
 import ssl
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from mesos_gpu.adapters.oidc import fetching
 from mesos_gpu.adapters.oidc.fetching import Fetcher, IssuerError
+from tests.answers import answering, says
 from tests.certificates import Authority, context_of
 
 BEGINNINGS = {
@@ -58,6 +60,13 @@ def test_an_answer_that_drips_is_not_waited_for(
         with pytest.raises(IssuerError, match=r"takes longer than 0\.3 s"):
             Fetcher(ca.cert).get(f"{scheme}://127.0.0.1:{port}/")
         assert time.monotonic() - began < 30.0
+
+
+def test_an_answer_that_is_encoded_is_refused(ca: Authority) -> None:
+    body = gzip.compress(bytes(1 << 20))
+    answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with answering(says(answer + body)) as server, pytest.raises(IssuerError, match="encoded as 'gzip'"):
+        Fetcher(ca.cert).get(f"http://127.0.0.1:{server.port}/")
 
 
 def test_one_that_comes_in_time_is_whole(ca: Authority, tmp_path: Path) -> None:
