@@ -83,7 +83,7 @@ def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[s
 
 def _has_its_place(turn: Turn, app: App, job: Job) -> bool:
     """Whether no other instance is to be in the place of this one."""
-    instance = _instance(turn.state, job)
+    instance = _instance(turn.state, job, turn.now)
     cut_off = instance.state is InstanceState.UNREACHABLE
     return not cut_off or fate(app.unreachable_strategy, instance.since, turn.now) is Fate.KEEP
 
