@@ -10,7 +10,7 @@ from typing import Final
 from isolator.confinement.listeners import Listeners
 from isolator.executor.life import Event, Kind
 from mesos_gpu.model.tasks.listening import Listening
-from mesos_gpu.wire.mesos.listening import encode_listening
+from mesos_gpu.wire.hosts.listening import encode_listening
 
 FIRST_S: Final = (
     60.0  # for so long each look of the executor's upkeep is one at the ports, until all are proved

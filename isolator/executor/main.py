@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
 from isolator.executor.life import TABLE, Action, Effect, Event, Kind, Life, Refused, State, step
-from isolator.executor.work import Work, failure, log
+from isolator.executor.verdicts import failure, log
+from isolator.executor.work import Work
 from isolator.gpus.ledger import Ledger
 from isolator.host import processes
 from isolator.host.not_started import NotStarted

@@ -6,10 +6,7 @@ came of it. `prepare`, `fetch`, `start` with `watch`, and `undo` follow one upon
 
 import contextlib
 import os
-import signal
-import sys
 import threading
-import time
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +18,9 @@ from isolator.confinement.enclosure import Enclosure, undo
 from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
-from isolator.executor.life import Event, Kind, Terms, Verdict
+from isolator.executor.life import Event, Kind, Terms
 from isolator.executor.upkeep import Upkeep, limit_of
+from isolator.executor.verdicts import failure, log, verdict_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host.control_ports import denials, metadata_denials
@@ -45,7 +43,6 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.wire.mesos import assignment as wire
-from mesos_gpu.wire.plain import clean, clean_trace
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.confinement.listeners import Listeners
@@ -595,39 +592,3 @@ def _say_of_share(launch: Launch, run: Run) -> None:
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:
     return lambda uid: Trace("uid", f"{uid} {sandbox_of(own)}")
-
-
-def verdict_of(ended: Ended) -> Verdict:
-    """What to report of a command that ended by itself."""
-    why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
-    outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
-    if ended.limit and ended.killed:
-        return Verdict("TASK_FAILED", ended.limit, outcome)
-    if ended.signal is not None:
-        name = signal.strsignal(ended.signal) or "unknown"
-        return Verdict("TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome)
-    if ended.exit_status is None:
-        return Verdict("TASK_FAILED", ended.why, outcome)
-    state = "TASK_FINISHED" if ended.exit_status == 0 else "TASK_FAILED"
-    return Verdict(state, f"Command exited with status {ended.exit_status}{why}", outcome)
-
-
-def failure(error: Exception) -> Verdict:
-    """What to report of a task that a step failed for; where that is not the host's fault, with a trace in the log."""
-    if isinstance(error, NotStarted):
-        return Verdict("TASK_FAILED", str(error), error.outcome)
-    if isinstance(error, MesosGpuError | OSError):  # it may run elsewhere
-        text = f"the host cannot run it: {error}"
-    else:
-        import traceback
-
-        log("".join(traceback.format_exception(error)))
-        text = f"the executor failed: {error!r}"
-    return Verdict("TASK_FAILED", text, Outcome(infrastructure=True))
-
-
-def log(text: str) -> None:
-    """Write a line into the executor's own log; what follows it, as a traceback, is indented."""
-    first, newline, rest = text.partition("\n")
-    below = newline and newline + clean_trace(rest)
-    print(f"{time.strftime('%H:%M:%S')} {clean(first)}{below}", file=sys.stderr, flush=True)

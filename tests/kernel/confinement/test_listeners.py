@@ -22,7 +22,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
-from mesos_gpu.wire.mesos.listening import decode_listening
+from mesos_gpu.wire.hosts.listening import decode_listening
 from tests.conftest import wait_until
 
 pytestmark = [

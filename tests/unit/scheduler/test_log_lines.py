@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from isolator.executor import work
+from isolator.executor import verdicts
 from mesos_gpu.adapters.files.log_lines import Text
 from mesos_gpu.scheduler.logs import Text as OfScheduler
 
@@ -33,7 +33,7 @@ def test_messages_and_tracebacks_are_escaped_and_forge_no_line(form: type[loggin
 
 
 def test_an_executors_log_is_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
-    work.log(HOSTILE)
+    verdicts.log(HOSTILE)
     said = capsys.readouterr().err
     assert said.replace("\n", "").isprintable()
     assert said.split("\n")[1].startswith("    2026")

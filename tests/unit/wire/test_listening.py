@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mesos_gpu.model.tasks.listening import Listening
-from mesos_gpu.wire.mesos.listening import decode_listening, encode_listening
+from mesos_gpu.wire.hosts.listening import decode_listening, encode_listening
 
 
 def test_what_is_said_is_read_and_other_data_is_not() -> None:

@@ -1,0 +1,48 @@
+"""Ends of a task as verdicts, and lines of the executor's own log."""
+
+import signal
+import sys
+import time
+
+from isolator.executor.life import Verdict
+from isolator.host.not_started import NotStarted
+from isolator.runs.run import Ended
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.wire.plain import clean, clean_trace
+
+
+def verdict_of(ended: Ended) -> Verdict:
+    """Return the verdict on a command that ended by itself."""
+    why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
+    outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
+    if ended.limit and ended.killed:
+        return Verdict("TASK_FAILED", ended.limit, outcome)
+    if ended.signal is not None:
+        name = signal.strsignal(ended.signal) or "unknown"
+        return Verdict("TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome)
+    if ended.exit_status is None:
+        return Verdict("TASK_FAILED", ended.why, outcome)
+    state = "TASK_FINISHED" if ended.exit_status == 0 else "TASK_FAILED"
+    return Verdict(state, f"Command exited with status {ended.exit_status}{why}", outcome)
+
+
+def failure(error: Exception) -> Verdict:
+    """Return the verdict on a task of which a step failed. Log one that is not the host's with its trace."""
+    if isinstance(error, NotStarted):
+        return Verdict("TASK_FAILED", str(error), error.outcome)
+    if isinstance(error, MesosGpuError | OSError):  # it may run elsewhere
+        text = f"the host cannot run it: {error}"
+    else:
+        import traceback
+
+        log("".join(traceback.format_exception(error)))
+        text = f"the executor failed: {error!r}"
+    return Verdict("TASK_FAILED", text, Outcome(infrastructure=True))
+
+
+def log(text: str) -> None:
+    """Write a line into the executor's own log; what follows it, as a traceback, is indented."""
+    first, newline, rest = text.partition("\n")
+    below = newline and newline + clean_trace(rest)
+    print(f"{time.strftime('%H:%M:%S')} {clean(first)}{below}", file=sys.stderr, flush=True)
