@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import (
@@ -487,3 +488,15 @@ class QueueDocument:
 
 
 NO_QUEUES: Final = QueueDocument()
+
+
+def find_zone(name: str) -> ZoneInfo | None:
+    """Return a time zone of IANA's database; None if it has none of that name.
+
+    The database is a directory, so a name that is no path there raises errors of the file system: ENAMETOOLONG for more
+    than 255 characters, EISDIR for "Europe".
+    """
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None

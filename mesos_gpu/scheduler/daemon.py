@@ -313,7 +313,7 @@ class Daemon:
         request, future = asked(event, fn, request_id(), kept)
         self._inbox.put(request)
         if self._ended.is_set():
-            self._refuse_rest()
+            refuse_all(self._waiting, self._late, self._inbox)
         return future
 
     # --- on the engine's thread
@@ -335,7 +335,7 @@ class Daemon:
             if self._journal:
                 self._journal.close()
             self._ended.set()
-            self._refuse_rest()
+            refuse_all(self._waiting, self._late, self._inbox)
 
     def _turn(self) -> bool:
         """Step a batch of events; returns whether to go on."""
@@ -586,17 +586,11 @@ class Daemon:
         if self._deliveries is not None:
             self._deliveries.forget(effect.sources)
 
-    def _question(self, question: fx.ListTasks | fx.ReadRole) -> None:
-        QUESTIONS[type(question)](self._driver, self.put)
-
-    def _refuse_rest(self) -> None:
-        refuse_all(self._waiting, self._late, self._inbox)
-
 
 _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     **dict.fromkeys(MESSAGES, Daemon._send),
     fx.Launch: Daemon._launch,
-    **dict.fromkeys(QUESTIONS, Daemon._question),
+    **dict.fromkeys(QUESTIONS, lambda daemon, asked: QUESTIONS[type(asked)](daemon._driver, daemon.put)),
     fx.Publish: Daemon._publish,
     fx.Disbelieve: Daemon._disbelieve,
     fx.ReadSecrets: Daemon._read_secrets,

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.model.zones import find_zone
+from mesos_gpu.model.tenancy import find_zone
 
 _LINK: Final = Path("/etc/localtime")
 _NAME: Final = Path("/etc/timezone")

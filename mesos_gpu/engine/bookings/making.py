@@ -21,8 +21,7 @@ from mesos_gpu.model.bookings.booking import (
     BookingState,
     Repeat,
 )
-from mesos_gpu.model.tenancy import ZONE
-from mesos_gpu.model.zones import find_zone
+from mesos_gpu.model.tenancy import ZONE, find_zone
 from mesos_gpu.policy.calendar.book import (
     Item,
     clash,

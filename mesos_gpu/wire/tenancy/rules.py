@@ -5,8 +5,16 @@ from datetime import date
 from typing import Final
 
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE
-from mesos_gpu.model.tenancy import DEFAULT_POOL, Budget, Hours, Idle, Period, QueueDocument, QueueSpec
-from mesos_gpu.model.zones import find_zone
+from mesos_gpu.model.tenancy import (
+    DEFAULT_POOL,
+    Budget,
+    Hours,
+    Idle,
+    Period,
+    QueueDocument,
+    QueueSpec,
+    find_zone,
+)
 from mesos_gpu.wire.checking import Problem, escaped
 from mesos_gpu.wire.tenancy.kinds import gpus_of
 

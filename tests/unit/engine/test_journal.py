@@ -3,26 +3,20 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import random
 import shutil
-import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
 
-from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.cli import main
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -31,7 +25,7 @@ from mesos_gpu.engine.indexes.memory import Reconciliation, SecretRead
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
-from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
+from mesos_gpu.errors import Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.access.caller import Narrowing
 from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
 from mesos_gpu.model.access.token import Token
@@ -50,7 +44,6 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec, Shape
 from mesos_gpu.policy.apps.rollout.plan import plan
-from mesos_gpu.scheduler import journal as writing
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.simulate.chaos import run as chaos
@@ -468,237 +461,6 @@ def feed(journal: Journal, state: State, count: int, now: float = 1.0, *, waits:
         for event in (ev.Tick(), ev.Match()):
             journal.note(event, step(state, event, now, SETTINGS), now)
         journal.flush(state, SETTINGS)
-
-
-def test_files_are_private_and_bounded(tmp_path: Path) -> None:
-    directory = tmp_path / "new" / "journal"
-    journal, state = Journal(directory, 64 << 10), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 2000)
-    journal.close()
-    files = files_of(directory)
-    states = [state_of(path) for path in files]
-    assert sorted(directory.iterdir()) == sorted([*files, *states])
-    assert 4 <= len(files) <= writing.FILES
-    assert (
-        sum(path.stat().st_size for path in directory.iterdir()) < (64 << 10) + states[-1].stat().st_size * 2
-    )
-    assert int(files[0].stem[-8:]) > 1, "the oldest are gone"
-    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert replay(files).first_difference is None
-
-
-def test_what_is_older_than_it_may_be_goes_and_what_is_left_is_replayed(tmp_path: Path) -> None:
-    journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
-    journal.begin(state, SETTINGS)
-    for day in range(1, 21):
-        feed(journal, state, 3, now=day * writing.DAY_S)
-        for path in files_of(tmp_path):  # as if each had been written then
-            if head_of(path)["seq"] > day * 6 - 12:
-                os.utime(path, (time.time() - (20 - day) * writing.DAY_S,) * 2)
-    journal.close()
-    files = files_of(tmp_path)
-    assert (len(files) in (9, 10), head_of(files[0])["seq"] > 1) == (True, True), "one a day"
-    assert replay(files).first_difference is None
-
-
-def test_a_scheduler_that_is_started_rarely_keeps_nothing_old_either(tmp_path: Path) -> None:
-    for _ in range(3):
-        journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
-        journal.begin(state, SETTINGS)
-        feed(journal, state, 2, now=time.time())
-        journal.close()
-    first, second, third = files_of(tmp_path)
-    os.utime(first, (time.time() - 9 * writing.DAY_S,) * 2)
-    os.utime(second, (time.time() - 7 * writing.DAY_S,) * 2)
-    journal = Journal(tmp_path, 1 << 20, most_days=8.0)
-    journal.begin(state, SETTINGS)
-    journal.close()
-    assert files_of(tmp_path)[:2] == [second, third]
-
-
-def test_a_clock_that_is_set_back_begins_a_new_file_and_no_more(tmp_path: Path) -> None:
-    journal, state = Journal(tmp_path, 1 << 20, most_days=8.0), State(1.0)
-    journal.begin(state, SETTINGS)
-    for now in (5000.0, 4000.0, 4001.0, 4002.0):
-        feed(journal, state, 1, now=now)
-    journal.close()
-    assert (len(files_of(tmp_path)), replay(files_of(tmp_path)).first_difference) == (2, None)
-
-
-def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
-    for start in (1.0, 2.0, 3.0):
-        journal, state = Journal(tmp_path, 1 << 20), State(start)
-        journal.begin(state, SETTINGS)
-        feed(journal, state, 0 if start == 2.0 else 2)
-        journal.close()
-        (tmp_path / f"journal-0000000{start * 2:.0f}.jsonl").write_text('{"jour')  # as a full disk leaves it
-    seqs = [head_of(path)["seq"] for path in files_of(tmp_path)[::2]]
-    assert seqs == [1, 5, 5]
-    result = replay(files_of(tmp_path))
-    assert (result.events, result.files, len(result.warnings)) == (8, 3, 3)
-
-
-class Slow:
-    """Holds the writer of states in its place until it is let go."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.go_on, write = threading.Event(), threading.Event(), writing._write_state
-
-        def slow(*given: Any) -> int:
-            if threading.current_thread().name == "journal":
-                self.begun.set()
-                assert self.go_on.wait(60)
-            return write(*given)
-
-        monkeypatch.setattr(writing, "_write_state", slow)
-
-
-def test_steps_are_written_while_a_state_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow(monkeypatch)
-    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 500, waits=False)
-    assert slow.begun.wait(60)
-    first, second = files_of(tmp_path)
-    state.put(JobArray(JobId("later"), spec(array="0-9"), 0.1, 1))
-    last = json.loads(second.read_text().splitlines()[-1])
-    assert last["seq"] + len(last["steps"]) == 1001, "all steps are on the disk"
-    assert not state_of(second).exists()
-    assert replay([first, second]).warnings == [], (
-        "a scheduler that is killed now leaves what can be replayed"
-    )
-    alone = replay([second])
-    assert (alone.events, alone.warnings[0]) == (
-        0,
-        f"{second.name} is left out: the state that it begins with was not written to its end",
-    )
-    slow.go_on.set()
-    journal.close()
-    assert "later" not in state_of(second).read_text(), "it came after the file had begun"
-    assert (replay([second]).first_difference, replay([first, second]).first_difference) == (None, None)
-
-
-def test_a_state_that_cannot_be_written_is_told_and_the_journal_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    write = writing._write_state
-
-    def full(*given: Any) -> int:
-        if threading.current_thread().name == "journal":
-            raise OSError(28, "No space left on device")
-        return write(*given)
-
-    monkeypatch.setattr(writing, "_write_state", full)
-    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 300)
-    journal.close()
-    assert "its steps follow from those of the file before: [Errno 28]" in caplog.text
-    files = files_of(tmp_path)
-    assert len(files) > 2
-    result = replay(files)
-    assert (result.events, result.first_difference, result.warnings) == (600, None, [])
-
-
-def test_a_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step on after each copy: nothing that is changed in place may be shared with it."""
-    kept_copies: list[tuple[wire.Copied, bytes]] = []
-
-    def copying(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
-        copied = kept.begun_with(state)
-        kept_copies.append((copied, b"".join(kept.STATES.pieces(copied))))
-        return step(state, event, now, settings)
-
-    monkeypatch.setattr(world, "step", copying)
-    for seed in range(20, 24):
-        happen(seed, 60)
-        assert all(b"".join(kept.STATES.pieces(copied)) == then for copied, then in kept_copies)
-        kept_copies.clear()
-
-
-def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    journal, state = Journal(tmp_path, 64 << 10, least_days=7.0), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 1000)
-    files = files_of(tmp_path)
-    assert len(files) > writing.FILES
-    assert head_of(files[0])["seq"] == 1
-    assert journal.problem == f"the journal in {tmp_path} has 0 MiB of 0: its last 7 days are kept"
-    assert caplog.text.count(journal.problem) == 1
-    for path in files[:-1]:
-        os.utime(path, (time.time() - 8 * writing.DAY_S,) * 2)
-    feed(journal, state, 300)
-    journal.close()
-    left = files_of(tmp_path)
-    assert (left[0] in files[1:], journal.problem) == (True, "")
-    assert sorted(tmp_path.iterdir()) == sorted([*left, *map(state_of, left)])
-    assert replay(files_of(tmp_path)).first_difference is None
-
-
-def test_old_files_go_before_the_disk_has_less_than_its_reserve(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = SimpleNamespace(f_blocks=1 << 20, f_frsize=4096, f_bavail=1 << 20)
-    journal, state = Journal(tmp_path, 64 << 10, least_days=7.0, reserve=Reserve(1 << 20)), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 300)
-    assert len(files_of(tmp_path)) == 3
-    monkeypatch.setattr(os, "statvfs", lambda _: free)
-    free.f_bavail = 255
-    feed(journal, state, 200)
-    journal.close()
-    (only,) = files_of(tmp_path)
-    assert not state_of(only).exists(), "there is no room for it"
-
-
-def test_a_journal_whose_heads_hold_the_state_is_still_replayed(tmp_path: Path) -> None:
-    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 300)
-    journal.close()
-    files = files_of(tmp_path)
-    assert len(files) > 2
-    for path in files:
-        beside = json.loads(state_of(path).read_text())["state"]
-        edit(path, lambda lines, state=beside: lines[0].update(journal=1, state=state))  # type: ignore[misc]
-        state_of(path).unlink()
-    result = replay(files)
-    assert (result.events, result.first_difference, result.warnings) == (600, None, [])
-
-
-def test_another_file_s_state_is_refused(own: Path) -> None:
-    journal, state = Journal(own / "more", 64 << 10), State(1.0)
-    journal.begin(state, SETTINGS)
-    feed(journal, state, 300)
-    journal.close()
-    first, second, *_ = files_of(own / "more")
-    state_of(first).replace(state_of(second))
-    with pytest.raises(Damaged, match="is the state before step 1, and"):
-        replay([second])
-
-
-def test_a_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadConfiguration, match="--journal"):
-        Journal(tmp_path / "file", 1)
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_ends_the_journal_with_one_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    real = os.open
-    journal, state = Journal(tmp_path, 1 << 20), State(1.0)
-    with monkeypatch.context() as local:
-        local.setattr(os, "open", lambda path, flags, mode: real("/dev/full", os.O_WRONLY))
-        journal.begin(state, SETTINGS)
-    feed(journal, state, 3)
-    journal.close()
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "the scheduler goes on" in record.message
 
 
 # --- of a daemon
