@@ -30,9 +30,9 @@ from mesos_gpu.policy.queueing.backoff import delay_s
 from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
+from mesos_gpu.wire.hosts.listening import decode_listening
 from mesos_gpu.wire.hosts.program import decode_program
 from mesos_gpu.wire.mesos import assignment, report
-from mesos_gpu.wire.hosts.listening import decode_listening
 from mesos_gpu.wire.mesos.sound import sound
 
 
