@@ -122,9 +122,13 @@ class Reply:
             raise NotAnswered(f"does not answer by HTTP/1.1: {error.__context__ or error}") from error
         if self._raw_bytes > MAX_HEAD and not self._has_head:
             raise NotAnswered(f"sends more than {MAX_HEAD} bytes of headers and interim answers")
-        # The frames of chunks may be as long as what is in them.
-        if self._body_bytes > self._max_bytes or self._raw_bytes > 2 * self._max_bytes + MAX_HEAD:
+        if self._body_bytes > self._max_bytes:
             raise self._too_long()
+        # Each chunk costs a call of `on_body`: a byte at a time, 1 MiB would keep the interpreter busy for a second.
+        if self._raw_bytes - self._body_bytes > MAX_HEAD + self._body_bytes // 4:
+            raise NotAnswered(
+                "sends its answer in chunks that are too small, or with headers that are too long"
+            )
 
     def _end(self) -> None:
         """Take the end of the connection, which ends a body without a length (RFC 9112, section 6.3)."""

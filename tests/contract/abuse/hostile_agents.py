@@ -53,6 +53,7 @@ class Hostile:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="hostile agent")
         self._over = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
         self.url = ""
 
@@ -89,6 +90,9 @@ class Hostile:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.1)  # until all are closed
 
     async def _trap(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.trapped += 1
@@ -96,6 +100,7 @@ class Hostile:
         writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 kind = self._random.choice(self._kinds)

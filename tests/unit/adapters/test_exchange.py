@@ -85,6 +85,12 @@ def test_one_deadline_holds_for_the_whole_answer(
     assert time.monotonic() - begin < 15, "neither has an end by itself within that"
 
 
+def test_chunks_of_a_byte_each_are_refused() -> None:
+    """Each of them is a call into the interpreter, which other requests would wait for."""
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 100_000
+    assert "chunks that are too small" in why_not(says(answer), 1 << 20)
+
+
 def test_interim_answers_without_end_are_refused() -> None:
     assert "interim answers" in why_not(floods)
     assert why_not(closes) == "ends the connection before the end of its answer"
