@@ -234,7 +234,7 @@ def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
 
 
 def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
-    """Read from hostile agents at random, by 24 callers, until they have answered so often."""
+    """Read from hostile agents at random, by 8 callers, until they have answered so often."""
 
     def read(number: int) -> None:
         chance, name = random.Random(number), f"user{number}"
@@ -250,8 +250,8 @@ def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
             except TimeoutError:
                 continue  # this client did not wait for its answer
 
-    with ThreadPoolExecutor(24) as clients:
-        for each in [clients.submit(read, number) for number in range(24)]:
+    with ThreadPoolExecutor(8) as clients:
+        for each in [clients.submit(read, number) for number in range(8)]:
             each.result()
 
 
