@@ -17,7 +17,7 @@ from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, TIMES, head
-from tests.agents import Reader
+from tests.contract.abuse.agents import Reader
 
 VIRTUAL = "/frameworks/fw/executors/e1/runs/latest"
 REAL = "/var/lib/mesos/slaves/S0/frameworks/fw/executors/e1/runs/7"

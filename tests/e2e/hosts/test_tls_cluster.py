@@ -16,10 +16,10 @@ from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.tasks.task import Task, TaskState
-from tests.agents import Reader
 from tests.certificates import Authority, Made
 from tests.clients import client_of
 from tests.conftest import wait_until
+from tests.contract.abuse.agents import Reader
 from tests.e2e.test_jobs import end_of, submit
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")

@@ -23,7 +23,7 @@ from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of, free_all
 from tests.conftest import wait_until
-from tests.kernel.confinement.test_task_ports import SQUAT, bound_in
+from tests.kernel.network.test_task_ports import SQUAT, bound_in
 
 pytestmark = [
     pytest.mark.cluster,
