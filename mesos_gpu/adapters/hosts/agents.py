@@ -1,7 +1,6 @@
 """Agents of Mesos, as the scheduler asks them over HTTP."""
 
 import ssl
-from collections.abc import Iterator
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -108,32 +107,12 @@ class Agent:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise self.no_agent(error) from error
 
-    def download(self, path: str, query: Query, *, max_bytes: int) -> tuple[int, Iterator[bytes]]:
-        """Return the status of an answer and its body in pieces; no piece if the status is 400 or 404.
-
-        Raises:
-            Unavailable: As `get`; also while the pieces are read.
-        """
-        try:
-            reply = self._exchange.ask(path, query, max_bytes=max_bytes)
-        except NotAnswered as error:
-            raise self._failed(error) from error
-        self._agents.note_name(self.task, self._exchange.name)
-        is_there = self._is_there(reply.status, path)
-        return reply.status, self._pieces(reply.pieces()) if is_there else iter(())
-
     def no_agent(self, error: Exception) -> Unavailable:
         """Return the error that what answers does not answer as Mesos does."""
         return Unavailable(
             f"what answers at {self._url} for {self.task.hostname} is no Mesos agent: {error}",
             remedy="look on that host at what listens there",
         )
-
-    def _pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        try:
-            yield from pieces
-        except NotAnswered as error:
-            raise self._failed(error) from error
 
     def _is_there(self, status: int, path: str) -> bool:
         if status in (401, 403):

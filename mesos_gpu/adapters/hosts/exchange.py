@@ -57,14 +57,10 @@ class Bounds:
     Args:
         seconds: Time spent waiting for the host.
         max_bytes: Bytes received.
-        bytes_per_s: Each such number of bytes received allows one second more; None if bytes allow none.
-        request_s: Seconds that each request allows more.
     """
 
     seconds: float
     max_bytes: int
-    bytes_per_s: int | None = None
-    request_s: float = 0.0
 
 
 class Exchange:
@@ -76,7 +72,7 @@ class Exchange:
         self._names = list(host.names) or [host.address]
         self._socket: socket.socket | None = None
         self._reply: Reply | None = None
-        self._waited_s, self._received, self._requests, self._is_small = 0.0, 0, 0, False
+        self._waited_s, self._received, self._is_small = 0.0, 0, False
         self._is_cancelled, self._lock = False, threading.Lock()
 
     @property
@@ -117,7 +113,6 @@ class Exchange:
                 self.close()
                 self._connect()
             connection, self._is_small = self._open_socket(), False
-            self._requests += 1
             self._wait(lambda: connection.sendall("\r\n".join(lines).encode("latin-1")))
             self._reply = Reply(self._receive, max_bytes)
         except NotAnswered:
@@ -179,9 +174,7 @@ class Exchange:
             self._waited_s += time.monotonic() - begin
 
     def _left_s(self) -> float:
-        per_s = self._bounds.bytes_per_s
-        allowed_s = self._bounds.seconds + self._requests * self._bounds.request_s
-        return allowed_s + (self._received / per_s if per_s else 0.0) - self._waited_s
+        return self._bounds.seconds - self._waited_s
 
     def _connect(self) -> None:
         """Connect, by the first name that the host's certificate has."""

@@ -63,9 +63,8 @@ class Jobs:
         self.uploads = Uploads(scheduler, settings.uploads, settings.task_key)
         # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
         self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
-        self.agents = Agents(settings.agent_authorization, settings.agent_tls)
+        self._agents = Agents(settings.agent_authorization, settings.agent_tls)
         self._readers = HostThreads("reads of output", most=64, of_host=8, of_caller=4)
-        self.copies = HostThreads("copies out of sandboxes", most=16, of_host=8, of_caller=4)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -79,7 +78,6 @@ class Jobs:
             unlisten()
             self.changes.close()
             self._readers.close()
-            self.copies.close()
 
     async def _read(self, fn: Callable[[View], T]) -> T:
         return await result_of(self._scheduler.read(fn))
@@ -194,7 +192,7 @@ class Jobs:
         task, framework_id = await self._about(request, launched)
         since = asked.SINCE.of(request) if asked.SINCE.name in request.query_params else None
         wanted_times = asked.TIMES.of(request)
-        agent = self.agents.of(task, LOG_BOUNDS)
+        agent = self._agents.of(task, LOG_BOUNDS)
 
         def read() -> tuple[Chunk, Times | None]:
             reader, begin = LogReader(agent, framework_id), offset

@@ -14,11 +14,9 @@ from typing import Final, Self
 HANG_S: Final = 3600.0  # longer than any request may wait
 PAUSE_S: Final = 0.4  # between two bytes of a drip
 MIB: Final = 1 << 20
-TEXT: Final = b"output of the job\n"
 PAGE: Final = b'{"data":"output of the job\\n","offset":0}'
 END: Final = b'{"data":"","offset":18}'
 JSON: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-LIST: Final = b'[{"path":"/s/stdout","mode":"-rw-r--r--","uid":"ann","mtime":1,"size":18}]'
 BOMB: Final = gzip.compress(bytes(64 * MIB), 9)
 Kind = Callable[["Hostile", random.Random], AsyncIterator[bytes]]
 
@@ -28,11 +26,7 @@ def whole(body: bytes, head: bytes = JSON) -> bytes:
 
 
 def honest(head: bytes) -> bytes:
-    """What Mesos would answer, of a sandbox that has one file."""
-    if b"/files/download" in head:
-        return whole(TEXT)
-    if b"/files/browse" in head:
-        return whole(b"[]" if b"stdout" in head else LIST)
+    """Answer as Mesos does, of a sandbox that has one file."""
     return whole(PAGE if b"offset=0" in head else END)
 
 

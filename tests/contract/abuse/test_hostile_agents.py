@@ -58,8 +58,7 @@ for serial in range(2, 100):
         break
 for task in tasks:
     if task["job_id"]:
-        state = "TASK_FINISHED" if task["hostname"] == "ended" else "TASK_RUNNING"
-        rig.status(task["id"], state, task["agent_id"])
+        rig.status(task["id"], "TASK_RUNNING", task["agent_id"])
 print(json.dumps({"port": rig.server.port, "jobs": jobs}), flush=True)
 sys.stdin.read()
 rig.close()
@@ -83,9 +82,6 @@ class Scheduler:
 
     def logs(self, host: str, name: str = "ann", timeout_s: float = 60.0) -> tuple[int, bytes]:
         return self.get(f"/v1/jobs/{self.jobs[host]}/logs?offset=0", name, timeout_s)
-
-    def files(self, what: str, name: str = "ann") -> tuple[int, bytes]:
-        return self.get(f"/v1/jobs/{self.jobs['ended']}/files?what={what}", name)
 
     def memory_mib(self, what: str) -> float:
         """`what`: VmRSS, or VmHWM: the most since `forget_most`."""
@@ -169,9 +165,9 @@ def sound(host: str, status: int, body: bytes) -> None:
 def both(
     directory: Path, kinds: tuple[str, ...], *, patient: bool = False
 ) -> Iterator[tuple[Hostile, Scheduler]]:
-    """A hostile agent, on which one job runs and another has ended, and the scheduler of it and of an honest one."""
+    """A hostile agent on which a job runs, and the scheduler of it and of an honest agent."""
     with Hostile(SEED, kinds) as hostile, Hostile(1, ("good",)) as honest:
-        agents = {"hostile": hostile, "ended": hostile, "honest": honest}
+        agents = {"hostile": hostile, "honest": honest}
         with scheduler_of(agents, directory, patient=patient) as scheduler:
             yield hostile, scheduler
 
@@ -181,9 +177,8 @@ def test_answers_of_an_agent_lead_nowhere_and_cost_little(tmp_path: Path) -> Non
         scheduler.logs("honest")
         scheduler.forget_most()
         before_mib = scheduler.memory_mib("VmRSS")
-        for number in range(100):
+        for number in range(200):
             sound("hostile", *scheduler.logs("hostile", f"user{number % 7}"))
-            sound("ended", *scheduler.files("get" if number % 2 else "list", f"user{number % 7}"))
         assert hostile.answers.keys() == set(QUICK), "each kind was answered"
         assert hostile.answers.total() >= 200
         assert hostile.trapped == 0, "the scheduler asked what an agent named"
@@ -243,8 +238,6 @@ def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
             try:
                 if chance.random() < 0.1:
                     scheduler.logs(host, name, chance.uniform(0.05, 0.5))
-                elif chance.random() < 0.3:
-                    sound("ended", *scheduler.files(chance.choice(["get", "list"]), name))
                 else:
                     sound(host, *scheduler.logs(host, name))
             except TimeoutError:
@@ -263,7 +256,7 @@ def test_ten_thousand_answers_of_hostile_agents_take_no_memory_and_delay_nobody(
     with contextlib.ExitStack() as held:
         hostile = {f"hostile{n}": held.enter_context(Hostile(SEED + n, kinds, hang_s=30.0)) for n in range(6)}
         honest = held.enter_context(Hostile(1, ("good",)))
-        agents = {**hostile, "ended": hostile["hostile0"], "honest": honest}
+        agents = {**hostile, "honest": honest}
         scheduler = held.enter_context(scheduler_of(agents, tmp_path / "one"))
         quiet = held.enter_context(scheduler_of({"honest": honest}, tmp_path / "two"))
         storm(scheduler, hostile, MANY // 10)
