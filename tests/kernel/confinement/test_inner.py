@@ -87,7 +87,7 @@ def test_command_leads_a_session_and_its_orphans_are_found_and_collected(first: 
     os.close(null)
     os.close(root)
     assert command.wait(30) == -9
-    wait_until("both are there", lambda: len(command.processes()) == 2)
+    wait_until("both sleep", lambda: [name_of(pid) for pid in command.processes()] == ["sleep", "sleep"])
     orphans = command.processes()
     assert len({os.getsid(pid) for pid in orphans}) == 2
     processes.send(orphans, signal.SIGKILL)
@@ -133,6 +133,13 @@ def test_inner_process_ends_with_its_socket(first: Inner) -> None:
     first.close()
     session.close()
     wait_until("both have ended", lambda: not is_alive(pid) and not is_alive(session.pid))
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def is_alive(pid: int) -> bool:
