@@ -154,26 +154,26 @@ def writable_by_all(roots: Iterable[str] = SYSTEM) -> list[str]:
     """Find the directories of the system in which every user may make files, as /run/lock is on Debian: there tasks
     would meet each other. Those of a root and one level below are looked at, and no link is followed.
     """
-    found: dict[str, None] = {}
+    places: dict[str, None] = {}
     for root in roots:
         below = _directories(root)
         for path, status in [*below, *(inner for at, _ in below for inner in _directories(at))]:
             if status.st_mode & 0o002 and not path.startswith(
-                tuple(f"{each}/" for each in (*PRIVATE, *found))
+                tuple(f"{each}/" for each in (*PRIVATE, *places))
             ):
-                found[path] = None
-    return [path for path in found if path not in PRIVATE]
+                places[path] = None
+    return [path for path in places if path not in PRIVATE]
 
 
 def _directories(path: str) -> list[tuple[str, os.stat_result]]:
     """Return directories in a directory. What root cannot look at is a FUSE mount, which no task shares either."""
-    found: list[tuple[str, os.stat_result]] = []
+    directories: list[tuple[str, os.stat_result]] = []
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
-                    found.append((entry.path, entry.stat(follow_symlinks=False)))
-    return found
+                    directories.append((entry.path, entry.stat(follow_symlinks=False)))
+    return directories
 
 
 def hide(places: Iterable[str], sandbox: str) -> None:

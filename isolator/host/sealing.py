@@ -62,7 +62,7 @@ def is_sealed(status: os.stat_result) -> bool:
 
 
 class _Walk:
-    """One walk over a sandbox. It holds one directory at a time, so neither depth nor width has a limit."""
+    """A walk over a sandbox; of a tree of any depth and width, a single directory is held open at a time."""
 
     def __init__(self, top: int, deadline: float) -> None:
         self.changed = 0

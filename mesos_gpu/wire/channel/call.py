@@ -57,7 +57,7 @@ class Kept:
 
     @property
     def text(self) -> str:
-        """It as a text, for a call."""
+        """The sandbox as a text, for a call."""
         return json.dumps([*(getattr(self, name) for name in self.__dataclass_fields__)])
 
     @classmethod

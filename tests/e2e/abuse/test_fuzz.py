@@ -25,7 +25,7 @@ MOST_MIB: Final = 64  # that memory may grow, with a state that is full
 
 @pytest.fixture(scope="module")
 def scheduler(open_directory: Path) -> Iterator[SchedulerProcess]:
-    """One without agents: what is asked for is kept, and never runs."""
+    """A scheduler of a cluster without agents: jobs are kept, and never run."""
     bounds = ["--user-pending", "200", "--queue-pending", "400", "--user-stored", "16"]
     with Stack(open_directory / "stack", [], scheduler_arguments=bounds) as stack:
         yield stack.scheduler

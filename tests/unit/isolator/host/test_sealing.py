@@ -34,11 +34,11 @@ def given(path: Path, mode: int) -> Path:
 
 def unsealed(top: Path) -> list[str]:
     """What somebody but root could change, by the kernel's word."""
-    found = []
+    paths = []
     for at, directories, files in os.walk(top):
-        found += [at, *(f"{at}/{name}" for name in (*directories, *files))]
+        paths += [at, *(f"{at}/{name}" for name in (*directories, *files))]
     return [
-        path for path in dict.fromkeys(found) if not Path(path).is_symlink() and not is_sealed(os.lstat(path))
+        path for path in dict.fromkeys(paths) if not Path(path).is_symlink() and not is_sealed(os.lstat(path))
     ]
 
 

@@ -184,7 +184,7 @@ def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
 def test_the_agents_clean_up_removes_the_sandbox_alone(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
-    """It removes directories by their full paths, as root."""
+    """The agent removes directories by their full paths, as root."""
     given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
     flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
     before = sorted(path.name for path in roots.iterdir())
