@@ -127,29 +127,30 @@ class Listeners:
             port: As its user knows it.
 
         Raises:
-            NotOfTask: It is not, or nobody can say.
+            NotOfTask: Another process listens there, or there is no proof.
             OSError: The connection has ended, or the kernel cannot be asked.
         """
         if self.cgroups is None:
             return
         if self.problem:
             raise NotOfTask(
-                errno.EACCES, f"nobody can say whether the job listens at port {port}: {self.problem}"
+                errno.EACCES, f"it cannot be proved whether the job listens at port {port}: {self.problem}"
             )
         with self.entered():
-            found = _other_end(line)
-            if found is None or found.state == _LISTEN:
+            end = _other_end(line)
+            if end is None or end.state == _LISTEN:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection was ended at once")
             # One that is not accepted yet belongs to a socket that still listens: its end would end the connection.
-            holders = [found] if found.cgroup is not None else listening(line.getpeername()[1])
+            holders = [end] if end.cgroup is not None else listening(line.getpeername()[1])
         if why := self._stranger(port, holders) or (
-            "" if holders else f"nobody listens at port {port} any more"
+            "" if holders else f"nothing listens at port {port} any more"
         ):
             raise NotOfTask(errno.EACCES, why)
 
     def proved(self, ports: Collection[int]) -> tuple[tuple[int, ...], str]:
-        """Find those of the host's ports at which the task listens, and nobody else does; and what is wrong with
-        others, in words: "" if nobody listens there.
+        """Return the ports at which the task listens and no other process does, and the problem of the others in words.
+
+        The problem is "" if nothing listens at the others.
 
         Raises:
             OSError: The kernel cannot be asked.
@@ -157,7 +158,7 @@ class Listeners:
         if self.cgroups is None:
             return tuple(ports), ""
         if self.problem:
-            return (), f"nobody can say at which ports the job listens: {self.problem}"
+            return (), f"it cannot be proved at which ports the job listens: {self.problem}"
         good, problems = [], []
         with self.entered():
             for port in ports:
@@ -173,14 +174,14 @@ class Listeners:
         return tuple(good), "; ".join(problems)
 
     def _stranger(self, port: int, holders: Collection[Found]) -> str:
-        """Say who of those that listen at a port is not the task; "": nobody."""
+        """Return which listener of a port is not the task's, in words; "" if there is none."""
         assert self.cgroups is not None
-        for found in holders:
-            if found.cgroup is None:
+        for each in holders:
+            if each.cgroup is None:
                 return f"whose the socket at port {port} is, this kernel does not say: it must be Linux 5.9 or newer"
-            if found.cgroup not in self.cgroups:
+            if each.cgroup not in self.cgroups:
                 return (
-                    f"another process of the host, of uid {found.uid}, listens at port {port}, and not the job: end "
+                    f"another process of the host, of uid {each.uid}, listens at port {port}, and not the job: end "
                     "that process, or run the job again, which gives it another port"
                 )
         return ""

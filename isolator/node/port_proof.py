@@ -19,8 +19,8 @@ def port_proof(host: Host) -> Iterator[Finding]:
     why = ""
     try:
         with socket.create_server(("127.0.0.1", 0)) as own:
-            found = listening(own.getsockname()[1])
-        if not found or found[0].cgroup is None:
+            sockets = listening(own.getsockname()[1])
+        if not sockets or sockets[0].cgroup is None:
             why = "the kernel does not say in which cgroup a socket was made"
     except OSError as error:
         why = str(error)

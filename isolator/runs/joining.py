@@ -64,7 +64,7 @@ class Running(Protocol):
         """Wait for its end, or for so long; return what `poll` does."""
 
     def processes(self) -> list[int]:
-        """Its process and those below it that have not been collected."""
+        """Return the ids of the command's process and its descendants that have not been collected."""
 
     def close(self) -> None:
         """Let go of it, once its processes were ended."""

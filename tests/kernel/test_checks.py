@@ -169,7 +169,7 @@ def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
 def test_whom_a_check_may_signal(
     start: Start, watch: Begin, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Its own children only, where it joins its task from outside and the kernel can (Linux 6.12). Its task gains no
+    """A check that joins its task from outside signals its own children only (Linux 6.12). Its task gains no
     privileges."""
     monkeypatch.setenv("MESOS_GPU_TASK_FILTER", how)
     task = start("setpriv", "--no-new-privs", "sleep", "60")

@@ -1,4 +1,4 @@
-"""One answer of a host by HTTP/1.1: parsed strictly, and bounded in bytes."""
+"""An answer of a host by HTTP/1.1, parsed strictly and bounded in bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Final

@@ -57,7 +57,7 @@ class Server:
 
     @property
     def problem(self) -> str:
-        """Why no load balancer may be told of it; "": it may."""
+        """Why the server is left out of exports for load balancers; "" if it is not."""
         if not is_host(self.host):
             return (
                 f"{self.task_id}: its host {self.host!r:.80} is neither a name nor an address, and left out"
@@ -68,7 +68,7 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Its host and port, as in a URL."""
+        """Host and port of the server, as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

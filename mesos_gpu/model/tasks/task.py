@@ -165,7 +165,7 @@ class Task:
 
     @property
     def proved_ports(self) -> tuple[int | None, ...]:
-        """Its ports, with None in the place of one that may be somebody else's: nothing is to be sent there."""
+        """Ports of the task. None stands for a port at which another process may listen: nothing may be sent there."""
         if self.listening is None:
             return self.ports
         return tuple(port if port in self.listening.ports else None for port in self.ports)

@@ -139,7 +139,7 @@ def _at(tasks: Iterable[Address], index: int) -> list[Server]:
 def _fit(
     servers_by_app: Mapping[str, Sequence[Server]],
 ) -> tuple[Mapping[str, Sequence[Server]], tuple[str, ...]]:
-    """Those that a load balancer may be told of, and why it is not of the others."""
+    """Return the servers that exports may name, and a reason for each server that they may not."""
     fit = {id: [each for each in servers if not each.problem] for id, servers in servers_by_app.items()}
     every = (each for servers in servers_by_app.values() for each in servers)
     return fit, tuple(each.problem for each in every if each.problem)

@@ -106,7 +106,9 @@ def test_refusals_without_a_name_are_on_record_first_whole_and_then_counted(tmp_
             rig.call("GET", "/v1/jobs/some")
     trail.close()
     again = AuditLog(AuditSettings(tmp_path / "audit"))
-    records = [record for _, record in again.search(Asked(result=Result.REFUSED), limit=100, cursor="").records]
+    records = [
+        record for _, record in again.search(Asked(result=Result.REFUSED), limit=100, cursor="").records
+    ]
     again.close()
     counts = [record.count for record in records if record.what == "refusals"]
     whole = [record for record in records if record.what != "refusals"]

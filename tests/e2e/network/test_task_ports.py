@@ -100,7 +100,7 @@ def tries(stack: Stack) -> list[str]:
 
 
 def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client) -> None:
-    """It gets one port; without the rules it had each of these."""
+    """Without the rules a squatter had each of these ports."""
     ranges = ranges_of(stack)
     assert cluster.FIXED_PORTS in ranges
     assert len(ranges) == 3, "the fixed ports, and a range of each agent"
@@ -174,7 +174,7 @@ def own_port(client: Client, job: Job) -> int:
 
 
 def test_a_server_has_its_port_to_itself_beside_a_squatter(stack: Stack, client: Client) -> None:
-    """Of connections to a shared port of one user the squatter had half, and an earlier squatter all."""
+    """Without the rules a squatter that shared the port got half of its connections, and an earlier one all."""
     squatter = submitted(client, "stay", STAY, *tries(stack))
     try:
         own = own_port(client, squatter)

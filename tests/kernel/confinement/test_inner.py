@@ -100,7 +100,7 @@ def test_command_leads_a_session_and_its_orphans_are_found_and_collected(first: 
 def test_inner_process_that_is_ended_or_stopped_starts_nothing(
     first: Inner, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """One that was stopped goes on as if nothing had been: answers that come late are for nobody."""
+    """A process that was stopped goes on afterwards; its late answers are discarded."""
     monkeypatch.setattr(inner_calls, "ANSWER_S", 0.2)
     pid = first.call("getpid")
     os.kill(pid, number)
@@ -151,7 +151,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("machine", [machine for machine in ("x86_64", "aarch64") if machine in RUNNERS])
 def test_program_of_a_machine_answers_and_ends(tmp_path: Path, machine: str) -> None:
-    """It makes a call, and ends at what is none."""
+    """A call is made; anything else ends the program."""
     file = tmp_path / "inner"
     file.write_bytes(inner.program(machine))
     file.chmod(0o755)

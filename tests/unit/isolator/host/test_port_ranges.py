@@ -72,7 +72,7 @@ def test_ranges_have_an_intersection_and_a_difference() -> None:
 
 
 def test_the_ephemeral_range_is_without_what_the_kernel_keeps() -> None:
-    """As the kernel writes ip_local_port_range and ip_local_reserved_ports."""
+    """The texts are those of ip_local_port_range and ip_local_reserved_ports."""
     assert ephemeral("32768\t60999\n", "31000-32999,40000\n") == ((33000, 39999), (40001, 60999))
     assert ephemeral("32768\t60999\n", "\n") == ((32768, 60999),)
 

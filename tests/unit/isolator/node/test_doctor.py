@@ -563,9 +563,9 @@ def test_the_command_prints_every_finding_and_fails_with_one(
 
 def test_whether_the_kernel_says_who_listens(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Host(scene.directory, nvml(), {}, Path("/"))
-    assert [found.level for found in port_proof.port_proof(here)] == [Level.OK]
+    assert [finding.level for finding in port_proof.port_proof(here)] == [Level.OK]
     off = Host(scene.directory, nvml(), {"MESOS_GPU_PORT_PROOF": "off"}, Path("/"))
-    assert [found.level for found in port_proof.port_proof(off)] == [Level.WARN]
+    assert [finding.level for finding in port_proof.port_proof(off)] == [Level.WARN]
     monkeypatch.setattr("isolator.confinement.listeners._CGROUP_ID", 9999)  # an attribute that no kernel has
-    [found] = port_proof.port_proof(here)
-    assert (found.level, "Linux 5.9" in found.remedy) == (Level.FAIL, True)
+    [finding] = port_proof.port_proof(here)
+    assert (finding.level, "Linux 5.9" in finding.remedy) == (Level.FAIL, True)

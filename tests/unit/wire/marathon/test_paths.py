@@ -31,9 +31,9 @@ def test_an_id_that_climbs_above_the_root_is_none(path: str, base: str) -> None:
     assert absolute(id) == id
 
 
-def why_not(found: object) -> str:
-    assert isinstance(found, Problems), found
-    details = [each for each in found.details if isinstance(each, Detail)]
+def why_not(decoded: object) -> str:
+    assert isinstance(decoded, Problems), decoded
+    details = [each for each in decoded.details if isinstance(each, Detail)]
     return "; ".join(f"{each.path}: {error}" for each in details for error in each.errors)
 
 
