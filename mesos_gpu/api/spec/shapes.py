@@ -188,7 +188,7 @@ class Task(TypedDict):
     rank: int
     ports: list[int]
     ports_problem: Annotated[
-        str, says(description="why a port is not proved to be the task's; empty: nothing is known")
+        str, says(description="why a port is not proved to be the task's; empty if no problem is known")
     ]
     healthy: bool | None
     notice: Annotated[Notice | None, says(description="the latest")]

@@ -39,13 +39,13 @@ Figures = dict[str, Any]
 @click.option("--gpus", default=4, show_default=True, type=click.IntRange(0, 64), help="GPUs of each agent.")
 @click.option(
     "--stop-s",
-    default=0.0,
+    default=0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=click.IntRange(0, 600),
     help="Stop an agent for so many seconds, by SIGSTOP, when a third of the instances run.",
 )
 @json_option
-def instances(tasks: int, agents: int, gpus: int, stop_s: float, as_json: bool) -> None:
+def instances(tasks: int, agents: int, gpus: int, stop_s: int, as_json: bool) -> None:
     """Run jobs of `true` without GPUs, then as many instances of one app that sleeps, and delete the app.
 
     A thousand instances need 12 GB of memory.
@@ -63,7 +63,7 @@ def instances(tasks: int, agents: int, gpus: int, stop_s: float, as_json: bool) 
         output.table(("FIGURE", "VALUE"), list(figures.items()), empty="")
 
 
-def measure(client: Client, stack: Stack, tasks: int, stop_s: float = 0.0) -> Figures:
+def measure(client: Client, stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
     """Return what jobs of `true` and instances of an app took, and what one core more would make of it."""
     output.note(f"{tasks} jobs of `true`")
     true = _jobs_of_true(client, stack, tasks)
@@ -84,7 +84,7 @@ def _jobs_of_true(client: Client, stack: Stack, tasks: int) -> Figures:
     return {"true_s": round(took_s, 1), **_of_cores("true", ms, tasks)}
 
 
-def start_instances(stack: Stack, tasks: int, stop_s: float = 0.0) -> Figures:
+def start_instances(stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
     """Start instances of an app, and return what that took when all run: their launches, and those that were lost."""
     resident = {child.pid for child in _children(stack)}
     before, began = Used.of(stack), time.monotonic()
@@ -159,7 +159,7 @@ def _of_cores(name: str, ms: float, tasks: int) -> Figures:
 
 
 @contextmanager
-def _stopped(stack: Stack, tasks: int, stop_s: float) -> Iterator[threading.Event]:
+def _stopped(stack: Stack, tasks: int, stop_s: int) -> Iterator[threading.Event]:
     """Stop the first agent for some time in the middle; the event says when that is over."""
     done, pid = threading.Event(), stack.cluster.agents[0].pid
     if not stop_s:

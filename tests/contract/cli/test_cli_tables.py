@@ -222,9 +222,9 @@ def _events() -> list[dict[str, Any]]:
 def _task(card: dict[str, Any], now: float) -> dict[str, Any]:
     return {
         "id": card["task_id"], "job_id": card["job_id"], "name": "web", "state": "running", "agent_id": "S0",
-        "hostname": card["hostname"], "attempt": 1, "rank": 0, "ports": [], "healthy": None, "notice": None,
-        "preempted_for": None, "gpu_ids": [card["uuid"]], "share": None, "covers": None, "launched_at": now - 3690,
-        "started_at": now - 3690, "ended_at": None, "message": "",
+        "hostname": card["hostname"], "attempt": 1, "rank": 0, "ports": [], "ports_problem": "", "healthy": None,
+        "notice": None, "preempted_for": None, "gpu_ids": [card["uuid"]], "share": None, "covers": None,
+        "launched_at": now - 3690, "started_at": now - 3690, "ended_at": None, "message": "",
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ],
 )
 def test_instances_of_an_agent_that_stands_still_are_neither_lost_nor_launched_twice(
-    stack: Stack, instances: int, stop_s: float
+    stack: Stack, instances: int, stop_s: int
 ) -> None:
     figures = start_instances(stack, instances, stop_s)
     assert (figures["launched"], figures["lost"]) == (instances, 0)
