@@ -39,6 +39,11 @@ def _nodes(view: View) -> Mapping[str, int]:
     return {state: counts[state] for state in ("up", "drained", "lost")}
 
 
+def _backed_off(view: View) -> int:
+    """Return the number of agents that are there and are backed off."""
+    return sum(bool(node.launch_not_before) and node.lost_at is None for node in view.nodes.values())
+
+
 def _rolling(view: View) -> Rolling:
     return view.rolling()
 
@@ -220,6 +225,13 @@ CLUSTER: Final = (
         _nodes,
         lambda nodes: [((state,), number) for state, number in nodes.items()],
         ("state",),
+    ),
+    Family(
+        "mesos_gpu_nodes_backed_off",
+        "gauge",
+        "Agents whose executors did not register in time, and which get few launches or none until one does.",
+        _backed_off,
+        _one,
     ),
     Family(
         "mesos_gpu_monitors_outdated",

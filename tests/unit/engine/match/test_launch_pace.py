@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
@@ -216,12 +217,19 @@ def time_out(world: World, agent: str) -> None:
         world.status(task.id, "TASK_FAILED", agent=agent, reason=TIMED_OUT)
 
 
+def agents_backed_off(world: World) -> float:
+    families = metrics(snapshot(StateView(world.state, world.settings, world.now)))
+    ((_, number),) = {each.name: each.samples for each in families}["mesos_gpu_nodes_backed_off"]
+    return number
+
+
 def test_an_agent_whose_executors_time_out_is_backed_off_and_named(world: World) -> None:
     submit(world, 3)
     offered(world, "a1")
     time_out(world, "a1")
     node = world.state.nodes[AgentId("a1")]
     assert (node.timeouts, node.launch_not_before) == (3, world.now + MIN_BACK_OFF_S)
+    assert agents_backed_off(world) == 1
     submit(world, 40, first=3)
     offered(world, "a1")
     assert not under_way(world)
@@ -238,6 +246,7 @@ def test_an_agent_whose_executors_time_out_is_backed_off_and_named(world: World)
     running(world, "a1", 1)
     node = world.state.nodes[AgentId("a1")]
     assert (node.timeouts, node.launch_not_before) == (0, 0.0)
+    assert agents_backed_off(world) == 0
 
 
 def test_a_backed_off_agent_is_tried_with_few_launches(world: World) -> None:
