@@ -110,7 +110,7 @@ class FakeRest:
         task_id, now = f"{job_id}.{number}", time.time()
         task = {
             "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running",
-            "hostname": "node-1", "agent_id": "S0", "attempt": number, "rank": 0, "ports": [],
+            "hostname": "node-1", "agent_id": "S0", "attempt": number, "rank": 0, "ports": [], "ports_problem": "",
             "healthy": None, "notice": None, "preempted_for": None, "gpu_ids": [], "share": None, "covers": None,
             "launched_at": now, "started_at": now,
             "ended_at": None, "message": "",

@@ -135,7 +135,7 @@ def card(
     directory = open_directory / f"kill-{time.monotonic_ns()}"
     directory.mkdir()
     monkeypatch.setattr(
-        "tests.hosts.executor_command", lambda: bootstrap("prepare", "fetch", "start", "undo")
+        "tests.hosts.executor_command", lambda: bootstrap("prepare", "fetch", "start", "undo", "seal")
     )
     with ExitStack() as stack:
         yield Card(directory, version, stack)
@@ -157,6 +157,10 @@ def each_step(card: Card, stride: int, wish: Resize | None = None, *, more_than:
             reap(card.ledger)
         else:
             card.follow()
+            assert [held.task for held in card.ledger.holdings() if not held.is_released] == [
+                card.neighbour.task
+            ]
+            reap(card.ledger)  # seals a sandbox that is not sealed yet
         card.is_as_before(steps[-1])
         assert traces_of(container) == [], steps[-1]
         gone = partial(processes.of_task, one.task)

@@ -32,6 +32,7 @@ def adopting() -> Iterator[None]:
 @pytest.fixture
 def first(adopting: None) -> Iterator[Inner]:
     """An inner process beside a child of this one, as a task has it."""
+    before = set(processes.descendants(os.getpid()))  # schedulers of other tests, for example
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     task = os.fork()
     if task == 0:
@@ -46,7 +47,11 @@ def first(adopting: None) -> Iterator[Inner]:
         yield process
     os.kill(task, signal.SIGKILL)
     os.waitpid(task, 0)
-    processes.kill_descendants()
+    while left := set(processes.descendants(os.getpid())) - before:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def run(first: Inner, *argv: str) -> tuple[int | None, bytes]:
