@@ -18,23 +18,26 @@ from tests.kernel.test_isolation import PYTHON
 
 pytestmark = pytest.mark.kernel
 MARK = f"mesos-gpu-{time.monotonic_ns()}"
-SPOOL = f"/var/spool/{MARK}"  # of which no list knows
-PLACES = (*PRIVATE, "/run/lock", SPOOL)
+#: Directories that no list names. /run/lock is not open to all users on each host.
+OWN = (f"/run/{MARK}", f"/var/spool/{MARK}")
+PLACES = (*PRIVATE, *OWN)
 
 
 @pytest.fixture
 def left() -> Iterator[list[Path]]:
     """Files of the host in these places, as of another user."""
     needs("cgroup1")
-    Path(SPOOL).mkdir()
-    Path(SPOOL).chmod(0o1777)
+    for each in map(Path, OWN):
+        each.mkdir()
+        each.chmod(0o1777)
     paths = [Path(place, MARK) for place in PLACES]
     for path in paths:
         path.write_text("another's")
     yield paths
     for path in paths:
         path.unlink()
-    Path(SPOOL).rmdir()
+    for each in OWN:
+        Path(each).rmdir()
 
 
 def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(
