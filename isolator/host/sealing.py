@@ -7,6 +7,9 @@ becomes root's, and loses its write bits for others and its access control lists
 on its names stand still, so the walk is complete when no directory below is left; it is repeated until one finds
 nothing to change.
 
+A tenant chooses how many directories there are, how deep, and how long their names: a walk keeps a bounded part of
+the names in memory, and the others in a file.
+
 A file descriptor that is open for writing still writes to its file, and to nothing else. Device nodes cannot be there:
 no task may make one. A root task can undo all of this.
 """
@@ -17,8 +20,10 @@ import os
 import stat
 import struct
 import time
+from array import array
 from collections import Counter
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import IO, Final
 
 from isolator.host.beneath import DIRECTORY, open_in
 
@@ -28,6 +33,8 @@ _ACL_GROUP_OBJ: Final = 0x04  # linux/posix_acl.h
 _WRITABLE: Final = 0o022  # by group and others; with an access control list, by all that it names (acl(5))
 _SET_IDS: Final = 0o6000
 _LOOK: Final = 256  # entries between two looks at the clock
+_MAX_NAMES: Final = 8192  # of directories that are still to be entered, in memory: at most 4 MiB
+_MAX_LINKED: Final = 8192  # files of several names whose names are counted
 
 
 def seal(sandbox: str, timeout_s: float) -> None:
@@ -68,58 +75,61 @@ class _Walk:
         self.changed = 0
         self._deadline = deadline
         self._seen = 0
-        self._names: Counter[tuple[int, int]] = Counter()  # found of each file that has several
+        self._linked: Counter[tuple[int, int]] = Counter()  # names found of each file that has several
         self._at = os.dup(top)
         try:
-            self._walk()
+            with contextlib.closing(_Names()) as names:
+                self._walk(names)
         finally:
             os.close(self._at)
 
-    def _walk(self) -> None:
-        above: list[tuple[os.stat_result, list[str]]] = []
-        status, left = self._sealed_here()
+    def _walk(self, names: "_Names") -> None:
+        inodes, left = array("Q"), array("Q")  # of the directories from the top: their numbers, names not entered yet
+        device = os.fstat(self._at).st_dev  # `open_in` crosses no mount point
         while True:
-            if left:
-                below = open_in(left.pop(), self._at, DIRECTORY)
-                above.append((status, left))
-                self._go(below)
-                status, left = self._sealed_here()
-            elif above:
-                status, left = above.pop()
+            inodes.append(os.fstat(self._at).st_ino)
+            left.append(names.push(self._sealed_here()))
+            while not left[-1]:
+                left.pop()
+                inodes.pop()
+                if not left:
+                    return
                 self._go(os.open("..", _DIRECTORY, dir_fd=self._at))
-                if not os.path.samestat(os.fstat(self._at), status):
+                status = os.fstat(self._at)
+                if (status.st_dev, status.st_ino) != (device, inodes[-1]):
                     raise OSError(errno.ESTALE, "root moved a directory of the sandbox while it was sealed")
-            else:
-                return
+            left[-1] -= 1
+            self._go(open_in(names.pop(), self._at, DIRECTORY))
 
     def _go(self, fd: int) -> None:
         os.close(self._at)
         self._at = fd
 
-    def _sealed_here(self) -> tuple[os.stat_result, list[str]]:
-        """Seal the directory, then what is in it but directories; return its status and the names of those."""
+    def _sealed_here(self) -> Iterator[str]:
+        """Seal the directory, then what is in it but directories; yield the names of those."""
         status = os.fstat(self._at)
         if not is_sealed(status):
             self._take(self._at, status)
-        directories = []
         with os.scandir(self._at) as entries:
             for entry in entries:
                 self._watch_clock()
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.name
+                    continue
                 with contextlib.suppress(FileNotFoundError):  # root removed it
                     inner = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(inner.st_mode):
-                        directories.append(entry.name)
-                    elif not is_sealed(inner) and not stat.S_ISLNK(inner.st_mode) and self._is_own(inner):
+                    if not is_sealed(inner) and not stat.S_ISLNK(inner.st_mode) and self._is_own(inner):
                         self._take_file(entry.name)
-        return status, directories
 
     def _is_own(self, status: os.stat_result) -> bool:
         """Whether a file has no name outside, as far as this walk has come."""
         if status.st_nlink == 1:
             return True
         identity = status.st_dev, status.st_ino
-        self._names[identity] += 1
-        return self._names[identity] == status.st_nlink
+        if len(self._linked) >= _MAX_LINKED and identity not in self._linked:
+            return False
+        self._linked[identity] += 1
+        return self._linked[identity] == status.st_nlink
 
     def _take_file(self, name: str) -> None:
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._at)
@@ -144,6 +154,51 @@ class _Walk:
         self._seen += 1
         if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
             raise TimeoutError(errno.ETIMEDOUT, "its files were too many, or more were added all the time")
+
+
+class _Names:
+    """A stack of names; a bounded number of them is in memory, those below in a file without a name."""
+
+    def __init__(self) -> None:
+        self._top: list[str] = []
+        self._offsets: list[int] = []  # where the parts begin that are in the file
+        self._file: IO[bytes] | None = None
+
+    def push(self, names: Iterable[str]) -> int:
+        """Put names on top; return how many."""
+        count = 0
+        for name in names:
+            self._top.append(name)
+            count += 1
+            if len(self._top) >= _MAX_NAMES:
+                self._put_away()
+        return count
+
+    def pop(self) -> str:
+        """Take the name on top."""
+        if not self._top:
+            assert self._file is not None
+            offset = self._offsets.pop()
+            self._file.seek(offset)
+            self._top = [os.fsdecode(name) for name in self._file.read().split(b"\0")]
+            self._file.truncate(offset)
+        return self._top.pop()
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _put_away(self) -> None:
+        """Move the lower half to the file."""
+        if self._file is None:
+            import tempfile  # few sandboxes need it
+
+            self._file = tempfile.TemporaryFile()
+        half = _MAX_NAMES // 2
+        self._offsets.append(self._file.seek(0, os.SEEK_END))
+        self._file.write(b"\0".join(map(os.fsencode, self._top[:half])))
+        del self._top[:half]
 
 
 def _group_of_acl(path: str) -> int | None:

@@ -17,6 +17,7 @@ from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import LAST, Holding, Ledger
 from isolator.host import processes
+from isolator.host.sealing import seal
 from isolator.node import programs
 from isolator.node.whose import started_ticks
 from isolator.shares import card
@@ -27,6 +28,9 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.plain import clean
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
+#: A sandbox may take so long to be sealed by the monitor: a tenant can leave millions of directories, and sealing is not
+#: given up before its files are removed by the agent.
+SEAL_S: Final = 3600.0
 REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
 logger = logging.getLogger(__name__)
 
@@ -37,8 +41,18 @@ def reap(ledger: Ledger) -> None:
     Raises:
         MesosGpuError: The ledger cannot be used.
     """
+    end_dead(ledger)
+    seal_left(ledger)
+
+
+def end_dead(ledger: Ledger) -> None:
+    """End and undo what dead owners left, and release their cards. `seal_left` does the rest, which may take longer.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
     for holding in ledger.holdings():
-        if ledger.alive(holding):
+        if holding.is_released or ledger.alive(holding):
             continue
         try:
             left = end(ledger, holding)
@@ -57,6 +71,32 @@ def reap(ledger: Ledger) -> None:
     card.tend(ledger)
 
 
+def seal_left(ledger: Ledger) -> None:
+    """Seal the sandboxes that dead owners left, give back the uids that wait for that, and drop the holdings.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    for holding in ledger.holdings():
+        if not holding.is_released or ledger.alive(holding):
+            continue
+        # Without cards and isolation, a task that was never released has no other traces than one that was.
+        left = processes.kill_leftovers(holding.task, LEFTOVERS_S)
+        try:
+            for trace in reversed(holding.traces):
+                if trace.kind == "sandbox":
+                    seal(trace.what, SEAL_S)
+                else:
+                    left += undo(trace)
+        except (MesosGpuError, OSError) as error:
+            logger.error("the sandbox of the dead task %s cannot be sealed: %s", holding.task, error)
+            continue
+        if left:
+            logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+        else:
+            ledger.drop(holding)
+
+
 class Reaping:
     """Has `reap` done beside the looks at the cards' health: an undo that asks a driver may take as long as its
     deadline, 15 s, and is tried again at each look."""
@@ -66,6 +106,7 @@ class Reaping:
         self._ledger = ledger
         self._begin = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._sealer: threading.Thread | None = None  # cards of other dead tasks do not wait for a large sandbox
         self._tidied = -math.inf
 
     def look(self) -> None:
@@ -85,9 +126,12 @@ class Reaping:
 
     def _reap(self) -> None:
         try:
-            reap(self._ledger)
+            end_dead(self._ledger)
         except (MesosGpuError, OSError) as error:
             logger.error("the ledger could not be looked after: %s", error)
+        if self._sealer is None or not self._sealer.is_alive():
+            self._sealer = threading.Thread(target=self._seal, name="sealer", daemon=True)
+            self._sealer.start()
         if time.monotonic() - self._tidied >= programs.OFTEN_S:
             self._tidied = time.monotonic()
             try:
@@ -95,10 +139,16 @@ class Reaping:
             except OSError as error:
                 logger.error("old programs could not be removed: %s", error)
 
+    def _seal(self) -> None:
+        try:
+            seal_left(self._ledger)
+        except (MesosGpuError, OSError) as error:
+            logger.error("sandboxes of dead tasks could not be looked after: %s", error)
+
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
-    """End a dead owner's task, undo its traces, last first, and drop its holding; its cards are free before its
-    sandbox is sealed.
+    """End a dead owner's task, undo its traces, last first, and release its holding. A sandbox is left to `seal_left` of
+    the node monitor, for which no other task waits.
 
     Returns:
         Processes that would not die; then the holding stays.
@@ -111,15 +161,10 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     except (MesosGpuError, OSError) as error:  # they are to die all the same
         logger.warning("the clients of MPS of the dead task %s could not be drained: %s", holding.task, error)
     left = processes.kill_leftovers(holding.task, timeout_s)
-    last = [trace for trace in reversed(holding.traces) if trace.kind in LAST]
     for trace in reversed(holding.traces):
-        left += undo(trace) if trace not in last else []
+        left += undo(trace) if trace.kind not in LAST else []
     if not left:
         let_go(ledger, holding, timeout_s)
-        for trace in last:  # the next task on its cards does not wait for that
-            left += undo(trace)
-    if not left:
-        ledger.drop(holding)
     return left
 
 

@@ -14,7 +14,7 @@ from isolator.agent.commands import executor_command
 from isolator.devices import bpf_sys, cgroups
 from isolator.gpus.ledger import Owner
 from isolator.host.sealing import is_sealed
-from isolator.node.reaper import audit, reap, strangers
+from isolator.node.reaper import audit, end_dead, reap, strangers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host
@@ -95,6 +95,9 @@ def test_the_sandbox_of_a_task_whose_executor_died_is_sealed(
         wait_until("it runs", lambda: "up" in one.stdout(), 30)
         one.process.send_signal(signal.SIGKILL)
         one.process.wait()
+        end_dead(one.ledger)
+        (left,) = one.ledger.holdings()
+        assert left.is_released, "its card waits for no seal"
         assert not is_sealed((one.sandbox / "d").stat())
         reap(one.ledger)
         assert one.ledger.holdings() == ()

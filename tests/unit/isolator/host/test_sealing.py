@@ -4,11 +4,13 @@ import os
 import socket
 import stat
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from isolator.host.sandbox import Sandbox, _acl
+from isolator.host import sealing
 from isolator.host.sealing import is_sealed, seal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts as another user")
@@ -102,6 +104,29 @@ def test_a_tree_may_be_as_deep_as_it_likes(sandbox: Path) -> None:
     assert is_sealed(os.fstat(at))
     os.close(at)
     subprocess.run(["rm", "-r", str(sandbox)], check=True)  # rmtree of Python nests a call for each
+
+
+def test_a_tree_may_be_as_wide_as_it_likes(sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node monitor, which has 96 MiB of memory, must not be ended by the names that a task left."""
+    for number in range(40):
+        directory = sandbox / f"{number:0200}"
+        directory.mkdir()
+        for below in range(100):
+            os.mkdir(directory / f"{below:0200}")
+            os.chown(directory / f"{below:0200}", UID, UID)
+        given(directory, 0o777)
+    for number in range(20):
+        given_file(sandbox / f"linked{number}", 0o666)
+        (sandbox / f"linked{number}-again").hardlink_to(sandbox / f"linked{number}")
+    monkeypatch.setattr(sealing, "_MAX_NAMES", 16)
+    monkeypatch.setattr(sealing, "_MAX_LINKED", 16)
+    tracemalloc.start()
+    seal(str(sandbox), 60)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    left = [Path(path).name for path in unsealed(sandbox)]
+    assert all(name.startswith("linked") for name in left), "files of several names alone"
+    assert peak_bytes < 4000 * 200 / 4, "the names of all directories at once are more"
 
 
 def test_what_is_mounted_in_it_is_left_and_said(sandbox: Path, tmp_path: Path) -> None:
