@@ -42,6 +42,8 @@ def first(adopting: None) -> Iterator[Inner]:
         inner.leave(theirs.fileno(), ours.fileno())
         os.execv("/bin/sleep", ["sleep", "600"])
     theirs.close()
+    # Until it executes its program, the child reads the first word from the same socket, and could take an answer.
+    wait_until("the child has become the task", lambda: name_of(task) == "sleep")
     with contextlib.closing(Inner(ours)) as process:
         process.call("getpid")
         yield process
