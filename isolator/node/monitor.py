@@ -52,7 +52,9 @@ if TYPE_CHECKING:  # its module brings all that a scheduler has in mind
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
 DEFAULT_INTERVAL_S: Final = 10.0
 LOOKS_PER_RECHECK: Final = 10
-SESSIONS: Final = 16  # that read sandboxes of tasks that have ended, at once
+#: That read sandboxes of tasks that have ended, at once. Each has two processes of some 10 MiB in this container, of
+#: 96 MiB; with more, Mesos would end the monitor.
+SESSIONS: Final = 2
 logger = logging.getLogger("isolator.monitor")
 
 

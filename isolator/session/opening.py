@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: What is run: executors import nothing of it.
 _HELPER: Final = str(Path(__file__).with_name("helper.py"))
 SEALED_S: Final = 10.0  # a sandbox that is being sealed is waited for
+ROOM_S: Final = 10.0  # a read waits for others to end
 _LOOK_S: Final = 0.1
 
 
@@ -83,7 +84,7 @@ def open_kept(
     while _is_to_be_sealed(books, sandbox) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
     order = {"sandbox": sandbox, "nested": kept.nested, "as_root": kept.as_root}
-    return _run_in({**asdict(call), "answer": answer_to(call, secret), **order}, call.id, room)
+    return _run_in({**asdict(call), "answer": answer_to(call, secret), **order}, call.id, room, wait_s=ROOM_S)
 
 
 def sandbox_of(kept: Kept, own: str) -> str:
@@ -104,9 +105,14 @@ def _is_to_be_sealed(books: Ledger, sandbox: str) -> bool:
 
 
 def _run_in(
-    order: dict[str, object], name: str, room: threading.BoundedSemaphore, inner: "Inner | None" = None
+    order: dict[str, object],
+    name: str,
+    room: threading.BoundedSemaphore,
+    inner: "Inner | None" = None,
+    *,
+    wait_s: float = 0.0,
 ) -> str:
-    if not room.acquire(blocking=False):
+    if not room.acquire(timeout=wait_s):
         return f"channel {name}: there are too many already"
     try:
         return _run(order, name, inner)

@@ -6,8 +6,10 @@ not entered. Paths go from name to name, and through no link.
 """
 
 import os
+import resource
 import stat
 from collections.abc import Iterator
+from typing import Final
 
 from isolator.host.beneath import DIRECTORY, FILE, open_in
 from isolator.host.sealing import is_sealed
@@ -17,6 +19,9 @@ from mesos_gpu.wire.channel.file import GET
 from mesos_gpu.wire.channel.tree import Done, Mark, Said
 
 FAULTY = 1  # exit code: something is not sent
+#: Memory of this process, of which it has a third at first. It is in the container of the node monitor, and a tenant
+#: chooses how many names there are: a directory of some 100,000 is not listed.
+MAX_DATA_BYTES: Final = 24 << 20
 _STDOUT = 1
 
 
@@ -31,12 +36,21 @@ def main(words: tuple[str, ...]) -> int:
         The exit code: 0 or `FAULTY`.
     """
     what, path, below, user = words
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_DATA_BYTES, MAX_DATA_BYTES))
     sending = KeptSending(path, below, as_root=user == "root")
-    for record in sending.records() if what == GET else sending.listed():
-        view = memoryview(record)
-        while view:
-            view = view[os.write(_STDOUT, view) :]
+    try:
+        for record in sending.records() if what == GET else sending.listed():
+            _write(record)
+    except MemoryError:
+        _write(tree.said(Mark.FAULT, Said((), "it has more names than can be listed: name a directory below")))
+        return FAULTY
     return FAULTY if sending.faults else 0
+
+
+def _write(record: bytes) -> None:
+    view = memoryview(record)
+    while view:
+        view = view[os.write(_STDOUT, view) :]
 
 
 class KeptSending(Sending):
@@ -50,14 +64,17 @@ class KeptSending(Sending):
     def withheld(self, status: os.stat_result) -> str:
         """Leave out what the task could not read, and what is not sealed.
 
-        Sealed files of the task keep its group; of root's own, root is the group, too.
+        Sealed files of the task keep its group; of root's own, root is the group, too. A file of several names is taken
+        for root's.
         """
         if os.geteuid() != 0:
             return ""  # agents that are not root run all as one user, and nothing is sealed
         if stat.S_ISDIR(status.st_mode) and not is_sealed(status):
             return "it is not sealed yet: try again, or see the log of the node monitor"
         needed = 0o005 if stat.S_ISDIR(status.st_mode) else 0o004
-        owned = status.st_uid == 0 and status.st_gid == 0 and not stat.S_ISLNK(status.st_mode)
+        # Without fs.protected_hardlinks, a task may have linked to any file of root.
+        may_be_roots = status.st_gid == 0 or (status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode))
+        owned = status.st_uid == 0 and may_be_roots and not stat.S_ISLNK(status.st_mode)
         if owned and not self._as_root and status.st_mode & needed != needed:
             return "it is root's, and the job could not read it"
         return ""

@@ -141,3 +141,31 @@ def test_an_id_that_is_no_name_is_refused(name: str) -> None:
     for ids in (("a", "f", name), ("a", name, "e"), (name, "f", "e")):
         with pytest.raises(ValueError, match="no id of Mesos"):
             Kept.of(Kept(*ids, nested=False, as_root=False).text)
+
+
+@pytest.mark.parametrize("what", ["get", "list"])
+def test_names_beyond_the_memory_of_the_monitor_are_not_listed(sandbox: Path, what: str) -> None:
+    many = sandbox / "out/many"
+    many.mkdir()
+    first = many / ("x" * 200)
+    first.touch()
+    at = os.open(many, os.O_RDONLY)
+    for number in range(60_000):
+        os.link(first, f"{number:0200}", dst_dir_fd=at)
+    os.close(at)
+    seal(str(sandbox), 60)
+    assert [*told(records(sandbox, what, "out/many")).values()][-1].startswith("it has more names than")
+    assert told(records(sandbox, "get", "out/own")) == {}
+
+
+def test_file_of_several_names_that_only_root_reads_is_left_out(sandbox: Path, tmp_path: Path) -> None:
+    """As /etc/shadow is, which root and a group may read."""
+    shadow = tmp_path / "shadow"
+    shadow.write_text("root's")
+    os.chown(shadow, 0, 42)
+    shadow.chmod(0o640)
+    (sandbox / "out/linked").hardlink_to(shadow)
+    seal(str(sandbox), 60)
+    stream = records(sandbox, "get", "out")
+    assert told(stream)["linked",] == NO_READ
+    assert b"root's" not in b"".join(record.data for record in stream)
