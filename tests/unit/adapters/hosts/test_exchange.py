@@ -85,6 +85,21 @@ def test_one_deadline_holds_for_the_whole_answer(
     assert time.monotonic() - begin < 15, "neither has an end by itself within that"
 
 
+def test_bytes_that_always_come_in_time_count_against_the_deadline() -> None:
+    """Each is there when it is asked for, so the host is never waited for but in the pauses between reads."""
+
+    def a_byte_each_pause(connection: socket.socket, over: threading.Event) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while not over.wait(0.0005):
+            connection.sendall(b"x")
+
+    begin = time.monotonic()
+    assert why_not(a_byte_each_pause, 1 << 20) == "does not answer within 1 s"
+    assert time.monotonic() - begin < 8
+
+
 def test_chunks_of_a_byte_each_are_refused() -> None:
     """Each of them is a call into the interpreter, which other requests would wait for."""
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 100_000
