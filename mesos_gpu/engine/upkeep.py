@@ -115,7 +115,7 @@ def _repeat_kills(turn: Turn) -> None:
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
         told_at = task.kill_sent_at
-        if has_turn(turn, task) if told_at is None else turn.now - told_at >= turn.settings.kill_resend_s:
+        if has_turn(turn, job, task) if told_at is None else turn.now - told_at >= turn.settings.kill_resend_s:
             send_kill(turn, job, task)
 
 

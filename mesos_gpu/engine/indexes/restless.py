@@ -3,7 +3,7 @@
 Nothing here is saved. It is made when it is first asked for, and each change of the state is entered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -66,14 +66,12 @@ class Restless:
             if not told:
                 self.told.pop(agent_id, None)
 
-    def told_since(self, agent_id: AgentId, moment: float, enough: int) -> int:
-        """Count the tasks of an agent that were told to end since a moment and live still, `enough` at most."""
-        count = 0
-        for told_at in reversed(self.told.get(agent_id, {}).values()):
-            if told_at < moment or count >= enough:
-                break
-            count += 1
-        return count
+    def told_since(self, agent_id: AgentId, moment: float) -> Iterator[TaskId]:
+        """Yield the tasks of an agent that were told to end since a moment and live still, the latest first."""
+        for task_id, told_at in reversed(self.told.get(agent_id, {}).items()):
+            if told_at < moment:
+                return
+            yield task_id
 
     def in_order(self, tasks: Iterable[TaskId]) -> list[TaskId]:
         """Some live tasks in the order of their launches."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -15,14 +16,19 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
-MAX_KILLS: Final = 8  # of an agent that are under way: each ends processes, and undoes an enclosure
+MAX_KILLS: Final = 8  # of an agent and an owner that are under way: each ends processes, and undoes an enclosure
 _KILL_S: Final = 5.0  # then a task that has not ended yet does not count among them: it may have a long grace
 
 
-def has_turn(turn: Turn, task: Task) -> bool:
-    """Whether a task may be told to end now, beside those of its agent that were told a moment ago."""
-    told = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S, MAX_KILLS)
-    return told < MAX_KILLS
+def has_turn(turn: Turn, job: Job, task: Task) -> bool:
+    """Whether a task may be told to end now, beside those of its agent and its owner that were told a moment ago.
+
+    Those of other owners do not count: who ends many tasks that take long for it delays nobody else's kill.
+    """
+    told = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S)
+    jobs = (turn.state.jobs.get(job_id) for id in told if (job_id := turn.state.tasks[id].job_id) is not None)
+    own = (each for each in jobs if each is not None and each.owner == job.owner)
+    return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:
@@ -97,7 +103,7 @@ def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
         return
     job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
     for task in turn.state.round_of(job):
-        if not task.ended and has_turn(turn, task):
+        if not task.ended and has_turn(turn, job, task):
             send_kill(turn, job, task)
 
 

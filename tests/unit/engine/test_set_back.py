@@ -4,6 +4,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.set_back import LEAST_S, latest
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks.evictions import MAX_KILLS
 from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -40,6 +41,22 @@ def test_a_kill_is_repeated_as_soon_as_ever() -> None:
     world.now -= DAY_S
     killed = every(world.tick(world.settings.kill_resend_s + 2), fx.Kill)
     assert [kill.task_id for kill in killed] == [task_id]
+
+
+def test_a_kill_waits_no_longer_for_those_before_it() -> None:
+    world = made()
+    for n in range(MAX_KILLS + 1):
+        world.submit(f"k{n}", gpus=0, cpus=0.01)
+    world.offers(offer("o", "a1", cpus=8))
+    for n in range(MAX_KILLS + 1):
+        world.status(f"k{n}.1", "TASK_RUNNING")
+    world.tick(2.0)
+    world.feed(*(ev.KillRequested(JobId(f"k{n}")) for n in range(MAX_KILLS)))
+    world.now -= DAY_S
+    world.tick(2.0)
+    world.feed(ev.KillRequested(JobId(f"k{MAX_KILLS}")))
+    told = {kill.task_id for kill in every(world.tick(10.0), fx.Kill)}
+    assert f"k{MAX_KILLS}.1" in told
 
 
 def test_what_is_cut_off_is_given_up_as_soon_as_ever() -> None:

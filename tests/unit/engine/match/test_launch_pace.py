@@ -280,6 +280,19 @@ def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
     assert all(job.state is JobState.KILLED for job in world.state.jobs.values())
 
 
+def test_tasks_of_one_owner_that_take_long_to_end_delay_no_kill_of_another(world: World) -> None:
+    wanted = spec(gpus=0, cpus=0.01)
+    world.feed(*(ev.JobSubmitted(JobId(f"m{n}"), wanted, owner="mallory") for n in range(100)))
+    world.feed(ev.JobSubmitted(JobId("victor"), wanted, owner="victor"))
+    for _ in range(30):
+        offered(world, "a1")
+        running(world, "a1", FIRST_SIZE)
+    kills = every(world.feed(*(ev.KillRequested(JobId(f"m{n}")) for n in range(100))), fx.Kill)
+    assert len(kills) == MAX_KILLS
+    (kill,) = every(world.feed(ev.KillRequested(JobId("victor"))), fx.Kill)
+    assert world.state.tasks[kill.task_id].job_id == "victor"
+
+
 def cut_off(world: World, agent: str) -> list[TaskId]:
     ids = [t for t in world.state.live if world.state.tasks[t].agent_id == agent]
     for task_id in ids:
