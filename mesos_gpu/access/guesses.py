@@ -6,7 +6,8 @@ name.
 
 While a name waits, an address that has not guessed at it lately gets a turn: one turn per name and `TURN_S`, in the
 order in which addresses asked. So the owner of a name, from an address that is new, waits for at most one turn of each
-other address, and not until all others are silent.
+other address, and not until all others are silent. For turns, all addresses of an IPv6 site are one: who has a site has
+65,536 networks, and would take the turns of a day.
 
 Guesses at one name that are looked at, whatever the number N of addresses: at most 86,400 / `TURN_S` turns a day, and
 `TURNS` * N; 86,400 / `MOST_NAME_S` beside turns; and `FREE` + 1 of each address where the name was right.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from mesos_gpu.access.proofs import MOST_NAME
-from mesos_gpu.access.rate import network_of
+from mesos_gpu.access.rate import network_of, site_of
 
 FREE: Final = 5  # wrong ones without a wait: people mistype
 FIRST_S: Final = 1.0
@@ -46,7 +47,7 @@ class _Wrong:
 
 @dataclass(slots=True)
 class _Turns:
-    """Turns of an address at a name."""
+    """Turns of an address, or of an IPv6 site, at a name."""
 
     since: float  # when the first of them was given
     count: int = 0
@@ -102,7 +103,7 @@ class Guesses:
         if self._was_right(address, name, now):
             return 0.0
         of_name = self._names.wait_s(name, now) if name else 0.0
-        turn = self._turns.get((address, name))
+        turn = self._turns.get((site_of(address), name))
         if of_name and turn is not None and not turn.is_used and now < turn.at + USE_S:
             of_name = min(of_name, max(0.0, turn.at - now))
         return max(self._addresses.wait_s(address, now), of_name)
@@ -110,8 +111,9 @@ class Guesses:
     def ask(self, address: str, name: str, now: float) -> float:
         """Return how long a guess at a name has to wait, as `wait_s`; a turn is given to an address that may have
         one."""
-        key = network_of(address), name[:MOST_NAME]
-        if not name or self._addresses.wait_s(key[0], now) or not self.wait_s(address, name, now):
+        key = site_of(address), name[:MOST_NAME]
+        waits = self._addresses.wait_s(network_of(address), now)
+        if not name or waits or not self.wait_s(address, name, now):
             return self.wait_s(address, name, now)
         turn = self._turns.pop(key, None)
         if turn is None or now - turn.since >= TURNS_S:
@@ -129,7 +131,7 @@ class Guesses:
     def look(self, address: str, name: str, now: float) -> float:
         """Return how long a guess has to wait, as `wait_s`; 0: it is looked at now, and its turn is used."""
         wait_s = self.wait_s(address, name, now)
-        turn = self._turns.get((network_of(address), name[:MOST_NAME]))
+        turn = self._turns.get((site_of(address), name[:MOST_NAME]))
         if not wait_s and turn is not None:
             turn.is_used = True
         return wait_s

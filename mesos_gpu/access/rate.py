@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 
 MOST_KEYS: Final = 10_000  # that are remembered; the one that was seen longest ago is forgotten first
 _NETWORK_BITS: Final = 64  # of an IPv6 address: who has one has all of its network
+_SITE_BITS: Final = 48  # of an IPv6 address: what a subscriber may get (RFC 6177)
 W = TypeVar("W", bound=Hashable)
 
 
@@ -156,6 +157,16 @@ class Waiters(Generic[W]):
 @lru_cache(4096)
 def network_of(address: str) -> str:
     """What an address is counted as: itself, or of IPv6 the network; what is no address is as it is."""
+    return _prefix_of(address, _NETWORK_BITS)
+
+
+@lru_cache(4096)
+def site_of(address: str) -> str:
+    """Return the IPv6 site of an address, or of a network as of `network_of`; otherwise as `network_of`."""
+    return _prefix_of(address.partition("/")[0], _SITE_BITS)
+
+
+def _prefix_of(address: str, bits: int) -> str:
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -163,5 +174,5 @@ def network_of(address: str) -> str:
     if isinstance(parsed, ipaddress.IPv6Address):
         if parsed.ipv4_mapped:
             return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, _NETWORK_BITS), strict=False))
+        return str(ipaddress.ip_network((parsed, bits), strict=False))
     return str(parsed)

@@ -167,7 +167,16 @@ def test_addresses_of_one_ipv6_network_have_the_turns_of_one() -> None:
     siege = Siege(1000, "2001:db8:0:1::{:x}:{:x}:{:x}")
     siege.run(600.0)
     assert siege.looked_at <= TURNS + FREE + 20
-    assert siege.log_in("2001:db8:0:2::1", 60) <= 2 * TURN_S
+    assert siege.log_in("2001:db8:1:2::1", 60) <= 2 * TURN_S
+
+
+def test_networks_of_one_ipv6_site_have_the_turns_of_one() -> None:
+    """Who has a site has 65,536 networks, and would keep the owner of a name waiting for as many seconds."""
+    siege = Siege(2000, "2001:db8:0:{1:x}{2:02x}::1")
+    siege.run(60.0)
+    assert siege.log_in("192.0.2.1", 60) <= 2 * TURN_S
+    siege.run(600.0)
+    assert siege.looked_at <= TURNS + FREE + 600 / MOST_NAME_S + 10
 
 
 def test_turn_that_is_not_used_ends_and_is_used_once() -> None:
