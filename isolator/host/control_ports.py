@@ -146,7 +146,8 @@ def metadata_denials(env: Mapping[str, str], resolv_conf: str = "/etc/resolv.con
     """
     if allows_metadata(env) or is_off(env):
         return ()
-    denied = tuple(Denial(None, address) for address in (*_LINK_LOCAL, *METADATA))
+    by_nat64 = (f"64:ff9b::{address}" for address in METADATA if ":" not in address)
+    denied = tuple(Denial(None, address) for address in (*_LINK_LOCAL, *METADATA, *by_nat64))
     servers = [each for each in _name_servers(resolv_conf) if any(denial.covers(each) for denial in denied)]
     return (*(Denial(_DNS, each, exempt=True) for each in dict.fromkeys(servers)), *denied)
 

@@ -10,8 +10,11 @@ METADATA: Final = (
     "fd00:ec2::23",  # Amazon EKS
     "fd20:ce::254",  # Google
     "fd00:42::42",  # Scaleway
+    "fd00:a9fe:a9fe::1",  # Akamai
+    "fd00:c1::a9fe:a9fe",  # Oracle
+    "fd00:100::100:200",  # Alibaba
     "100.100.100.200",  # Alibaba
-    "192.0.0.192",  # Oracle
+    "192.0.0.192",  # Oracle, its classic cloud
     "168.63.129.16",  # Azure
 )
 
