@@ -61,7 +61,7 @@ class Journal:
             most_bytes: Of all files but the newest state.
             most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
             least_days: How long what was written is kept even if the files have more than `most_bytes`.
-            reserve: Free space of the file system below which old files are removed whenever they were written.
+            reserve: Free space of the file system below half of which old files are removed whenever they were written.
 
         Raises:
             BadConfiguration: The directory cannot be made or written.
@@ -194,7 +194,10 @@ class Journal:
         return not self._lacks_room()
 
     def _lacks_room(self) -> bool:
-        return self._reserve.free(self._directory).spare < self._state_size
+        """Whether a state would take more than half of the reserve. The other half is the journal's own: what is refused
+        at the reserve, as archives, leaves it, so who fills the disk with those removes no files of the journal."""
+        free = self._reserve.free(self._directory)
+        return free.whole - free.reserve // 2 < self._state_size
 
     def _files(self) -> list[Path]:
         return sorted(self._directory.glob(PATTERN))

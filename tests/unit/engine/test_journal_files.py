@@ -198,7 +198,7 @@ def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pyte
     assert replay(files_of(tmp_path)).first_difference is None
 
 
-def test_old_files_go_before_the_disk_has_less_than_its_reserve(
+def test_old_files_go_before_the_disk_has_less_than_half_of_its_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = SimpleNamespace(f_blocks=1 << 20, f_frsize=4096, f_bavail=1 << 20)
@@ -207,7 +207,10 @@ def test_old_files_go_before_the_disk_has_less_than_its_reserve(
     feed(journal, state, 300)
     assert len(files_of(tmp_path)) == 3
     monkeypatch.setattr(os, "statvfs", lambda _: free)
-    free.f_bavail = 255
+    free.f_bavail = 256  # archives fill the disk up to the reserve
+    feed(journal, state, 200)
+    assert len(files_of(tmp_path)) > 3, "what is refused at the reserve removes no files of the journal"
+    free.f_bavail = 127
     feed(journal, state, 200)
     journal.close()
     (only,) = files_of(tmp_path)
