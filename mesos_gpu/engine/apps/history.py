@@ -1,8 +1,10 @@
 """What is remembered of apps and of the tree of groups as they were."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
+from mesos_gpu.engine.queue.quota import size_of
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.apps.app import Group
@@ -12,6 +14,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, shape_of
 
 MOST_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
+MOST_VERSION_BYTES: Final = 1 << 20  # of all versions of an app but the latest
 MOST_ROOTS: Final = 25  # of the tree of groups
 
 
@@ -38,14 +41,22 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
     for app in target.all_apps():
         if versions[app.id] != old.get(app.id):
             turn.put(AppVersion(versions[app.id].version, app))
-            if len(state.app_versions[app.id]) > MOST_VERSIONS:
-                _forget_old_versions(turn, app.id)
+            if old_ones := _old_versions(state.app_versions[app.id]):
+                _forget_old_versions(turn, app.id, old_ones)
 
 
-def _forget_old_versions(turn: Turn, app_id: str) -> None:
-    """Keep the latest, and those that are in use."""
+def _old_versions(known: Sequence[AppVersion]) -> Sequence[AppVersion]:
+    """Return the versions of an app that are too many, or too large together."""
+    *before, _ = known[-MOST_VERSIONS:]
+    sizes = accumulate(size_of(version.app) for version in reversed(before))
+    kept = 1 + sum(size <= MOST_VERSION_BYTES for size in sizes)
+    return known[:-kept]
+
+
+def _forget_old_versions(turn: Turn, app_id: str, old: Sequence[AppVersion]) -> None:
+    """Keep those that are in use."""
     used = _used(turn)
-    for version in turn.state.app_versions[app_id][:-MOST_VERSIONS]:
+    for version in old:
         if (app_id, version.version) not in used:
             turn.drop(AppVersion, app_id, version.version)
 

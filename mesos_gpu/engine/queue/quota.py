@@ -1,7 +1,7 @@
 """What the jobs of one user or queue may take of the scheduler itself: places in line, and bytes that it keeps."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,17 +64,18 @@ def _tasks_of(settings: Settings, spec: JobSpec) -> int:
 
 
 def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> None:
-    """Refuse a change by which one user, or one proved name, wants more instances than may wait at once, or one app
-    more than may be kept. What is there already, or grows less, is no reason.
+    """Refuse a change by which one user, or one proved name, wants more instances than may wait at once, or more than
+    may be kept: of one app with its instances, or of all definitions. What is there already, or grows less, is no
+    reason.
 
     Raises:
         TooMuch: Of one of these they are too many, or one is too large.
     """
-    before = {app.id: app for app in old}
+    before, now = {app.id: app for app in old}, tuple(new)
     had, wanted = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for app in before.values():
         had.update(dict.fromkeys(_who_has(app), app.instances))
-    for app in new:
+    for app in now:
         wanted.update(dict.fromkeys(_who_has(app), app.instances))
         if app != before.get(app.id):
             whole = _More(0, app.instances * size_of(app))
@@ -83,11 +84,26 @@ def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> No
         if instances > had[kind, name]:
             more = _More(instances, 0)
             _check(settings.user_quota, Use(), more, f"apps of {_who(kind, name)}", _FEWER)
+    _check_definitions(settings, before, now)
+
+
+def _check_definitions(settings: Settings, before: Mapping[str, App], now: Sequence[App]) -> None:
+    """Also those without instances are kept, and are written with each change of an app. They count for the proved name,
+    or where there is none for the user, which others run apps as, too."""
+    changed = [app for app in now if app != before.get(app.id)]
+    for kind, name in dict.fromkeys(_who_has(app)[-1] for app in changed):
+        own = [app for app in changed if _who_has(app)[-1] == (kind, name)]
+        had = sum(size_of(before[app.id]) for app in own if app.id in before)
+        if sum(map(size_of, own)) > had:
+            whole = sum(size_of(app) for app in now if _who_has(app)[-1] == (kind, name))
+            who = f"definitions of apps of {_who(kind, name)}"
+            _check(settings.user_quota, Use(), _More(0, whole), who, "delete some")
 
 
 def _who_has(app: App) -> tuple[tuple[str, str], ...]:
-    """Whose limits its instances count against."""
-    return ("user", app.user or ""), *((("name", app.owner),) if app.owner else ())
+    """Whose limits its instances count against, as of `owners`."""
+    of_user = (("user", app.user or ""),) if app.user or not app.owner else ()
+    return *of_user, *((("name", app.owner),) if app.owner else ())
 
 
 def size_of(value: JobSpec | App) -> int:

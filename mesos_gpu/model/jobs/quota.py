@@ -17,10 +17,12 @@ class Quota:
 
 
 def owners(spec: JobSpec, owner: str) -> tuple[tuple[str, str], ...]:
-    """Whose limits a job counts against: its user's ("": the default one), its queue's, and the proved name's of who
-    submitted it ("": there is none)."""
+    """Return whose limits a job counts against: its queue's, its user's ("": the default one), and the proved name's of
+    who submitted it ("": there is none). A name's job of the default user does not count for that user, which all names
+    share: one of them could keep all others from submitting."""
     of_name = (("name", owner),) if owner else ()
-    return ("user", spec.user or ""), ("queue", spec.queue), *of_name
+    of_user = (("user", spec.user or ""),) if spec.user or not owner else ()
+    return *of_user, ("queue", spec.queue), *of_name
 
 
 def owner_of(job: Job) -> str:

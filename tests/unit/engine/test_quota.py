@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.apps.history import MOST_ROOTS, MOST_VERSION_BYTES
 from mesos_gpu.engine.queue.quota import MIB, check_apps, size_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -65,6 +66,17 @@ def test_a_name_that_runs_jobs_as_several_users_has_one_limit() -> None:
     assert world.state.uses["name", "ann"].pending == 2
 
 
+def test_a_name_does_not_keep_others_of_the_default_user_from_submitting() -> None:
+    world = world_of(Quota(pending=2, stored_mib=1))
+    for job in ("m1", "m2"):
+        world.feed(ev.JobSubmitted(JobId(job), spec(env={"X": "x" * (MIB * 4 // 10)}), "mallory"))
+    with pytest.raises(TooMuch, match="name mallory"):
+        world.feed(ev.JobSubmitted(JobId("m3"), spec(), "mallory"))
+    world.feed(ev.JobSubmitted(JobId("v1"), spec(env={"X": "x" * (MIB * 4 // 10)}), "victor"))
+    apps = [App(f"/{n}", owner=n, cmd="true", instances=2) for n in ("mallory", "victor")]
+    check_apps(world.settings, apps[:1], apps)
+
+
 def test_instances_of_a_name_s_apps_have_one_limit() -> None:
     settings = Settings("executor", "monitor", user_quota=Quota(pending=5))
     few = App("/a", user="u1", owner="ann", cmd="true", instances=3)
@@ -73,6 +85,34 @@ def test_instances_of_a_name_s_apps_have_one_limit() -> None:
     check_apps(settings, [], [few, replace(more, owner="bob")])
     with pytest.raises(TooMuch, match=r"apps of name ann: 6 would wait, and 5 may"):
         check_apps(settings, [few], [few, more])
+
+
+def test_definitions_of_a_name_s_apps_have_one_limit_though_no_instance_is_wanted() -> None:
+    settings = Settings("executor", "monitor", user_quota=Quota(stored_mib=1))
+    one, two = (
+        App(id, owner="ann", cmd="true", instances=0, env={"X": "x" * (MIB * 6 // 10)}) for id in ("/a", "/b")
+    )
+    check_apps(settings, [], [one, replace(two, owner="bob")])
+    with pytest.raises(TooMuch, match=r"definitions of apps of name ann: 1\.2 MiB would be kept, and 1 MiB may"):
+        check_apps(settings, [one], [one, two])
+    check_apps(settings, [one, two], [one, replace(two, env={})])
+    check_apps(settings, [one, two], [one, two, App("/c", owner="bob", cmd="true", instances=0)])
+
+
+def test_versions_of_an_app_are_kept_up_to_a_size() -> None:
+    world = world_of()
+    for number in range(MOST_ROOTS + 20):
+        app = App("/a", cmd=f"true {number}", instances=0, env={"X": "x" * 100_000})
+        world.feed(ev.AppsChanged(f"d{number}", Group("/", (app,))))
+        world.tick(3)
+    for number in range(MOST_ROOTS + 1):
+        app = App(f"/b{number}", cmd="true", instances=0)
+        world.feed(ev.AppsChanged(f"e{number}", Group("/", (*world.state.catalog.root.apps, app))))
+        world.tick(3)
+    world.feed(ev.AppsChanged("last", Group("/", (replace(world.state.catalog.root.apps[0], cmd="true"),))))
+    versions = world.state.app_versions["/a"]
+    assert sum(size_of(each.app) for each in versions[:-1]) <= MOST_VERSION_BYTES + 200_000
+    assert len(versions) > 2
 
 
 def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
