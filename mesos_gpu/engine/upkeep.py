@@ -114,8 +114,8 @@ def _repeat_kills(turn: Turn) -> None:
         ended_for_excess = task.excess and task.kill_sent_at is not None
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
-        told_at = task.kill_sent_at
-        if has_turn(turn, job, task) if told_at is None else turn.now - told_at >= turn.settings.kill_resend_s:
+        told_at, again_s = task.kill_sent_at, turn.settings.kill_resend_s
+        if has_turn(turn, job, task) if told_at is None else turn.now - told_at >= again_s:
             send_kill(turn, job, task)
 
 

@@ -194,8 +194,8 @@ class Journal:
         return not self._lacks_room()
 
     def _lacks_room(self) -> bool:
-        """Whether a state would take more than half of the reserve. The other half is the journal's own: what is refused
-        at the reserve, as archives, leaves it, so who fills the disk with those removes no files of the journal."""
+        """Whether less than half of the reserve would be left with a state. Archives are refused at the whole of it, so
+        who fills the disk with those removes no files of the journal."""
         free = self._reserve.free(self._directory)
         return free.whole - free.reserve // 2 < self._state_size
 

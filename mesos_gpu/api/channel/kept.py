@@ -1,5 +1,6 @@
 """GET /v1/jobs/{id}/files: what a job that has ended left in its sandbox."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.channel.within import Within
+from mesos_gpu.api.host_threads import unless_gone
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rate import key_of
@@ -30,38 +32,45 @@ from mesos_gpu.wire.checking import Problem
 
 MOST_AT_ONCE: Final = 16
 MOST_OF_ONE: Final = 4  # of one caller
+MOST_OF_HOST: Final = 8  # from one host, which may hang
+FIRST_S: Final = (
+    60.0  # until the host has sent the first record: it meets, and waits for the sandbox to be sealed
+)
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
 _IN_IMAGES: Final = "/mnt/mesos/sandbox"  # what tasks with images call it
 
 
 class UnderWay:
-    """Copies that are under way, by whose they are. Only for the server's loop."""
+    """Copies that are under way, by whose they are and where from. Only for the server's loop."""
 
     def __init__(self) -> None:
         """None is."""
-        self._open: Counter[str] = Counter()
+        self._open, self._hosts = Counter[str](), Counter[str]()
 
-    def room(self, key: str) -> None:
+    def room(self, key: str, host: str) -> None:
         """See that one more may begin.
 
         Raises:
-            Refusal: There are too many, of this caller or of all.
+            Refusal: There are too many, of this caller, from this host, or of all.
         """
-        mine, every = self._open[key], self._open.total()
-        if every >= MOST_AT_ONCE or mine >= MOST_OF_ONE:
-            what = f"there are {mine} copies out of sandboxes of {key}, and {every} of all, at once"
+        mine, every, here = self._open[key], self._open.total(), self._hosts[host]
+        if every >= MOST_AT_ONCE or mine >= MOST_OF_ONE or here >= MOST_OF_HOST:
+            what = f"there are {mine} copies out of sandboxes of {key}, {here} from {host}, and {every} of all, at once"
             raise Refusal(429, "copies", what, remedy="end some, or try again later")
 
     @contextmanager
-    def one(self, key: str) -> Iterator[None]:
+    def one(self, key: str, host: str) -> Iterator[None]:
         """Count one, for as long as this lasts."""
         self._open[key] += 1
+        self._hosts[host] += 1
         try:
             yield
         finally:
             self._open[key] -= 1
+            self._hosts[host] -= 1
             self._open += Counter()  # forgets who has none
+            self._hosts += Counter()
 
 
 class KeptFiles:
@@ -79,28 +88,30 @@ class KeptFiles:
             raise invalid(Problem("/what", f"must be {LIST} or {GET}, got {what!r}"))
         wanted, rank, sight = request.path_params["id"], int(RANK.of(request)), Sight.of(request)
 
-        def find(view: View) -> tuple[Job, TaskId, Kept]:
+        def find(view: View) -> tuple[Job, TaskId, Kept, str]:
             job = sight.require(JOB_EXEC, job_of(view, wanted, sight.sees))
             task = _ended(view, job, wanted, rank)
-            return job, _monitor(view, task), _kept_of(view, job, task)
+            return job, _monitor(view, task), _kept_of(view, job, task), task.hostname
 
-        job, monitor, kept = await result_of(self._scheduler.read(find))
+        job, monitor, kept, host = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
         key = key_of(request.scope)
-        self._under_way.room(key)
-        with self._under_way.one(key):
+        self._under_way.room(key, host)
+        with self._under_way.one(key, host):
             line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
             pieces = line.output()
             try:
-                first = await _first(pieces, job.id)
+                first = await unless_gone(request, _first(pieces, job.id))
             except BaseException:
                 await line.close()
                 raise
-        return _Copy(self._sent(key, first, pieces), line)
+        return _Copy(self._sent(key, host, first, pieces), line)
 
-    async def _sent(self, key: str, first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _sent(
+        self, key: str, host: str, first: bytes, pieces: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
         """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
-        with self._under_way.one(key):
+        with self._under_way.one(key, host):
             yield first
             with suppress(Unavailable):
                 async for piece in pieces:
@@ -129,14 +140,16 @@ async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
         Unavailable: The host does not come.
     """
     decoder, came = Decoder(), b""
-    async for piece in pieces:
-        came += piece
-        for record in decoder.take(piece):
-            if record.mark is Mark.FAULT and isinstance(record.what, Said) and not record.what.path:
-                what = f"this cannot be had from the sandbox of {job_id}: {record.what.why}"
-                raise NotFound(what, remedy=f"see what is there: mesos-gpu ls {job_id}")
-            return came
-    raise Unavailable("the host sent nothing", remedy="see the node monitor's log there")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_S):
+            async for piece in pieces:
+                came += piece
+                for record in decoder.take(piece):
+                    if record.mark is Mark.FAULT and isinstance(record.what, Said) and not record.what.path:
+                        what = f"this cannot be had from the sandbox of {job_id}: {record.what.why}"
+                        raise NotFound(what, remedy=f"see what is there: mesos-gpu ls {job_id}")
+                    return came
+    raise Unavailable(f"the host sent nothing in {FIRST_S:g} s", remedy="see the node monitor's log there")
 
 
 def _monitor(view: View, task: Task) -> TaskId:

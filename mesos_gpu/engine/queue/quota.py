@@ -88,8 +88,8 @@ def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> No
 
 
 def _check_definitions(settings: Settings, before: Mapping[str, App], now: Sequence[App]) -> None:
-    """Also those without instances are kept, and are written with each change of an app. They count for the proved name,
-    or where there is none for the user, which others run apps as, too."""
+    """Also those without instances are kept, and are written with each change of an app. They count for the proved
+    name; where there is none, for the user."""
     changed = [app for app in now if app != before.get(app.id)]
     for kind, name in dict.fromkeys(_who_has(app)[-1] for app in changed):
         own = [app for app in changed if _who_has(app)[-1] == (kind, name)]

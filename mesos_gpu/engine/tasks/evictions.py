@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
-MAX_KILLS: Final = 8  # of an agent and an owner that are under way: each ends processes, and undoes an enclosure
+MAX_KILLS: Final = 8  # of an agent and owner, under way: each ends processes, and undoes an enclosure
 _KILL_S: Final = 5.0  # then a task that has not ended yet does not count among them: it may have a long grace
 
 

@@ -1,11 +1,16 @@
 """The route to what a job left: paths, and how many copies there are at once."""
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
 
-from mesos_gpu.api.channel.kept import MOST_AT_ONCE, MOST_OF_ONE, UnderWay, path_of
+from mesos_gpu.api.channel import kept
+from mesos_gpu.api.channel.kept import MOST_AT_ONCE, MOST_OF_HOST, MOST_OF_ONE, UnderWay, path_of
+from mesos_gpu.api.channel.within import Within
 from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import JobId
 
 
 @pytest.mark.parametrize("path", ["/etc", "..", "a/../..", "a\0b", "x" * 300])
@@ -26,14 +31,32 @@ def test_neither_one_caller_nor_all_have_more_copies_under_way_than_they_may() -
     under_way = UnderWay()
     with ExitStack() as open_:
         for _ in range(MOST_OF_ONE):
-            under_way.room("ann")
-            open_.enter_context(under_way.one("ann"))
+            under_way.room("ann", "h1")
+            open_.enter_context(under_way.one("ann", "h1"))
         with pytest.raises(Refusal, match=f"{MOST_OF_ONE} copies out of sandboxes of ann") as error:
-            under_way.room("ann")
+            under_way.room("ann", "h1")
         assert error.value.http_status == 429
         for number in range(MOST_AT_ONCE - MOST_OF_ONE):
-            under_way.room(f"user{number}")
-            open_.enter_context(under_way.one(f"user{number}"))
+            under_way.room(f"user{number}", f"h{number}")
+            open_.enter_context(under_way.one(f"user{number}", f"h{number}"))
         with pytest.raises(Refusal, match=f"and {MOST_AT_ONCE} of all"):
-            under_way.room("bob")
-    under_way.room("ann")
+            under_way.room("bob", "h99")
+    under_way.room("ann", "h1")
+
+
+def test_copies_from_a_host_that_hangs_leave_room_for_those_from_others() -> None:
+    under_way = UnderWay()
+    with ExitStack() as open_:
+        for number in range(MOST_OF_HOST):
+            under_way.room(f"user{number}", "frozen")
+            open_.enter_context(under_way.one(f"user{number}", "frozen"))
+        with pytest.raises(Refusal, match=f"{MOST_OF_HOST} from frozen"):
+            under_way.room("ann", "frozen")
+        under_way.room("ann", "h1")
+    under_way.room("ann", "frozen")
+
+
+def test_a_host_that_comes_and_sends_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "FIRST_S", 0.1)
+    with pytest.raises(Unavailable, match="sent nothing in"):
+        asyncio.run(asyncio.wait_for(kept._first(Within().output(), JobId("j")), 10))

@@ -93,7 +93,9 @@ def test_definitions_of_a_name_s_apps_have_one_limit_though_no_instance_is_wante
         App(id, owner="ann", cmd="true", instances=0, env={"X": "x" * (MIB * 6 // 10)}) for id in ("/a", "/b")
     )
     check_apps(settings, [], [one, replace(two, owner="bob")])
-    with pytest.raises(TooMuch, match=r"definitions of apps of name ann: 1\.2 MiB would be kept, and 1 MiB may"):
+    with pytest.raises(
+        TooMuch, match=r"definitions of apps of name ann: 1\.2 MiB would be kept, and 1 MiB may"
+    ):
         check_apps(settings, [one], [one, two])
     check_apps(settings, [one, two], [one, replace(two, env={})])
     check_apps(settings, [one, two], [one, two, App("/c", owner="bob", cmd="true", instances=0)])
