@@ -86,13 +86,13 @@ class Sandbox:
 
     # --- whose it is
 
-    def admit(self, uid: int, gid: int, *, writes: bool = True) -> bool:
+    def admit(self, uid: int, *, writes: bool = True) -> bool:
         """Let a user in: to pass through, or (`writes`) to make files of its own here. The directory stays this
         process' user's, and what is in it its owners': the user can rename and remove none but its own.
 
         Returns:
-            Whether it is so. Not on a file system without access control lists: there it becomes the user's, who can
-            replace what is there.
+            Whether it is so. On a file system without access control lists others may pass through, and nothing is done
+            for a user that writes: the directory would have to become that user's, who could replace what is there.
 
         Raises:
             OSError: The kernel refuses.
@@ -104,9 +104,7 @@ class Sandbox:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            if writes:
-                os.fchown(self._fd, uid, gid)
-            else:
+            if not writes:
                 os.fchmod(self._fd, stat.S_IMODE(before.st_mode) | 0o001)
             return False
         os.fchmod(self._fd, (stat.S_IMODE(os.fstat(self._fd).st_mode) & ~0o002) | stat.S_ISVTX)
@@ -121,24 +119,19 @@ class Sandbox:
         os.fchown(self._fd, os.geteuid(), -1)
         os.fchmod(self._fd, 0o700)  # which is the mask of whoever an access control list named, too (acl(5))
 
-    def admit_to(self, name: str, uid: int, gid: int) -> None:
+    def admit_to(self, name: str, uid: int) -> None:
         """Let a user write to a file here, as by reopening /dev/stdout; the name stays whose it is. Harmless if it is
         not there, or no file.
 
         Raises:
-            OSError: The kernel refuses.
+            OSError: The kernel refuses, or the file system has no access control lists.
         """
         try:
             fd = self._open(name, os.O_RDWR)
         except (FileNotFoundError, NotAFile):
             return
         with _closing(fd):
-            try:
-                os.setxattr(fd, _ACL, _acl(uid, 6, os.fstat(fd).st_mode))
-            except OSError as error:
-                if error.errno != errno.EOPNOTSUPP:
-                    raise
-                os.fchown(fd, uid, gid)
+            os.setxattr(fd, _ACL, _acl(uid, 6, os.fstat(fd).st_mode))
 
     # --- files of the executor's own
 
@@ -374,6 +367,21 @@ class NotAFile(OSError):
     def __init__(self, name: str) -> None:
         """`name`: in its directory."""
         super().__init__(errno.EPERM, f"{name} in the sandbox is no file of its own")
+
+
+def has_acls(path: str) -> bool:
+    """Return whether the file system of a path has access control lists, which `admit` needs.
+
+    Raises:
+        OSError: The path is not there, or the kernel refuses.
+    """
+    try:
+        os.getxattr(path, _ACL)
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+            raise
+        return error.errno == errno.ENODATA
+    return True
 
 
 def _one(name: str) -> str:

@@ -29,7 +29,7 @@ from isolator.host.port_ranges import PortGrant
 from isolator.node import mesos_access, reaper, task_ports
 from isolator.node.findings import Finding, Host, Level
 from isolator.node.port_proof import port_proof
-from isolator.node.private_files import CHECK, private_files
+from isolator.node.private_files import CHECK, look_at_work_dir, private_files
 from isolator.program import statement
 from isolator.runs.images import flags_of
 from isolator.secrets import exposure
@@ -476,7 +476,7 @@ def agent(host: Host) -> Iterator[Finding]:
         yield Finding("agent", Level.OK, text)
         return
     named = host.env.get("MESOS_GPU_AGENT") or AGENT
-    yield from [*_flag_problems(flags), *_kept_state(host, flags)] or [
+    yield from [*_flag_problems(flags), *look_at_work_dir(host, flags, "agent")] or [
         Finding("agent", Level.OK, f"{named}: flags are right")
     ]
 
@@ -541,16 +541,6 @@ def _flag_problems(flags: Mapping[str, str]) -> Iterator[Finding]:
         text = "its GPUs have no role: another framework may be offered them, and use cards that tasks hold"
         remedy = "start it with --default_role=ROLE, and the scheduler with --role=ROLE"
         yield Finding("agent", Level.WARN, text, remedy)
-
-
-def _kept_state(host: Host, flags: Mapping[str, str]) -> Iterator[Finding]:
-    """The agent's checkpoints hold the environment of every task, and Mesos makes their directory 0755."""
-    path = Path(flags.get("work_dir") or "/") / "meta"
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        open_to_all = all(host.below(each).stat().st_mode & stat.S_IXOTH for each in (path, *path.parents))
-        if path.is_absolute() and open_to_all:
-            text = f"everybody of this host can read below {path}: it holds the environment of tasks"
-            yield Finding("agent", Level.WARN, text, f"chmod 700 {path}")
 
 
 def shares(host: Host) -> Iterator[Finding]:

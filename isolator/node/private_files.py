@@ -1,4 +1,4 @@
-"""Files that hold what others must not read: modes, and those of their directories.
+"""Files that hold what others must not read, or change: modes, those of their directories, access control lists.
 
 `KEPT` is the list. An entry more is checked, and named, like the others.
 """
@@ -6,12 +6,13 @@
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from isolator.host.sandbox import has_acls
 from isolator.node.findings import Finding, Host, Level
 from isolator.secrets import keys
 
@@ -64,6 +65,28 @@ def private_files(host: Host) -> Iterator[Finding]:
                 CHECK, Level.WARN, f"{what}: {path} is not there", "correct the variable that names it"
             )
     yield Finding(CHECK, Level.OK, f"{looked} looked at that others must not read")
+
+
+def look_at_work_dir(host: Host, flags: Mapping[str, str], check: str) -> Iterator[Finding]:
+    """Check that the directory of an agent keeps the environment of tasks from others, and its sandboxes root's.
+
+    Args:
+        host: To look at.
+        flags: Of the host's Mesos agent.
+        check: Name of the findings.
+    """
+    path = Path(flags.get("work_dir") or "")
+    if not path.is_absolute():
+        return
+    meta = path / "meta"
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not has_acls(str(host.below(path))):
+            text = f"jobs start as root alone: the file system of {path} has no access control lists"
+            yield Finding(check, Level.FAIL, text, "put the agent's work_dir on ext4, xfs or btrfs")
+        # The agent's checkpoints hold the environment of every task, and Mesos makes their directory 0755.
+        if all(host.below(each).stat().st_mode & stat.S_IXOTH for each in (meta, *meta.parents)):
+            text = f"everybody of this host can read below {meta}: it holds the environment of tasks"
+            yield Finding(check, Level.WARN, text, f"chmod 700 {meta}")
 
 
 def open_to_others(path: Path) -> Iterator[tuple[Path, int]]:

@@ -247,8 +247,8 @@ def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
             reads them as root.
     """
     with Sandbox(sandbox) as place:
-        if not place.admit(user.pw_uid, user.pw_gid, writes=writes) and writes:
+        if not place.admit(user.pw_uid, writes=writes) and writes:
             why = "its file system has no access control lists; put work_dir on ext4, xfs or btrfs"
             raise NotStarted(f"the sandbox cannot be kept root's: {why}", Outcome(infrastructure=True))
         for name in STREAMS if writes else ():
-            place.admit_to(name, user.pw_uid, user.pw_gid)
+            place.admit_to(name, user.pw_uid)

@@ -23,7 +23,7 @@ def sandbox(tmp_path: Path) -> Path:
     path = tmp_path / "sandbox"
     path.mkdir()
     with Sandbox(str(path)) as place:
-        assert place.admit(UID, UID)
+        assert place.admit(UID)
     return path
 
 

@@ -495,6 +495,28 @@ def test_an_agent_that_a_task_could_command(
     scene.one("ports", level, "tasks reach the ports that command the cluster")
 
 
+AGENT_FLAGS = {
+    "work_dir": "/var/lib/mesos",
+    "resources": "gpus(gpu):1",
+    "isolation": "cgroups/pids,docker/runtime,filesystem/linux,namespaces/ipc",
+    "image_providers": "docker",
+}
+
+
+@root_only
+def test_work_dir_without_access_control_lists(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: {**AGENT_FLAGS, "work_dir": "/srv/mesos"})
+    work_dir = scene.root / "srv/mesos"
+    work_dir.mkdir(parents=True)
+    scene.one("agent", Level.OK, "flags are right")
+    subprocess.run(["mount", "-t", "ramfs", "ramfs", str(work_dir)], check=True)
+    try:
+        finding = scene.one("agent", Level.FAIL, "the file system of /srv/mesos has no access control lists")
+    finally:
+        subprocess.run(["umount", str(work_dir)], check=True)
+    assert finding.remedy == "put the agent's work_dir on ext4, xfs or btrfs"
+
+
 @pytest.mark.parametrize(
     ("above", "mode", "level"),
     [
@@ -507,13 +529,7 @@ def test_an_agent_that_a_task_could_command(
 def test_checkpoints_of_the_agent_that_everybody_can_read(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, above: int, mode: int, level: Level
 ) -> None:
-    flags = {
-        "work_dir": "/var/lib/mesos",
-        "resources": "gpus(gpu):1",
-        "isolation": "cgroups/pids,docker/runtime,filesystem/linux,namespaces/ipc",
-        "image_providers": "docker",
-    }
-    monkeypatch.setattr(doctor, "_agent_flags", lambda _: flags)
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: AGENT_FLAGS)
     meta = scene.root / "var/lib/mesos/meta"
     meta.mkdir(parents=True)
     meta.chmod(mode)

@@ -24,7 +24,7 @@ def sandbox(tmp_path: Path) -> Path:
     path = tmp_path / "sandbox"
     path.mkdir()
     with Sandbox(str(path)) as place:
-        place.admit(UID, UID)
+        place.admit(UID)
     (path / "out/d").mkdir(parents=True)
     for name, mode in (("out/own", 0o600), ("out/d/x", 0o640)):
         (path / name).write_text(name)
