@@ -1,6 +1,7 @@
 """What the kernel of a host does, beside our cages, to keep processes of one user, and tasks and root, apart. Pure.
 
-Sources: the kernel's Documentation/admin-guide/LSM/Yama.rst, Documentation/admin-guide/sysctl/{fs,user}.rst, Debian's
+Sources: the kernel's Documentation/admin-guide/LSM/Yama.rst, Documentation/admin-guide/sysctl/{fs,user}.rst,
+Documentation/userspace-api/mfd_noexec.rst, mm/memfd.c, Debian's
 and Ubuntu's kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns.
 """
 
@@ -69,6 +70,23 @@ def signals(*, scoped: bool) -> Iterator[Answer]:
         "run Linux 6.12 or newer with Landlock, without MESOS_GPU_TASK_FILTER=off; or give each job a user of its own "
         "(MESOS_GPU_USER_POOL)",
     )
+
+
+def commands(read: Callable[[str], str]) -> Iterator[Answer]:
+    """Whether commands can be started in tasks without an image: by a process that is executed from memory, as a file
+    that is marked as executable, which 1 allows and 2 does not.
+
+    Args:
+        read: A file's text by its path below the root; empty if it is not there.
+    """
+    noexec = read("proc/sys/vm/memfd_noexec").strip()
+    if noexec.isdigit() and int(noexec) >= 2:
+        yield Answer(
+            f"vm.memfd_noexec is {noexec}: tasks without an image have no commands (`mesos-gpu exec`, COMMAND checks)",
+            "sysctl vm.memfd_noexec=1, and in /etc/sysctl.d; before Linux 6.6 it goes down by a reboot only",
+        )
+    else:
+        yield Answer("the kernel lets commands be started in tasks without an image")
 
 
 def links(read: Callable[[str], str]) -> Iterator[Answer]:

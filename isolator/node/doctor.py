@@ -573,6 +573,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "namespaces": namespaces,
     "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),
     "signals": lambda host: _answered("signals", hardening.signals(scoped=apart.has_scopes(host.env))),
+    "commands": lambda host: _answered("commands", hardening.commands(host.text)),
     "links": lambda host: _answered("links", hardening.links(host.text)),
     "secrets": lambda host: _answered("secrets", [exposure.answer(host.env)]),
     "userns": lambda host: _answered("userns", hardening.user_namespaces(host.text)),

@@ -33,6 +33,15 @@ def test_signals_between_tasks_have_a_remedy_without_scopes() -> None:
     assert "Linux 6.12" in open_.remedy
 
 
+@pytest.mark.parametrize(("text", "refused"), [("", False), ("0\n", False), ("1\n", False), ("2\n", True)])
+def test_commands_have_a_remedy_where_no_file_in_memory_is_executed(text: str, refused: bool) -> None:
+    (answer,) = hardening.commands({"proc/sys/vm/memfd_noexec": text}.__getitem__)
+    assert bool(answer.remedy) == refused
+    if refused:
+        assert "`mesos-gpu exec`, COMMAND checks" in answer.text
+        assert answer.remedy.startswith("sysctl vm.memfd_noexec=1,")
+
+
 def test_a_host_as_it_should_be() -> None:
     assert remedies() == []
 

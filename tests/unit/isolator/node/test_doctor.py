@@ -503,6 +503,11 @@ AGENT_FLAGS = {
 }
 
 
+def test_files_in_memory_that_are_not_executed(scene: Scene) -> None:
+    scene.file("proc/sys/vm/memfd_noexec", "2\n")
+    scene.one("commands", Level.WARN, "tasks without an image have no commands")
+
+
 @root_only
 def test_work_dir_without_access_control_lists(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_agent_flags", lambda _: {**AGENT_FLAGS, "work_dir": "/srv/mesos"})
