@@ -25,7 +25,8 @@ class WaitGroup:
     """Jobs that wait for the same kind of thing.
 
     Attributes:
-        reason: A stage of the funnel; `gpus`: for room on nodes; `retry`: for their next launch; `secrets`.
+        reason: A stage of the funnel; `gpus`: for room on nodes; `pace`: for their turn on nodes with room;
+            `retry`: for their next launch; `secrets`.
         jobs: How many.
         gpus_milli: Thousandths of GPUs that they ask for.
         first: Of them, in the line.

@@ -82,8 +82,8 @@ class QueueWait(TypedDict):
     reason: Annotated[
         str,
         says(
-            description="of the funnel; gpus: room on nodes; guarantee: room that a guarantee gives them; retry: their "
-            "next launch; secrets"
+            description="of the funnel; gpus: room on nodes; guarantee: room that a guarantee gives them; pace: their "
+            "turn on nodes with room; retry: their next launch; secrets"
         ),
     ]
     jobs: Count

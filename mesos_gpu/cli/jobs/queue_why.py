@@ -25,8 +25,8 @@ def why(app: App, path: str, as_json: bool) -> None:
     """Say why jobs of a queue wait, and those of all queues below it.
 
     SEATED is what its jobs hold within guarantees, LENT what others hold of its own. Then how many jobs wait for what:
-    `gpus` is room on nodes, `guarantee` room that a guarantee gives them, `retry` their next launch; other reasons are
-    those of `mesos-gpu why`. The first of them in the line is explained in full.
+    `gpus` is room on nodes, `guarantee` room that a guarantee gives them, `pace` their turn on nodes with room, `retry`
+    their next launch; other reasons are those of `mesos-gpu why`. The first of them in the line is explained in full.
     """
     told = app.client().queue_why(path)
     if as_json:

@@ -1,12 +1,13 @@
 """Why the jobs of a queue wait: how many for what, and the first of them in full. It changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from mesos_gpu.engine.explain.coming import Coming
 from mesos_gpu.engine.explain.hours import hours_words
 from mesos_gpu.engine.explain.shares import path_share
-from mesos_gpu.engine.explain.why import why_of
+from mesos_gpu.engine.explain.why import waits_for_turn, why_of
+from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.leaves import leaf_of
 from mesos_gpu.engine.queue.secrets import problem_of
@@ -24,6 +25,8 @@ from mesos_gpu.policy.tenancy.tree import Tree, lineage
 
 _RETRY: Final = "retry"
 _SECRETS: Final = "secrets"
+#: Kinds of jobs that are looked at for the pace of launches, on the engine's thread; others count as without room.
+MAX_KINDS: Final = 100
 
 
 def queue_why(state: State, settings: Settings, path: str, now: float) -> QueueWhy:
@@ -69,8 +72,11 @@ def _grouped(
     state: State, settings: Settings, now: float, forecast: Forecast, waiting: Sequence[Job]
 ) -> tuple[WaitGroup, ...]:
     groups: dict[str, tuple[list[Job], str]] = {}
+    paced: dict[Hashable, bool] = {}  # by the kind of job
     for job in waiting:
-        reason, words = _wait_of(state, settings, now, forecast, job)
+        reason, words = _wait_of(state, settings, now, forecast, job, paced)
+        if reason == Stage.PACE.value and reason not in groups:
+            words = why_of(state, settings, now, job).summary
         groups.setdefault(reason, ([], words))[0].append(job)
     return tuple(
         WaitGroup(reason, *_sums(forecast, jobs), jobs[0].id, words)
@@ -84,8 +90,10 @@ def _sums(forecast: Forecast, jobs: Sequence[Job]) -> tuple[int, int]:
     return sum(n for n, _ in counts), sum(n * job.spec.gpu_milli_in_all for n, job in counts)
 
 
-def _wait_of(state: State, settings: Settings, now: float, forecast: Forecast, job: Job) -> tuple[str, str]:
-    """The kind of thing that a job waits for, and what that is."""
+def _wait_of(
+    state: State, settings: Settings, now: float, forecast: Forecast, job: Job, paced: dict[Hashable, bool]
+) -> tuple[str, str]:
+    """The kind of thing that a job waits for, and what that is. `paced`: what is known of kinds of jobs."""
     if job.not_before > now:
         return _RETRY, f"waits {job.not_before - now:.0f} s before its next launch: {job.message}"
     if problem := problem_of(state, settings, now, job):
@@ -93,6 +101,11 @@ def _wait_of(state: State, settings: Settings, now: float, forecast: Forecast, j
     wait = forecast.wait_of(job)
     if wait is not None:
         return wait.stage.value, wait.words
+    kind = forecast.backlog.kind(job, request_of(job, settings))
+    if kind not in paced and len(paced) < MAX_KINDS:
+        paced[kind] = waits_for_turn(state, settings, now, job)
+    if paced.get(kind):
+        return Stage.PACE.value, ""
     return (Stage.GUARANTEE if job.id in state.seats_given else Stage.GPUS).value, ""
 
 

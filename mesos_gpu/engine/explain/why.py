@@ -1,6 +1,6 @@
 """Why a job waits, asked of the state: what a match would see. It changes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.admission.limits import class_of
 from mesos_gpu.policy.capacity.node import OF_POOL, OFF_GPUS, NodeCapacity, Reservation
-from mesos_gpu.policy.explain.hurdles import clock
+from mesos_gpu.policy.explain.hurdles import clock, hurdles
 from mesos_gpu.policy.explain.silence import lost, paced, silent, unfit
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.room.allotment import allot
@@ -51,24 +51,17 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     queue, kept = QueueView(), dict[AgentId, list[Reservation]]()
     if job.state is JobState.PENDING:
         queue, kept = _queue_view(state, settings, now, job)
-    neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
+    neighbours = Neighbours(state)
     pools = None if state.tree is None else Pools(state, state.tree, now)
-    offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
-    pace = Pace(state, now)
-    nodes: list[NodeCapacity] = []
-    for node in state.nodes.values():
-        ruled_out = (
-            neighbours.ruled_out(job.spec, node)
-            or _off_pool(state, job, node, pools)
-            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else "")
-        )
-        barred = neighbours.barred(job, node) or _not_yet(state, job, node, pools, now)
-        view = _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out)
-        view = replace(
-            view, paced=paced(node, pace.under_way(node.id), pace.room(node.id), job.spec.tasks, now)
-        )
-        its = kept.get(node.id)
-        nodes.append(replace(view, kept=tuple([_kept_of(view, job, each) for each in its])) if its else view)
+    views = _node_views(
+        state, settings, now, job, state.nodes.values(), neighbours, pools, past_offers=past_offers
+    )
+    nodes = [
+        replace(view, kept=tuple([_kept_of(view, job, each) for each in its]))
+        if (its := kept.get(view.agent_id))
+        else view
+        for view in views
+    ]
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = partial(_apart, state, job, neighbours) if bound else None
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
@@ -86,6 +79,50 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     answer = with_idle(answer, state, settings, job, now)
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
+
+
+def waits_for_turn(state: State, settings: Settings, now: float, job: Job) -> bool:
+    """Whether the pace of launches is what keeps a job that nothing else holds back off an agent with room for it.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        now: Seconds since the epoch.
+        job: A pending job.
+    """
+    under_way = state.restless.under_way
+    nodes = [node for node in state.nodes.values() if node.id in under_way or node.launch_not_before > now]
+    pools = None if state.tree is None else Pools(state, state.tree, now)
+    request = replace(request_of(job, settings), tasks=job.spec.tasks, ports=job.spec.ports)
+    views = _node_views(state, settings, now, job, nodes, Neighbours(state), pools) if nodes else ()
+    return any(view.paced and hurdles(request, view, now=now)[0].stage is Stage.PACE for view in views)
+
+
+def _node_views(
+    state: State,
+    settings: Settings,
+    now: float,
+    job: Job,
+    nodes: Iterable[Node],
+    neighbours: Neighbours,
+    pools: Pools | None,
+    *,
+    past_offers: bool = False,
+) -> Iterator[NodeCapacity]:
+    """Give each of some nodes as a job sees it, without what is kept there for jobs before it."""
+    gpu_nodes = Placing(state, settings).key(job)
+    offers = _offers(state, settings, settings.role_for(job.spec.queue), past_offers=past_offers)
+    pace = Pace(state, now)
+    for node in nodes:
+        ruled_out = (
+            neighbours.ruled_out(job.spec, node)
+            or _off_pool(state, job, node, pools)
+            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else "")
+        )
+        barred = neighbours.barred(job, node) or _not_yet(state, job, node, pools, now)
+        view = _node_view(state, settings, now, node, offers.get(node.id, ()), barred, ruled_out)
+        under_way, room = pace.under_way(node.id), pace.room(node.id)
+        yield replace(view, paced=paced(node, under_way, room, job.spec.tasks, now))
 
 
 def _off_pool(state: State, job: Job, node: Node, pools: Pools | None) -> str:

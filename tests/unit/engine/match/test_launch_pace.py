@@ -8,6 +8,7 @@ import pytest
 from mesos_gpu.api.metrics.families import metrics, snapshot
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.explain.queue_why import queue_why
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import MAX_KILLS
 from mesos_gpu.engine.tasks.starting import TIMED_OUT
@@ -17,9 +18,11 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.model.tenancy import QueueSpec
 from mesos_gpu.policy.queueing.launch_window import FIRST_SIZE, MIN_BACK_OFF_S, PROBE_SIZE
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
+from tests.unit.engine.tenancy.lending import Tenants
 
 APP = App("/k", cmd="exec sleep 3600", instances=100, cpus=0.01, mem_mib=8, port_definitions=())
 
@@ -349,3 +352,37 @@ def test_why_says_for_whose_turn_a_job_waits_though_several_are_busy(world: Worl
     assert answer.summary.startswith("waits for its turn on a1.example (and on 1 more node): 32 launches")
     assert [each.stage for each in answer.nodes] == [Stage.PACE, Stage.PACE]
     assert answer.can_ever_run
+
+
+def test_queue_why_counts_jobs_that_wait_for_their_turn_in_the_words_of_why() -> None:
+    world = Tenants()
+    world.register()
+    world.document_of({"many": QueueSpec()})
+    submit(world, FIRST_SIZE + 8, queue="many")
+    submit(world, 2, first=100, queue="many", cpus=1000.0)
+    offered(world, "a1")
+    offered(world, "a1")
+    answer = queue_why(world.state, world.settings, "many", world.now)
+    assert [(each.reason, each.jobs) for each in answer.waits] == [("pace", 8), ("gpus", 2)]
+    first, words = answer.waits[0].first, answer.waits[0].words
+    assert (
+        words == why(world, first) == f"waits for its turn on a1.example: {FIRST_SIZE} launches are under way"
+    )
+    running(world, "a1", FIRST_SIZE)
+    offered(world, "a1")
+    answer = queue_why(world.state, world.settings, "many", world.now)
+    assert [(each.reason, each.jobs) for each in answer.waits] == [("gpus", 2)]
+
+
+def test_queue_why_names_an_agent_that_is_backed_off() -> None:
+    world = Tenants()
+    world.register()
+    world.document_of({"many": QueueSpec()})
+    submit(world, 3, queue="many")
+    offered(world, "a1")
+    time_out(world, "a1")
+    submit(world, 5, first=3, queue="many")
+    offered(world, "a1")
+    waits = queue_why(world.state, world.settings, "many", world.now).waits
+    words = next(each.words for each in waits if each.reason == "pace")
+    assert "3 executors did not register in time" in words
