@@ -34,9 +34,9 @@ def of_status(reach: Reach, status: Status) -> list[Finding]:
     if status["issuer_problem"]:
         remedy = "look at the issuer, and whether the scheduler's host reaches it; docs/security.md"
         findings.append(Finding(_LOGIN, Level.WARN, status["issuer_problem"], remedy))
-    if status["journal_problem"]:
+    if of_journal := status.get("journal_problem"):  # a scheduler of an earlier version has none
         remedy = "give its file system room, or the scheduler another --journal-size or --journal-keep-days"
-        findings.append(Finding(_JOURNAL, Level.WARN, status["journal_problem"], remedy))
+        findings.append(Finding(_JOURNAL, Level.WARN, of_journal, remedy))
     tls = status["tls"]
     if tls is None:
         if not reach.keeps_secrets:

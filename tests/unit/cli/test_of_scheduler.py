@@ -69,3 +69,8 @@ def test_journal_that_is_too_large_is_a_finding() -> None:
     (finding,) = [each for each in of_status(Reach(SAFE), status) if each.check == "journal"]
     assert (finding.level, finding.text) == (Level.WARN, told)
     assert "--journal-size" in finding.remedy
+
+
+def test_scheduler_of_an_earlier_version_says_nothing_of_its_journal() -> None:
+    status = cast(Status, {"open_to_all": False, "tls": TLS, "issuer_problem": None})
+    assert [each.level for each in of_status(Reach(SAFE), status)] == [Level.OK, Level.OK]
