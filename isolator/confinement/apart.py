@@ -72,13 +72,13 @@ def apart_on_host_network(own: Mapping[str, str]) -> Apart:
 
 
 def has_scopes(own: Mapping[str, str]) -> bool:
-    """Whether tasks have domains of Landlock that keep signals and connections to abstract Unix sockets in.
+    """Return whether the Landlock domains of tasks block signals and abstract Unix sockets across domains.
 
     Args:
-        own: As of `apart_of`.
+        own: The executor's environment.
 
     Raises:
-        BadConfiguration: As of `apart_of`.
+        BadConfiguration: See `apart_of`.
     """
     return apart_of(own).domain and landlock_abi() >= SCOPES_SINCE
 

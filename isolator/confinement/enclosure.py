@@ -31,7 +31,7 @@ NODES: Final = Path("/dev/mesos_gpu")
 #: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
 DENIED: Final = ".denied"
 GATE: Final = ".gate"
-#: Seconds that a sandbox may take to be sealed: some million files.
+#: Time limit for sealing a sandbox, in seconds: enough for some million files.
 SEAL_S: Final = 60.0
 _DENIED_MINOR: Final = 253
 
@@ -242,8 +242,8 @@ def plan(
         inventory: What the node's monitor says.
         env: The executor's environment.
         root: Whose /proc and /dev are read.
-        denied: Ports and addresses that it must not reach.
-        grant: Ports that it may bind.
+        denied: Ports and addresses that the task must not reach.
+        grant: Ports that the task may bind.
         share: What it is granted of each GPU; None: all of it.
 
     Raises:

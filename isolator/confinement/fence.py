@@ -1,7 +1,8 @@
-"""What keeps a task from control ports, metadata addresses and the ports of other tasks: a cgroup v2 of its own, with
-programs that the kernel runs whenever a socket that was made in it connects, sends to an address, or is bound to one.
-A process that listens at the port of an agent that is being restarted, or of a task that is not ready yet, would be
-taken for it.
+"""The fence of a task, which denies control ports, metadata addresses and ports of other tasks.
+
+It is a cgroup v2 of the task with eBPF programs, which the kernel runs when a socket created in the cgroup connects,
+sends to an address, or is bound to one. Without it, a process that listens at the port of an agent that is being
+restarted, or of a task that is not ready yet, would be taken for that agent or task.
 
 It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
 Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
@@ -25,7 +26,7 @@ from isolator.host.port_ranges import EVERY_PORT, PortGrant
 from isolator.program import statement
 from mesos_gpu.errors import Unavailable
 
-#: Something that is denied: port, address (None for any), whether to reach it, and whether to listen there is denied.
+#: A test of a denial: port, address (None for any), whether reaching it is denied, whether listening there is denied.
 Probe = tuple[int, str | None, bool, bool]
 #: Address family, and the kinds of programs that decide on it: for binding, and those for reaching.
 _PROGRAMS: Final = (
@@ -44,9 +45,9 @@ class Fence:
     """The fence of a task.
 
     Attributes:
-        denied: What its processes cannot reach.
-        cgroup: Of its processes.
-        grant: The ports that they may bind; None if they may bind any, as in a network of their own.
+        denied: Ports and addresses that the task's processes cannot reach.
+        cgroup: Cgroup v2 of the task's processes.
+        grant: Ports that the processes may bind; None if they may bind any port, as in a network of their own.
     """
 
     denied: tuple[Denial, ...]
@@ -54,7 +55,7 @@ class Fence:
     grant: PortGrant | None = EVERY_PORT
 
     def probes(self) -> tuple[Probe, ...]:
-        """Return what `see_denied` is to try: every port that is denied, but no address at which something may be."""
+        """Return what `see_denied` tries: every denied port, but no address at which a real server may answer."""
         listens = self.grant is not None
         tries: list[Probe] = [
             (each.port, each.address, True, listens)
@@ -152,9 +153,9 @@ def fence_for(
 
     Args:
         container: Mesos' id of the executor's container.
-        denied: From `control_ports`.
+        denied: Ports and addresses that the task must not reach, as of `control_ports`.
         root: Whose /proc is read.
-        grant: The ports that the task may bind on the host's network.
+        grant: Ports that the task may bind on the host's network.
 
     Raises:
         Unavailable: As of `see_cgroup2`.
@@ -249,7 +250,7 @@ def trial(name: str, port: int, grant: PortGrant) -> None:
     Args:
         name: Of its cgroup.
         port: That it is to deny.
-        grant: The ports that may be bound.
+        grant: Ports that may be bound inside the fence.
 
     Raises:
         MesosGpuError, OSError: It cannot be made, or denies nothing.

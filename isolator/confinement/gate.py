@@ -75,7 +75,7 @@ class Gate:
         """Nothing is made yet. `apart`: what keeps the container from other tasks; by default nothing does."""
         self._directory, self._fence, self._apart = directory, fence, apart
         self._socket: socket.socket | None = None
-        self.inner: Inner | None = None  # that it has left, once it admitted the container
+        self.inner: Inner | None = None  # inner process of the task, set by `admit` if it starts one
 
     def open(self) -> None:
         """Make the program and listen.
@@ -92,7 +92,9 @@ class Gate:
         file.chmod(0o555)
         other = self._directory / _INNER
         other.write_bytes(inner.program(os.uname().machine))
-        other.chmod(0o111)  # what its user cannot read is not dumpable from its first instruction on
+        other.chmod(
+            0o111
+        )  # a process is not dumpable from its first instruction if its user cannot read the program
         self._directory.chmod(0o755)
         if os.statvfs(file).f_flag & os.ST_NOEXEC:
             raise MesosGpuError(
@@ -133,8 +135,8 @@ class Gate:
             first: The container's first process, if that may be another, as an engine's init: it is the task's user's,
                 who may attach to it, and so goes behind the fence, too. 0: the one at the gate is.
             see: Looks at the container, from the process that is at the gate, before it may go on.
-            leaves: Whether it leaves an inner process, for commands beside the task; not where the gate may be the
-                first process of a pid namespace.
+            leaves: Whether the gate starts an inner process for commands beside the task; must be False if the gate
+                may be the first process of a pid namespace.
             variables: That the command has beside those that the container was started with, which others may read.
 
         Returns:
@@ -172,7 +174,7 @@ class Gate:
         return True
 
     def _connected(self) -> Inner:
-        """Return the inner process. It connected before the gate went on, so nothing of the task can be before it."""
+        """Return the inner process. It connects before the gate executes the command, so no task can connect first."""
         assert self._socket is not None
         self._socket.settimeout(0)
         line, _ = self._socket.accept()

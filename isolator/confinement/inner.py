@@ -1,22 +1,26 @@
-"""The inner process of a task: commands beside a running task (`exec`, COMMAND checks) are forked from it.
+"""The inner process of a task, from which commands beside the running task (`exec`, COMMAND checks) are forked.
 
-A Landlock domain cannot be entered from outside, only inherited: a command that is to signal its own task and no other
-must be born in the domain of that task. So a process of ours is left there before the task's program is executed. It
-makes the system calls that the executor sends it over a socket pair, one at a time, and does nothing else:
+A process cannot enter an existing Landlock domain; it can only inherit one. A command that may signal its own task and
+no other task must therefore be forked inside the domain of its task. The executor leaves a helper process, the inner
+process, in that domain before the task's program is executed. The inner process makes the system calls that the
+executor sends over a socket pair, one at a time:
 
-    prctl(PR_SET_DUMPABLE, 0)                                          no process of the task may look into it
-    sendto 16 bytes: the result of the last call (at first 0), and the number of the file that came with it, or -1
-    recvmsg 56 bytes: number and six arguments of a call, maybe with a file; other sizes and the end: exit_group(0)
-    the call; after a clone that returns 0, the child goes on at the file that came with it
+    prctl(PR_SET_DUMPABLE, 0)       so that no process of the task can attach to it or read its memory
+    sendto, 16 bytes                result of the last call (0 at first); number of the received descriptor, or -1
+    recvmsg, 56 bytes               number and six arguments of a call, optionally with a file descriptor;
+                                    any other size, or the end of the connection: exit_group(0)
+    the call                        after a clone that returns 0, the child continues on the received descriptor
 
-It is executed from less than 500 bytes, so it holds nothing of the executor's memory, and no variables. Its socket has
-no name, and a task has no way to its files: it cannot attach to a process that is not dumpable. A task may end it, as
-all processes of its domain; then no more commands are started there, and the task goes on.
+Its program has less than 500 bytes, so the process holds neither memory of the executor nor environment variables. Its
+socket has no name, and the task cannot open its descriptors, because it cannot attach to a process that is not
+dumpable. A task may kill its inner process, like every process of its domain; afterwards no command can be started
+beside the task, and the task continues.
 
-The first one only forks. Each command gets a *session*, a copy that collects what the command leaves behind and tells
-how it ended; the command's first process is forked from that. What comes from there is taken as input: all numbers.
+The first inner process only forks. Each command gets a *session*: a fork that reaps the descendants of the command and
+reports the exit status. The command's first process is forked from the session. The executor treats the answers of
+inner processes as untrusted input: they consist of numbers only.
 
-What the executor has done there is in `inner_calls`, which few executors need.
+The calls that the executor sends are in `inner_calls`, a module of its own because few executors need it.
 
 Sources: clone(2), unix(7), cmsg(3), prctl(2), elf(5); arch/x86/entry/syscalls/syscall_64.tbl and
 include/uapi/asm-generic/unistd.h of Linux for the numbers.
@@ -30,28 +34,32 @@ from typing import Final
 
 from isolator.confinement.machine_code import INNER, elf
 
-NAME: Final = "mesos-gpu-inner"  # as ps(1) shows it
+NAME: Final = "mesos-gpu-inner"  # process name in ps(1)
 ANSWER_BYTES: Final = 16
-CLONE: Final[Mapping[str, int]] = {"x86_64": 56, "aarch64": 220}  # the number of clone(2)
+CLONE: Final[Mapping[str, int]] = {"x86_64": 56, "aarch64": 220}  # system call number of clone(2)
 CLONE_PARENT: Final = 0x8000
 _CLONE_VFORK: Final = 0x4000
 _MFD_EXEC: Final = 0x10  # linux/memfd.h, since Linux 6.3
 
 
 def program(machine: str) -> bytes:
-    """Return the program of inner processes for a machine, named as by uname(2); empty if there is none."""
+    """Return the ELF program of inner processes for a machine; b"" if the machine is not supported.
+
+    Args:
+        machine: Machine name as in uname(2), such as x86_64.
+    """
     return elf(*INNER[machine]) if machine in INNER else b""
 
 
 def leave(theirs: int, ours: int) -> None:
-    """Leave an inner process where this process is, as a child of this one's parent, and wait until it runs.
+    """Start an inner process in the Landlock domain of the calling process, and wait until it runs.
 
-    To be called by a process with one thread. If the host does not let it be executed there is none, and the executor
-    sees the end of the socket.
+    The inner process becomes a child of the caller's parent. The caller must have a single thread. If the program
+    cannot be executed on this host, no inner process remains and the executor reads the end of the socket.
 
     Args:
-        theirs: The socket that it gets; closed here.
-        ours: The other end, for its first word.
+        theirs: Socket descriptor for the inner process; closed by this function.
+        ours: Socket descriptor of the other end, on which the inner process sends its first answer.
     """
     code = program(os.uname().machine)
     if not code:
@@ -60,7 +68,7 @@ def leave(theirs: int, ours: int) -> None:
     file = _executable(code)
     libc = ctypes.CDLL(None, use_errno=True)
     clone = CLONE[os.uname().machine]
-    # A copy of this process until it executes the program, for which this one waits. No handler of a fork runs.
+    # CLONE_VFORK suspends this process until the child executes the program. A raw clone runs no at-fork handlers.
     pid = libc.syscall(clone, ctypes.c_long(CLONE_PARENT | _CLONE_VFORK | signal.SIGCHLD), 0, 0, 0, 0)
     if pid == 0:
         try:
@@ -80,7 +88,7 @@ def leave(theirs: int, ours: int) -> None:
 def _executable(code: bytes) -> int:
     try:
         file = os.memfd_create(NAME, os.MFD_CLOEXEC | _MFD_EXEC)
-    except OSError:  # before Linux 6.3 each can be executed
+    except OSError:  # before Linux 6.3 MFD_EXEC is unknown, and every memfd is executable
         file = os.memfd_create(NAME, os.MFD_CLOEXEC)
     os.write(file, code)
     return file

@@ -1,6 +1,6 @@
-"""Commands that are started by the inner process of a task: the system calls that it makes for them.
+"""Commands beside a running task: the system calls by which the task's inner process starts and observes them.
 
-Sources: as of `inner`.
+Sources: see `inner`.
 """
 
 import _socket
@@ -18,14 +18,14 @@ from typing import Final
 from isolator.confinement.inner import ANSWER_BYTES, CLONE, CLONE_PARENT
 from isolator.host import processes
 
-ANSWER_S: Final = 5.0  # for one system call that does not wait
-EXECUTE_S: Final = 30.0  # for the file system of a program to answer
+ANSWER_S: Final = 5.0  # timeout of one system call that does not block
+EXECUTE_S: Final = 30.0  # timeout of execve, which reads the program from a file system that may be slow
 _LOOK_S: Final = 0.5
 _REQUEST, _ANSWER = struct.Struct("=Q6q"), struct.Struct("=qi4x")
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred
-#: Where sessions map what is exchanged with them: their program is below, all else far above.
+#: Address at which sessions map the memory shared with the executor: above their program, far below their stack.
 _MEMORY: Final = 0x10000000
-_STRINGS: Final = 4096  # from there on are the strings of a command; before, what calls return
+_STRINGS: Final = 4096  # offset of a command's strings in the shared memory; results of calls are before it
 _PROT_READ_WRITE, _MAP_SHARED_FIXED = 3, 0x11
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _TIOCSCTTY: Final = 0x540E
@@ -46,37 +46,43 @@ _CALLS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 class NotExecuted(OSError):
-    """A command that its task has no program for, or may not execute."""
+    """A command whose program does not exist in its task, or may not be executed there."""
 
 
 class Inner:
     """The executor's end of an inner process.
 
     Attributes:
-        line: The socket.
-        pid: Its id for this process, 0 if that is unknown.
-        number: The number of its end of the socket.
-        name: Its id for the process that it was forked from.
+        line: Socket to the inner process.
+        pid: Process id in the executor's pid namespace; 0 if unknown.
+        number: Descriptor number of the socket in the inner process.
+        name: Process id in the pid namespace of the process that forked the inner process.
     """
 
     __slots__ = ("_children", "_lock", "_owed", "line", "name", "number", "pid")
 
     def __init__(self, line: _socket.socket, pid: int = 0, number: int = 0, name: int = 0) -> None:
-        """Take over the socket, by which nothing was said yet."""
+        """Take over a socket that has not been used yet."""
         self.line, self.pid, self.number, self.name = line, pid, number, name
         self._lock, self._children = _thread.allocate_lock(), list[int]()
-        self._owed = 0  # answers that are still to come; more than one if it was stopped
+        self._owed = 0  # answers that are still to come; more than one after a timeout
 
     @classmethod
     def of(cls, line: int, pid: int, number: int) -> "Inner":
-        """Take over one from another process of ours, by the number of the file here."""
+        """Return the end of an inner process that another process of the executor has started.
+
+        Args:
+            line: Descriptor number of the socket in this process; owned by the result.
+            pid: Process id of the inner process.
+            number: Descriptor number of the socket in the inner process.
+        """
         return cls(_socket.socket(fileno=line), pid, number)
 
     def greet(self) -> None:
-        """Take its first word, and see which process it is.
+        """Receive the first answer of the inner process, and store the process id that the kernel sends along.
 
         Raises:
-            OSError: It has ended, or does not answer.
+            OSError: The inner process has ended, or does not answer.
         """
         space = _socket.CMSG_SPACE(_CREDENTIALS.size)
         self._await(ANSWER_S)
@@ -88,34 +94,34 @@ class Inner:
                 self.pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
 
     def call(self, name: str, *arguments: int, file: int | None = None) -> int:
-        """Have it make a system call.
+        """Make the inner process execute a system call; return the result.
 
         Args:
-            name: Of the call.
-            arguments: Numbers, and addresses in its memory.
-            file: A file of this process to send along.
+            name: Name of the call, a key of `_CALLS`.
+            arguments: Numbers, or addresses in the memory of the inner process; at most six.
+            file: Descriptor of this process that is sent along; None for no descriptor.
 
         Raises:
-            OSError: The call failed there; or the process has ended, or does not answer.
+            OSError: The call failed in the inner process, or the inner process has ended or does not answer.
         """
         return self._call(name, arguments, file)[0]
 
     def give(self, file: int) -> int:
-        """Give it a file of this process; return the number that it has there.
+        """Send a file descriptor to the inner process; return the number of the descriptor there.
 
         Raises:
-            OSError: As of `call`.
+            OSError: See `call`.
         """
         return self._call("getpid", (), file)[1]
 
     def fork(self, flags: int = 0) -> "Inner":
-        """Have it fork.
+        """Make the inner process fork; return the child.
 
         Args:
-            flags: CLONE_*.
+            flags: CLONE_* flags in addition to SIGCHLD.
 
         Raises:
-            OSError: As of `call`.
+            OSError: See `call`.
         """
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
@@ -126,7 +132,7 @@ class Inner:
             child.name, child.number = asked
             self.call("close", child.number)
             child.greet()
-            if self.number < _STREAMS:  # which are never free: files that come later get others
+            if self.number < _STREAMS:  # keep 0 to 2 in use, so that later descriptors get other numbers
                 child.call("dup3", self.number + 1, self.number, 0)
             else:
                 child.call("close", self.number)
@@ -136,11 +142,13 @@ class Inner:
         return child
 
     def session(self) -> "Inner":
-        """Have the first one fork what a command is forked from. It is a child of the first one's parent, and ends when
-        its socket is closed or its parent ends. From any thread.
+        """Make the first inner process fork a session for one command. For any thread.
+
+        The session becomes a child of the first inner process's parent, and ends when its socket is closed or that
+        parent ends.
 
         Raises:
-            OSError: As of `call`.
+            OSError: See `call`.
         """
         with self._lock:
             self.collect()
@@ -155,7 +163,7 @@ class Inner:
         return child
 
     def collect(self) -> None:
-        """Collect sessions that have ended, as far as they are children of this process."""
+        """Reap the ended sessions that are children of this process."""
         for pid in tuple(self._children):
             try:
                 ended = os.waitpid(pid, os.WNOHANG)[0]
@@ -165,11 +173,11 @@ class Inner:
                 self._children.remove(pid)
 
     def close(self) -> None:
-        """Let it end. Twice is harmless."""
+        """Close the socket, which ends the inner process. May be called more than once."""
         self.line.close()
 
     def ask(self, name: str, *arguments: int, file: int | None = None) -> None:
-        """Send a call, of which `answer` tells the result later."""
+        """Send a system call without waiting; `answer` returns its result. For arguments and errors see `call`."""
         number = _CALLS[os.uname().machine][name]
         request = _REQUEST.pack(number, *arguments, *[0] * (6 - len(arguments)))
         ancillary = [] if file is None else [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", file))]
@@ -179,16 +187,20 @@ class Inner:
             if error.errno in (
                 errno.EPIPE,
                 errno.EBADF,
-            ):  # EBADF: this process let it go, as the task has ended
+            ):  # EBADF: this process has closed the socket, because the task has ended
                 raise _ended() from None
             raise
         self._owed += 1
 
     def answer(self, within_s: float | None) -> tuple[int, int]:
-        """Return the result of the call that was asked for, and the number of the file that went along.
+        """Return the result of the last call sent, and the number of the descriptor sent along (-1 for none).
+
+        Args:
+            within_s: Seconds to wait; None to wait without a limit.
 
         Raises:
-            OSError: As of `call`; after `within_s` seconds, TimeoutError.
+            TimeoutError: No answer came within `within_s` seconds.
+            OSError: See `call`.
         """
         while True:
             self._await(within_s)
@@ -221,7 +233,7 @@ def _ended() -> OSError:
 
 
 class Command:
-    """A command that a session runs. Close it in the end."""
+    """A command beside a task, run by a session. The caller must close it."""
 
     def __init__(
         self,
@@ -233,19 +245,19 @@ class Command:
         *,
         terminal: bool,
     ) -> None:
-        """Start it, in a session of its own of the kernel's.
+        """Start the command in a kernel session of its own (setsid(2)).
 
         Args:
-            session: Of it alone; closed in the end, and if this fails.
-            argv: The first word is looked for in PATH of `env`.
-            env: All its variables.
-            streams: Its stdin, stdout and stderr, files of this process.
-            directory: Its directory, a file of this process.
-            terminal: Whether the streams are one that is to be its controlling terminal.
+            session: Session of this command alone; closed by `close`, and if the start fails.
+            argv: Command line; its first word is searched for in the PATH of `env`.
+            env: Complete environment of the command.
+            streams: Descriptors of this process for stdin, stdout and stderr.
+            directory: Descriptor of this process for the working directory.
+            terminal: Whether stdin is a terminal that becomes the controlling terminal of the command.
 
         Raises:
-            NotExecuted: The task has no such program, or may not execute it.
-            OSError: It cannot be started.
+            NotExecuted: The program does not exist in the task, or may not be executed there.
+            OSError: The command cannot be started for another reason.
         """
         self._session, self._lock = session, _thread.allocate_lock()
         self._code: int | None = None
@@ -268,8 +280,8 @@ class Command:
     def _share(
         self, paths: Sequence[str], argv: Sequence[str], variables: Sequence[str]
     ) -> tuple[list[int], int, int]:
-        """Give the session memory with what is to be executed; return the addresses of the paths, and of argv and
-        envp."""
+        """Map memory with the strings of the command into the session; return the addresses of each path, of argv and
+        of envp."""
         words = bytearray(_STRINGS)
         places = [_put(words, os.fsencode(path) + b"\0") for path in paths]
         vectors = []
@@ -285,16 +297,18 @@ class Command:
         return places, vectors[0], vectors[1]
 
     def fileno(self) -> int:
-        """The file that can be read once the command has ended."""
+        """Return the descriptor that becomes readable when the command has ended."""
         return self._session.line.fileno()
 
     def poll(self) -> int | None:
-        """The exit code, or minus the signal that ended it; None: it runs."""
+        """Return the exit code, or minus the signal that ended the command; None if the command is running."""
         with self._lock:
             if self._code is None and select.select([self._session.line], [], [], 0)[0]:
                 try:
                     self._session.answer(0)
-                except OSError:  # the session was killed, and its end is the command's
+                except (
+                    OSError
+                ):  # the session was killed, and the kernel then kills the command (PR_SET_PDEATHSIG)
                     self._code = -signal.SIGKILL
                 else:
                     status = struct.unpack("i", os.pread(self._memory, 4, 0))[0]
@@ -302,7 +316,11 @@ class Command:
             return self._code
 
     def wait(self, within_s: float | None = None) -> int | None:
-        """Wait for its end, or for so long; return what `poll` does."""
+        """Wait until the command has ended; return the result of `poll`.
+
+        Args:
+            within_s: Seconds to wait; None to wait without a limit.
+        """
         deadline = None if within_s is None else time.monotonic() + within_s
         while self.poll() is None and (deadline is None or time.monotonic() < deadline):
             left_s = _LOOK_S if deadline is None else max(min(_LOOK_S, deadline - time.monotonic()), 0.0)
@@ -312,8 +330,7 @@ class Command:
         return self._code
 
     def processes(self) -> list[int]:
-        """The processes that it has started, and it, as far as they are below the session; what has ended is
-        collected."""
+        """Return the ids of all processes below the session, the command included. Reap those that have ended."""
         if self.poll() is not None:
             with self._lock, contextlib.suppress(OSError):
                 while self._session.call("wait4", -1, _MEMORY, _WNOHANG) > 0:
@@ -321,22 +338,22 @@ class Command:
         return processes.descendants(self._session.pid) if self._is_there() else []
 
     def _is_there(self) -> bool:
-        """Whether the session lives, so that its id is no other's."""
+        """Return whether the session is alive, so that its process id has not been reused."""
         with contextlib.suppress(BlockingIOError):
             return bool(self._session.line.recv(1, _socket.MSG_PEEK | _socket.MSG_DONTWAIT))
         return True
 
     def gone(self) -> bool:
-        """Whether the session has ended and was collected, after `close`; it waits for its command."""
+        """Return whether the session has ended and was reaped. A closed session ends once its command has ended."""
         if not self._gone:
             try:
                 self._gone = os.waitpid(self._session.pid, os.WNOHANG)[0] > 0
-            except ChildProcessError:  # collected by another, or of another parent
+            except ChildProcessError:  # reaped by other code, or a child of another process
                 self._gone = not os.path.exists(f"/proc/{self._session.pid}")
         return self._gone
 
     def close(self) -> None:
-        """Let go of it: the session ends once the command has."""
+        """Close the session, which ends once the command has ended. May be called more than once."""
         self._session.close()
         if self._memory >= 0:
             os.close(self._memory)
@@ -350,13 +367,13 @@ def _paths(program: str, env: Mapping[str, str]) -> list[str]:
 
 
 def _put(words: bytearray, more: bytes) -> int:
-    """Append; return the address that it has in the session."""
+    """Append bytes to the shared memory; return their address in the session."""
     words += more
     return _MEMORY + len(words) - len(more)
 
 
 def _prepare(first: Inner, streams: tuple[int, int, int], directory: int, *, terminal: bool) -> None:
-    """What a command finds: a session of its own, its streams, its directory."""
+    """Give the first process of a command its kernel session, its streams and its working directory."""
     first.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
     first.call("setsid")
     given = {stream: first.give(stream) for stream in dict.fromkeys(streams)}
@@ -371,14 +388,14 @@ def _prepare(first: Inner, streams: tuple[int, int, int], directory: int, *, ter
 def _execute(
     first: Inner, name: str, paths: Sequence[str], places: Sequence[int], argv: int, envp: int
 ) -> None:
-    """Execute the first of the paths that is there; all files but the streams are closed by that."""
+    """Execute the first path that exists; execve closes all descriptors but the streams."""
     number, why = 2, f"{name}: No such file or directory"
     for path, place in zip(paths, places, strict=True):
         first.ask("execve", place, argv, envp)
         try:
             first.answer(EXECUTE_S)
         except ProcessLookupError:
-            return  # its socket was closed: it runs, or was killed meanwhile
+            return  # execve has closed the socket: the command runs, or was killed meanwhile
         except OSError as error:
             if error.errno not in NOT_THERE:
                 number, why = error.errno or 0, f"{path}: {error.strerror}"

@@ -1,9 +1,9 @@
-"""Proof that what listens at a port is a task's: a port number alone names nobody.
+"""Proof that a listening socket belongs to a task; the port number alone does not show which process listens.
 
-The kernel says of each TCP socket in which cgroup of version 2 the listening socket was made (INET_DIAG_CGROUP_ID,
-Linux 5.9); a task's processes are in one of their own (see `fence`). Of a connection that stands the very socket at its
-other end is asked for, so that nobody can take the port between a look and the connection, nor share it by
-SO_REUSEPORT. Sources: sock_diag(7), linux/inet_diag.h, net/ipv4/inet_diag.c.
+For each TCP socket the kernel reports the cgroup v2 in which the socket was created (INET_DIAG_CGROUP_ID, Linux 5.9),
+and the processes of a task have a cgroup of their own (see `fence`). For an established connection the kernel is asked
+for the exact socket at the other end. Another process therefore cannot take the port between a check and the
+connection, nor share the port by SO_REUSEPORT. Sources: sock_diag(7), linux/inet_diag.h, net/ipv4/inet_diag.c.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ from mesos_gpu.errors import BadConfiguration
 if TYPE_CHECKING:
     from mesos_gpu.model.jobs.port import PortBinding
 
-PROOF: Final = "MESOS_GPU_PORT_PROOF"  # of the agent: "on", also if it is not set, or "off"
+PROOF: Final = "MESOS_GPU_PORT_PROOF"  # environment variable of the agent: "on" (default) or "off"
 _NETLINK_SOCK_DIAG: Final = 4  # linux/netlink.h
 _SOCK_DIAG_BY_FAMILY: Final = 20  # linux/sock_diag.h
 _REQUEST, _DUMP = 0x1, 0x300  # NLM_F_REQUEST; NLM_F_ROOT | NLM_F_MATCH
 _ERROR, _DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 _LISTEN: Final = 10  # TCP_LISTEN, linux/tcp_states.h
-_ALL: Final = 0xFFFFFFFF  # of states; also INET_DIAG_NOCOOKIE
+_ALL: Final = 0xFFFFFFFF  # mask of all TCP states; also INET_DIAG_NOCOOKIE
 _CGROUP_ID: Final = 21  # INET_DIAG_CGROUP_ID
 _HEAD: Final = struct.Struct("=IHHII")  # struct nlmsghdr
 _ANSWER: Final = struct.Struct("=BBBB48s5I")  # struct inet_diag_msg
@@ -40,12 +40,18 @@ _MOST_ANSWER: Final = 1 << 16
 
 
 class NotOfTask(OSError):
-    """What answers at a port was not proved to be the task's; nothing may be sent to it."""
+    """A server at a port that was not proved to be the task's, so nothing may be sent to it."""
 
 
 class Found(NamedTuple):
-    """A TCP socket, as the kernel describes it. `cgroup`: the id of the one that it was made in; None: the kernel does
-    not say, as of a connection that is not accepted yet."""
+    """A TCP socket as reported by the kernel.
+
+    Attributes:
+        state: TCP state (linux/tcp_states.h).
+        uid: User id of the socket's owner.
+        cgroup: Id of the cgroup v2 in which the socket was created; None if the kernel does not report one, as for a
+            connection that has not been accepted yet.
+    """
 
     state: int
     uid: int
@@ -54,14 +60,14 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Which sockets are a task's. Close it when the task has ended: its file keeps the task's network.
+    """Proof of which sockets belong to a task. The caller must close it when the task has ended, because its descriptor
+    keeps the task's network namespace alive.
 
     Attributes:
-        cgroups: Ids of the cgroups that only processes of the task are in; None: the operator has set the proof off.
-        problem: Why no socket can be proved to be the task's; "": they can.
-        network: A file of the task's network namespace; -1: it is that of whoever asks.
-        inside: Of a task on a bridge, the port that it listens at by the host's port that leads there; None: it is on
-            the host's network.
+        cgroups: Ids of the cgroups that contain only processes of the task; None if the operator has set the proof off.
+        problem: Why no socket can be proved to be the task's; "" if sockets can be proved.
+        network: Descriptor of the task's network namespace; -1 if the task is in the caller's namespace.
+        inside: Container port by host port, for a task on a bridge; None if the task is on the host's network.
     """
 
     cgroups: frozenset[int] | None
@@ -70,25 +76,25 @@ class Listeners:
     inside: Mapping[int, int] | None = None
 
     def to_words(self) -> tuple[str, str]:
-        """Two words for `of_words`, for a process that is in the task's network."""
+        """Encode as two strings, which `of_words` decodes in a process that is in the task's network."""
         return "off" if self.cgroups is None else ",".join(map(str, sorted(self.cgroups))), self.problem
 
     @classmethod
     def of_words(cls, ids: str, problem: str) -> Self:
-        """The inverse of `to_words`."""
+        """Decode the result of `to_words`."""
         return cls(None if ids == "off" else frozenset(map(int, ids.split(",") if ids else ())), problem)
 
     def close(self) -> None:
-        """Let go of the task's network."""
+        """Close the descriptor of the task's network namespace."""
         if self.network >= 0:
             os.close(self.network)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have this thread in the task's network for a block: sockets that are made there belong to it.
+        """Move this thread into the task's network namespace for a block; sockets made there belong to that namespace.
 
         Raises:
-            OSError: It cannot be entered; this thread is where it was.
+            OSError: The namespace cannot be entered; this thread has not moved.
         """
         if self.network < 0:
             yield
@@ -104,10 +110,14 @@ class Listeners:
             os.close(own)
 
     def place_of(self, port: int, *, ipv6: bool) -> tuple[str, int]:
-        """Where in the task's network a port of the host leads: loopback, or the container's own address.
+        """Return the address and port in the task's network that a port of the host leads to.
+
+        Args:
+            port: TCP port of the host.
+            ipv6: Whether the loopback address is ::1; a container's own address is IPv4 in any case.
 
         Raises:
-            NotOfTask: Nowhere.
+            NotOfTask: The port does not lead to the task, or the task's network has no address yet.
         """
         if self.inside is None:
             return "::1" if ipv6 else "127.0.0.1", port
@@ -120,15 +130,15 @@ class Listeners:
         return addresses[0], self.inside[port]
 
     def prove(self, line: socket.socket, port: int) -> None:
-        """See that the other end of a connection within the task's network is the task's.
+        """Verify that the other end of a connection within the task's network belongs to the task.
 
         Args:
-            line: A socket that is connected, on which nothing was sent.
-            port: As its user knows it.
+            line: Connected socket on which nothing has been sent.
+            port: Port number for error messages, as the user knows it.
 
         Raises:
-            NotOfTask: Another process listens there, or there is no proof.
-            OSError: The connection has ended, or the kernel cannot be asked.
+            NotOfTask: Another process listens at the port, or the proof is not possible.
+            OSError: The connection has ended, or the kernel does not list sockets.
         """
         if self.cgroups is None:
             return
@@ -140,7 +150,7 @@ class Listeners:
             end = _other_end(line)
             if end is None or end.state == _LISTEN:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection was ended at once")
-            # One that is not accepted yet belongs to a socket that still listens: its end would end the connection.
+            # A connection that is not accepted yet belongs to its listening socket: closing that resets the connection.
             holders = [end] if end.cgroup is not None else listening(line.getpeername()[1])
         if why := self._stranger(port, holders) or (
             "" if holders else f"nothing listens at port {port} any more"
@@ -148,12 +158,12 @@ class Listeners:
             raise NotOfTask(errno.EACCES, why)
 
     def proved(self, ports: Collection[int]) -> tuple[tuple[int, ...], str]:
-        """Return the ports at which the task listens and no other process does, and the problem of the others in words.
+        """Return the ports at which only the task listens, and why the other ports are not among them.
 
-        The problem is "" if nothing listens at the others.
+        The second value is a sentence for people, "" if nothing listens at the other ports.
 
         Raises:
-            OSError: The kernel cannot be asked.
+            OSError: The kernel does not list sockets.
         """
         if self.cgroups is None:
             return tuple(ports), ""
@@ -174,15 +184,15 @@ class Listeners:
         return tuple(good), "; ".join(problems)
 
     def _stranger(self, port: int, holders: Collection[Found]) -> str:
-        """Return which listener of a port is not the task's, in words; "" if there is none."""
+        """Return an error message on the first listener that is not the task's; "" if all are the task's."""
         assert self.cgroups is not None
         for each in holders:
             if each.cgroup is None:
-                return f"whose the socket at port {port} is, this kernel does not say: it must be Linux 5.9 or newer"
+                return f"the kernel does not say which task listens at port {port}: use Linux 5.9 or newer on the host"
             if each.cgroup not in self.cgroups:
                 return (
                     f"another process of the host, of uid {each.uid}, listens at port {port}, and not the job: end "
-                    "that process, or run the job again, which gives it another port"
+                    "that process, or run the job again to get another port"
                 )
         return ""
 
@@ -191,11 +201,15 @@ NOBODY: Final = Listeners(frozenset(), "the job has ended")
 
 
 def is_wanted(own: Mapping[str, str]) -> bool:
-    """Whether a host proves who listens: its operator has set off neither that nor all isolation, without which
-    nothing tells its tasks apart.
+    """Return whether this host must prove which task listens at a port.
+
+    False if the operator has set off the proof, or all isolation: without isolation tasks have no cgroups of their own.
+
+    Args:
+        own: The executor's environment.
 
     Raises:
-        BadConfiguration: `MESOS_GPU_PORT_PROOF` is none of its values.
+        BadConfiguration: `MESOS_GPU_PORT_PROOF` is neither "on" nor "off".
     """
     said = own.get(PROOF) or "on"
     if said not in ("on", "off"):
@@ -206,15 +220,15 @@ def is_wanted(own: Mapping[str, str]) -> bool:
 def listeners_of(
     pid: int | None, own: Mapping[str, str], bindings: "Sequence[PortBinding] | None" = None
 ) -> Listeners:
-    """Which sockets are a task's.
+    """Return the proof of which sockets belong to a task.
 
     Args:
-        pid: Of its first process, as this one sees it; None: it has ended, or cannot be seen.
+        pid: Process id of the task's first process in this pid namespace; None if it has ended or is not visible.
         own: The executor's environment.
-        bindings: Of a container on a bridge; None: the task is on the host's network.
+        bindings: Port bindings of a container on a bridge; None if the task is on the host's network.
 
     Raises:
-        BadConfiguration: `MESOS_GPU_PORT_PROOF` is none of its values.
+        BadConfiguration: `MESOS_GPU_PORT_PROOF` is neither "on" nor "off".
     """
     proves, inside = is_wanted(own), None
     if bindings is not None:
@@ -231,8 +245,11 @@ def listeners_of(
 
 
 def _ids_of(pid: int) -> frozenset[int]:
-    """Ids of the cgroup of a process and of those below it; empty if others are in it: it is this process' own, or
-    above that. The id of a cgroup is the number of its inode (Linux 5.5)."""
+    """Return the ids of the cgroup v2 of a process and of all cgroups below it.
+
+    Empty if the cgroup also contains the calling process, because it then does not belong to the task alone. The id of
+    a cgroup is its inode number (Linux 5.5).
+    """
     path, mine = cgroups.membership(pid).get("cgroup2", "/"), cgroups.membership().get("cgroup2", "/")
     mount = cgroups.mounted().get("cgroup2")
     if mount is None or f"{mine.rstrip('/')}/".startswith(f"{path.rstrip('/')}/"):
@@ -241,13 +258,13 @@ def _ids_of(pid: int) -> frozenset[int]:
 
 
 def own_addresses() -> list[str]:
-    """IPv4 addresses of the interfaces of this thread's network, without loopback ones."""
+    """Return the IPv4 addresses of the interfaces in this thread's network namespace, without loopback addresses."""
     addresses = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
                 said = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # it has none
+            except OSError:  # the interface has no IPv4 address
                 continue
             addresses.append(socket.inet_ntoa(said[20:24]))
     return [each for each in addresses if not each.startswith("127.")]
@@ -261,10 +278,10 @@ def _enter(network: int) -> None:
 
 
 def listening(port: int) -> list[Found]:
-    """All sockets that listen at a TCP port in the network of this thread, at whichever address.
+    """Return all sockets that listen at a TCP port in this thread's network namespace, at any address.
 
     Raises:
-        OSError: The kernel cannot be asked.
+        OSError: The kernel does not list sockets.
     """
     nobody = bytes(16)
     sockets: list[Found] = []
@@ -274,8 +291,10 @@ def listening(port: int) -> list[Found]:
 
 
 def _other_end(line: socket.socket) -> Found | None:
-    """The socket that a connection leads to, in the network of this thread; None: it is gone. It is one that listens
-    if the connection is gone, and somebody listens there."""
+    """Return the socket at the other end of a connection within this thread's network namespace.
+
+    The kernel returns the listening socket of the port if the connection has been closed. None if neither exists.
+    """
     ends = [
         (end[1], socket.inet_pton(line.family, end[0].partition("%")[0]).ljust(16, b"\0"))
         for end in _ends(line)
@@ -287,14 +306,14 @@ def _other_end(line: socket.socket) -> Found | None:
 
 
 def _ends(line: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
-    """The other end of a connection, and this one."""
+    """Return the addresses of the peer and of this end of a connection."""
     return line.getpeername()[:2], line.getsockname()[:2]
 
 
 def _asked(
     family: int, states: int, source: tuple[int, bytes], target: tuple[int, bytes], flags: int
 ) -> list[Found]:
-    """Ask the kernel for TCP sockets by their ports and addresses (struct inet_diag_req_v2)."""
+    """Return the TCP sockets with these ports and addresses, by a request with struct inet_diag_req_v2."""
     order = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, states)
     ports = struct.pack("!HH", source[0], target[0])
     order += ports + source[1] + target[1] + struct.pack("=III", 0, _ALL, _ALL)

@@ -1,7 +1,7 @@
-"""The programs of the gate and of inner processes as machine code, and ELF files of them. Pure.
+"""Machine code of the gate and of inner processes, and ELF files with it. Pure.
 
-What they do is said in `gate` and in `inner`. Sources: elf(5); the System V ABI of each machine; objdump(1) prints the
-instructions as they are listed here.
+The modules `gate` and `inner` describe the programs. The listings have the format of objdump(1). Sources: elf(5), the
+System V ABI of each machine.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import Final
 
 _ADDRESS: Final = 0x400000
 _HEADERS: Final = 64 + 2 * 56
-#: By the machine's name as of uname(2): its number in ELF (EM_*), and its instructions, each with what it says.
+#: Program of the gate by machine name (uname(2)): ELF machine number (EM_*) and disassembly.
 GATE: Final = {
     "x86_64": (
         62,
@@ -381,7 +381,7 @@ GATE: Final = {
 """,
     ),
 }
-#: Likewise, of inner processes.
+#: Program of inner processes by machine name, in the format of `GATE`.
 INNER: Final = {
     "x86_64": (
         62,
@@ -507,12 +507,12 @@ INNER: Final = {
 
 
 def elf(machine: int, listing: str, data: bytes = b"") -> bytes:
-    """Return an ELF file.
+    """Return a static ELF executable.
 
     Args:
-        machine: EM_* of the machine.
-        listing: Instructions, a line each, which begins with their bytes as hexadecimal digits.
-        data: What follows the instructions.
+        machine: ELF machine number, EM_*.
+        listing: One instruction a line; each line begins with the bytes as hexadecimal digits.
+        data: Bytes that follow the instructions.
     """
     body = b"".join(bytes.fromhex(line.split()[0]) for line in listing.strip().splitlines()) + data
     size = _HEADERS + len(body)
@@ -522,5 +522,5 @@ def elf(machine: int, listing: str, data: bytes = b"") -> bytes:
     )
     # p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, _ADDRESS, _ADDRESS, size, size, 0x10000)
-    stack = struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # PT_GNU_STACK: it executes nothing
+    stack = struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # PT_GNU_STACK: not executable
     return header + load + stack + body

@@ -25,9 +25,9 @@ _SWAPPED: Final = 0 if sys.byteorder == "little" else 4
 PROCESSES: Final = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
 #: Keys are the user's, over all its tasks; programs and faults in the kernel's own paths are no task's business.
 KERNEL: Final = ("add_key", "request_key", "keyctl", "bpf", "userfaultfd")
-#: What changes limits and priorities of other processes of the same user, which no domain of Landlock prevents: denied
-#: is what names a process, a group or a user; a program may change its own by the number 0. Affinity and policy of the
-#: scheduler are not among them: libraries set those of threads by their numbers, which no filter can tell from others.
+#: Calls that change limits and priorities of other processes of the same user, which Landlock does not prevent. Denied
+#: if they name another process, group or user; a program may change its own by the id 0. Calls for CPU affinity and
+#: scheduling policy are not included: libraries use them with ids of own threads, which a filter cannot recognize.
 OTHERS: Final = ("prlimit64", "setpriority", "ioprio_set")
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3  # linux/resource.h, linux/ioprio.h
 #: Of ptrace, what begins to trace a process that did not ask for it (linux/ptrace.h). Debuggers of programs that they
@@ -80,8 +80,10 @@ class Instruction:
 
 
 def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ...]:
-    """The program that denies these calls with EPERM, of ptrace only `ATTACHES`, of `OTHERS` what names others; and
-    every call of an unknown entry, such as x32.
+    """Return the program that denies system calls with EPERM.
+
+    Of ptrace only the requests `ATTACHES` are denied, of the calls in `OTHERS` only those that name other processes.
+    Calls by an unknown ABI, such as x32, are all denied.
 
     Args:
         denied: Names of calls.
@@ -105,7 +107,7 @@ def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ..
 
 
 def _word(argument: int, *, upper: bool = False) -> Instruction:
-    """Load half of an argument of the call."""
+    """Return the instruction that loads the lower or upper 32 bits of an argument of the call."""
     return Instruction(LOAD, 16 + 8 * argument + (4 - _SWAPPED if upper else _SWAPPED))
 
 
@@ -124,10 +126,10 @@ def _denied_unless_0() -> list[Instruction]:
     return [Instruction(JUMP_IF, 0, 1, 0), Instruction(RETURN, DENY)]
 
 
-#: Of calls that are denied with some arguments only, what decides; after it they are allowed.
+#: Instructions that decide on calls that are denied with some arguments only; without a denial the call is allowed.
 _BODIES: Final[Mapping[str, Sequence[Instruction]]] = {
     "ptrace": (_word(0), *(each for request in ATTACHES for each in _denied_if(request))),
-    # prlimit64(pid, resource, new, old): of pid 0, or with nothing new, it is allowed.
+    # prlimit64(pid, resource, new, old) is allowed if pid is 0 or new is NULL.
     "prlimit64": (
         *(_word(0), Instruction(JUMP_IF, 0, 6, 0)),
         *(_word(2), *_denied_unless_0(), _word(2, upper=True), *_denied_unless_0()),
@@ -150,7 +152,14 @@ def listing(program: Sequence[Instruction]) -> str:
 
 
 def verdict(program: Sequence[Instruction], call: int, arch: int, *arguments: int) -> int:
-    """What the kernel would answer: the program, run here. `arguments`: the first of the call's; the others are 0."""
+    """Run a filter program and return its result, as the kernel would.
+
+    Args:
+        program: Instructions of the filter.
+        call: Number of the system call.
+        arch: AUDIT_ARCH_* of the call.
+        arguments: First arguments of the call; the others are 0.
+    """
     data = struct.pack("=iIQ6Q", call, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     place, word = 0, 0
     while True:

@@ -1,5 +1,5 @@
-"""Rules as eBPF programs, assembled here: of devices (BPF_PROG_TYPE_CGROUP_DEVICE), and of addresses and ports that a
-task must not reach or bind (BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
+"""Assembler of eBPF programs for rules on devices (BPF_PROG_TYPE_CGROUP_DEVICE), and on addresses and ports that a task
+must not reach or bind (BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
 
 Layouts and numbers: the kernel's include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
 A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major,
@@ -110,30 +110,31 @@ def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
 
 
 def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction, ...]:
-    """Assemble the program that lets a socket reach all but what is denied; the first entry that fits decides.
+    """Assemble the program that denies sockets some destinations; the first matching entry decides.
 
     Args:
-        denials: What is denied, and exempt from denial.
-        family: AF_INET or AF_INET6, of the address that the socket is given. An address of version 4 that is mapped
-            into version 6 (::ffff:10.0.0.1) counts as one of version 4.
+        denials: Denied destinations, and exemptions from later entries.
+        family: AF_INET or AF_INET6: family of the destination. An IPv4 address that is mapped into IPv6
+            (::ffff:10.0.0.1) is matched as an IPv4 address.
     """
     body = (instruction for denial in denials for instruction in _denial(denial, family))
     return (*_LOAD_PORT, *body, *_ALLOW)
 
 
 def compile_binds(denials: Sequence[Denial], grant: PortGrant, family: int) -> tuple[Instruction, ...]:
-    """Assemble the program that lets a socket be bound to any port but those that are denied or other tasks'.
+    """Assemble the program that denies sockets to be bound to denied ports and to ports of other tasks.
 
     Args:
-        denials: Of these the ports count; an address that the task may not reach may still be the host's own.
-        grant: Which ports of tasks this one may bind. Port 0, for which the kernel chooses one, is none of them.
-        family: As of `compile_denials`.
+        denials: Denied destinations; entries without a port are ignored, because a denied address may be one of the
+            host's own.
+        grant: Ports of tasks that this task may bind. Port 0, for which the kernel chooses a port, is always allowed.
+        family: AF_INET or AF_INET6: family of the address that is bound.
     """
     ports = (each for each in denials if each.port is not None and not each.exempt)
     return (
         *_LOAD_PORT,
         *(instruction for each in ports for instruction in _denial(each, family)),
-        Instruction(TO_BIG_ENDIAN, dst=2, imm=16),  # on a little-endian machine this swaps the two bytes
+        Instruction(TO_BIG_ENDIAN, dst=2, imm=16),  # swaps the two bytes on a little-endian machine
         *(instruction for ends in grant.granted for instruction in _range(ends, 1)),
         *(instruction for ends in grant.reserved for instruction in _range(ends, 0)),
         *_ALLOW,
@@ -163,15 +164,19 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
             fit.append(Instruction(LOAD_WORD, dst=3, src=1, off=off))
             if mask != -1:
                 fit.append(Instruction(AND_VALUE, dst=3, imm=mask))
-            if word < 0:  # a jump compares 64 bits, and extends the sign of its value
+            if word < 0:  # a jump compares 64 bits, and sign-extends its immediate value
                 fit.append(Instruction(XOR_VALUE, dst=3, imm=word))
             fit.append(Instruction(JUMP_UNLESS, dst=3, imm=max(word, 0)))
     return _returning(fit, 1 if denial.exempt else 0)
 
 
 def _words(network: str, family: int) -> list[tuple[int, int, int]] | None:
-    """Split a network as sockets of `family` see it: of each word that counts its offset in the context, its value and
-    its mask; None if no address of that family is in it."""
+    """Split a network into the 32-bit words to compare in a program for sockets of `family`.
+
+    Returns:
+        Offset in the context, value and mask of each word whose mask is not 0; None if the network has no address of
+        that family.
+    """
     of, packed, bits = split_network(network)
     if of == _socket.AF_INET and family == _socket.AF_INET6:
         packed, bits = bytes(10) + b"\xff\xff" + packed, 96 + bits

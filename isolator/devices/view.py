@@ -32,7 +32,7 @@ _KEPT: Final = (
 )  # of the host's /dev: shared memory is between processes of a host
 #: Directories that all users of a host write to.
 PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # nosec B108 # a task gets its own there
-#: Where a system has more of them (hier(7)): lock files, spools, crash reports.
+#: Directories of the system that may contain further ones (hier(7)): lock files, spools, crash reports.
 SYSTEM: Final = ("/run", "/var", "/var/spool")
 _OWN: Final = ("shm", "mqueue")
 _LINKS: Final = {
@@ -113,8 +113,9 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
 
 
 def make_private(mib: int, sandbox: str) -> dict[str, int]:
-    """Put an empty file system of memory over /tmp, /var/tmp, /dev/shm and what `writable_by_all` finds: one for all,
-    gone with the namespace.
+    """Mount an empty tmpfs over /tmp, /var/tmp, /dev/shm and the directories that `writable_by_all` finds.
+
+    All mount points share one tmpfs, which ends with the mount namespace.
 
     A sandbox that is below one of them is seen there still.
 
@@ -151,8 +152,10 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
 
 
 def writable_by_all(roots: Iterable[str] = SYSTEM) -> list[str]:
-    """Find the directories of the system in which every user may make files, as /run/lock is on Debian: there tasks
-    would meet each other. Those of a root and one level below are looked at, and no link is followed.
+    """Return the system directories in which every user may create files, such as /run/lock on Debian.
+
+    Tasks could exchange files there. Each root and the directories directly below it are checked; links are not
+    followed.
     """
     places: dict[str, None] = {}
     for root in roots:
@@ -166,7 +169,10 @@ def writable_by_all(roots: Iterable[str] = SYSTEM) -> list[str]:
 
 
 def _directories(path: str) -> list[tuple[str, os.stat_result]]:
-    """Return directories in a directory. What root cannot look at is a FUSE mount, which no task shares either."""
+    """Return path and status of the directories in a directory.
+
+    Directories that root cannot stat are left out: they are FUSE mounts of other users, which tasks cannot access.
+    """
     directories: list[tuple[str, os.stat_result]] = []
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:

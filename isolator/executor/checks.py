@@ -1,5 +1,7 @@
-"""Health checks that the executor makes: COMMAND in the task, MESOS_HTTP(S) and MESOS_TCP to this host's loopback, or
-to the address of a container on a bridge. What is not proved to be the task's is sent nothing.
+"""Health checks made by the executor.
+
+COMMAND checks run in the task. MESOS_HTTP(S) and MESOS_TCP checks connect to the host's loopback address, or to the
+address of a container on a bridge, and send data only to servers that are proved to be the task's.
 
 Source: Mesos 1.11's docs/health-checks.md and src/checks (127.0.0.1 whatever the host's name; no certificate is
 verified).
@@ -47,10 +49,10 @@ class Checker:
             task: Mesos' task id.
             pid: Of the task's first process, as this one sees it; None, or that of another: COMMAND checks fail.
             report: Is called on another thread when there is news: another answer, or one more failure that counts.
-            listeners: Which sockets are the task's; closed by `stop`.
+            listeners: Proof of which sockets belong to the task; closed by `stop`.
             now: Seconds, on any clock.
             denied: Ports that the task must not reach, by its checks neither.
-            inner: The inner process of the task, which commands are forked from; None: it has none.
+            inner: Inner process of the task, from which commands are forked; None if the task has none.
         """
         self._report, self._now, self._denied, self._listeners = report, now, denied, listeners
         self._health = TaskHealth.begin(checks, now())
@@ -115,7 +117,12 @@ class Command:
     """`Attempt` by a process that was just started, in a session of its own. Its exit code 0 is healthy."""
 
     def __init__(self, process: Running, output: int) -> None:
-        """Follow a process that runs. `output`: the file that its output comes from; closed in the end."""
+        """Follow a running command.
+
+        Args:
+            process: The command.
+            output: Descriptor from which its output is read; closed when the command has ended.
+        """
         self._process, self._file, self.pid = process, output, process.pid
         self.wants, self.looks = READ, True
         self._said = b""
@@ -161,7 +168,7 @@ class Command:
             time.sleep(0.002)
 
     def gone(self) -> bool:
-        """Whether it is dead and collected."""
+        """Return whether the command has ended and was reaped."""
         return self._process.gone()
 
 

@@ -55,7 +55,7 @@ class Kind(Enum):
     RESIZED = "resized"  # what came of that
     NOTICE = "notice"  # the scheduler says that it is to end, or that it goes on
     NOTICED = "noticed"  # the task can read that
-    LISTENING = "listening"  # other ports of the task's than before are proved to be its own
+    LISTENING = "listening"  # the set of ports at which the task is proved to listen has changed
     CHANNEL = "channel"  # the scheduler calls for a command in the task
     CHECKPOINT = "checkpoint"  # the task says that it has kept its work
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for

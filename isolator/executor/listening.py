@@ -1,6 +1,6 @@
-"""What an executor tells of the ports of its task: whether the task listens there, and nobody else does.
+"""Reports of an executor on the ports of its task: at which ports the task, and no other process, listens.
 
-A scheduler sees no sockets of a host: what it checks and exports are ports that were proved here.
+The scheduler cannot see the sockets of a host, so it checks and exports only ports that the executor has proved.
 """
 
 import time
@@ -12,29 +12,28 @@ from isolator.executor.life import Event, Kind
 from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.wire.hosts.listening import encode_listening
 
-FIRST_S: Final = (
-    60.0  # for so long each look of the executor's upkeep is one at the ports, until all are proved
-)
-LATER_S: Final = 1.0  # between looks afterwards
+#: Seconds after the start during which each round of the executor's upkeep checks the ports, until all are proved.
+FIRST_S: Final = 60.0
+LATER_S: Final = 1.0  # seconds between checks afterwards
 
 
 class Watch:
-    """A watch of a task's ports, from its start on."""
+    """Repeated check of a task's ports, from the start of the task."""
 
     def __init__(self, listeners: Listeners, ports: Collection[int]) -> None:
-        """Nothing is looked at yet.
+        """Prepare the check; the first one is made by `look`.
 
         Args:
-            listeners: Which sockets are the task's; the task's end closes it.
-            ports: Of the host.
+            listeners: Proof of which sockets are the task's; owned by this object.
+            ports: TCP ports of the host that the task was given.
         """
         self._listeners, self._ports = listeners, ports
-        self._said = Listening()  # as the executor's first update has it
+        self._said = Listening()  # the value in the executor's first status update
         self._begun = time.monotonic()
         self._next_at = 0.0
 
     def look(self) -> Event | None:
-        """Look if it is time to; None if nothing has changed."""
+        """Check the ports if a check is due; return an event if the result changed, else None."""
         now = time.monotonic()
         if now < self._next_at:
             return None
@@ -51,5 +50,5 @@ class Watch:
         return Event(Kind.LISTENING, message=words, payload=encode_listening(seen))
 
     def close(self) -> None:
-        """End it."""
+        """Close the proof of listeners, and with it the file of the task's network."""
         self._listeners.close()

@@ -52,7 +52,7 @@ class Executor:
         self._timers: dict[Kind, float] = {}  # when each is due, on the monotonic clock
         self._work: Work | None = None
         self._checker: Checker | None = None
-        self._introduced = False  # whether it was said what this executor is
+        self._introduced = False  # whether a status update has described this executor
 
     def run(self) -> int:
         """Run until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""

@@ -13,7 +13,7 @@ from mesos_gpu.wire.plain import clean, clean_trace
 
 
 def verdict_of(ended: Ended) -> Verdict:
-    """Return the verdict on a command that ended by itself."""
+    """Return the verdict on a command that was not ended by a kill request."""
     why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
     outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
     if ended.limit and ended.killed:
@@ -28,10 +28,10 @@ def verdict_of(ended: Ended) -> Verdict:
 
 
 def failure(error: Exception) -> Verdict:
-    """Return the verdict on a task of which a step failed. Log one that is not the host's with its trace."""
+    """Return the verdict on a task whose start or run raised an error; log unexpected errors with their traceback."""
     if isinstance(error, NotStarted):
         return Verdict("TASK_FAILED", str(error), error.outcome)
-    if isinstance(error, MesosGpuError | OSError):  # it may run elsewhere
+    if isinstance(error, MesosGpuError | OSError):  # a fault of this host: the task may run on another one
         text = f"the host cannot run it: {error}"
     else:
         import traceback
@@ -42,7 +42,7 @@ def failure(error: Exception) -> Verdict:
 
 
 def log(text: str) -> None:
-    """Write a line into the executor's own log; what follows it, as a traceback, is indented."""
+    """Write a time-stamped line to the executor's log; further lines of `text`, such as a traceback, are indented."""
     first, newline, rest = text.partition("\n")
     below = newline and newline + clean_trace(rest)
     print(f"{time.strftime('%H:%M:%S')} {clean(first)}{below}", file=sys.stderr, flush=True)

@@ -103,7 +103,7 @@ class Work:
         self._claimed: tuple[Trace, ...] | None = (
             None  # what is to be undone before the release; None: no claim
         )
-        self._is_released = False  # whether the claim is, but for the sandbox
+        self._is_released = False  # whether the claim is released, except for the trace of the sandbox
         self._prepared: Prepared | None = None
         self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
@@ -111,8 +111,8 @@ class Work:
         self._notices_turn = threading.Lock()
         self._checkpoints: Checkpoints | None = None
         self._sessions = threading.BoundedSemaphore(SESSIONS)
-        self._listens: tuple[int, ...] = ()  # ports of the host that are watched
-        self._ports: PortWatch | None = None  # since it runs
+        self._listens: tuple[int, ...] = ()  # ports of the host to watch
+        self._ports: PortWatch | None = None  # the watch of these ports while the task runs
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
     # --- until it can be started
@@ -475,7 +475,7 @@ class Work:
             log(f"a channel was not opened: {failure(error).message}")
 
     def introduction(self) -> dict[str, object]:
-        """What the first update says beside what the executor is: that none of the ports is proved yet."""
+        """Return additional fields of the first update: no port of the task is proved yet."""
         return {"listening": {"ports": [], "problem": ""}} if self._listens else {}
 
     def _look_around(self) -> None:
@@ -527,7 +527,7 @@ class Work:
         self._post(Event(Kind.UNDONE, verdict=verdict))
 
     def seal(self) -> None:
-        """Seal the sandbox; the end of the task is reported by then. The monitor does what cannot be done here."""
+        """Seal the sandbox after the end of the task was reported. If that fails, the node monitor seals it later."""
         if self._claimed is None:
             return
         try:

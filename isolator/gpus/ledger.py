@@ -31,8 +31,8 @@ DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
 #: What a path has in a URL as it is (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-#: Kinds of traces that stay when a task gives up its cards: its sandbox, until it is sealed, and with it the uid of the
-#: pool, whose next task must find nothing in that sandbox that is its own.
+#: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, and its uid of the user
+#: pool, because the next task with that uid must not own files in an unsealed sandbox.
 LAST: Final = ("sandbox", "uid")
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card
@@ -152,7 +152,7 @@ class Holding:
 
     @property
     def is_released(self) -> bool:
-        """Whether its task has ended, and only its sandbox is to be sealed."""
+        """Whether the task has ended, and only its sandbox remains to be sealed."""
         return not self.gpus and bool(self.traces) and all(trace.kind in LAST for trace in self.traces)
 
 
@@ -366,7 +366,7 @@ class Ledger:
         return self._path.parent / "owners" / container
 
     def release(self, task: str, owner: Owner, container: str = "") -> None:
-        """Give up what the task holds, unless another owner has it by now. Traces of `LAST` stay until `drop`."""
+        """Release the claims of a task unless its holding has another owner now. `LAST` traces stay until `drop`."""
         with self._transaction() as db:
             held = db.execute(
                 """SELECT id, traces FROM holdings
@@ -381,7 +381,7 @@ class Ledger:
         self.drop(Holding(task, owner, (), container))
 
     def drop(self, holding: Holding) -> None:
-        """Remove a holding of which nothing is left to be undone, exactly this one."""
+        """Remove exactly this holding, whose traces are all undone."""
         with self._transaction() as db:
             db.execute(
                 "DELETE FROM holdings WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",

@@ -1,4 +1,4 @@
-"""Names opened in a directory that is held open, by openat2(2): no link is followed, and no mount point crossed."""
+"""Names opened in an open directory by openat2(2), without following links or crossing mount points."""
 
 import ctypes
 import errno
@@ -15,15 +15,16 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def open_in(name: str, above: int, flags: int) -> int:
-    """Open a name in a directory; the caller closes it.
+    """Open a file or directory by its name in an open directory; return the descriptor, which the caller closes.
 
     Args:
         name: One name, without a slash.
-        above: File descriptor of the directory that has the name.
+        above: Descriptor of the directory that contains the name.
         flags: `DIRECTORY` or `FILE`.
 
     Raises:
-        OSError: ENOTDIR or ELOOP: the name is of something else, or of a link. EXDEV: a file system is mounted there.
+        OSError: ENOTDIR: the name is not a directory. ELOOP: it is a symbolic link. EXDEV: it is a mount point. Other
+            errors of openat2(2).
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     how = struct.pack("=QQQ", flags, 0, _RESOLVE)
@@ -33,7 +34,9 @@ def open_in(name: str, above: int, flags: int) -> int:
     number = ctypes.get_errno()
     if number != errno.ENOSYS:
         raise OSError(number, os.strerror(number), name)
-    fd = os.open(name, flags, dir_fd=above)  # before Linux 5.6: mounts of one file system are not told apart
+    fd = os.open(
+        name, flags, dir_fd=above
+    )  # before Linux 5.6, where bind mounts of the same device go unnoticed
     if os.fstat(fd).st_dev != os.fstat(above).st_dev:
         os.close(fd)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)

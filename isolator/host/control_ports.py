@@ -1,7 +1,7 @@
-"""What a task of this host must not reach: ports that command the cluster, addresses at which clouds give away
-credentials, and what the operator lists.
+"""Destinations that tasks of this host must not reach: control ports of the cluster, metadata addresses of clouds, and
+destinations that the operator lists.
 
-Lean: the executor imports it.
+The executor imports this module, so it imports few others.
 """
 
 import _socket
@@ -16,20 +16,20 @@ from mesos_gpu.model.nodes.control import METADATA, ControlPort
 SETTING: Final = "MESOS_GPU_CONTROL_PORTS"
 OFF: Final = "off"
 METADATA_SETTING: Final = "MESOS_GPU_METADATA"
-#: Link-local addresses (RFC 3927, RFC 4291), at which most clouds have their metadata service, and those of version 4
-#: as a NAT64 gateway would take them (RFC 6052).
+#: Link-local addresses (RFC 3927, RFC 4291), at which most clouds have their metadata service, and the IPv4 ones as
+#: translated by a NAT64 gateway (RFC 6052).
 _LINK_LOCAL: Final = ("169.254.0.0/16", "fe80::/10", "64:ff9b::a9fe:0/112")
 _DNS: Final = 53
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """What a task does not reach, by TCP or UDP.
+    """Destination that a task cannot reach by TCP or UDP.
 
     Attributes:
-        port: None for every port.
-        address: An IP address, or a network as ADDRESS/BITS; None for any address of any host.
-        exempt: Whether this can be reached although a later entry of the list denies it.
+        port: Port number; None for every port.
+        address: IP address, or network as ADDRESS/BITS; None for any address of any host.
+        exempt: Whether the destination can be reached although a later entry of the list denies it.
     """
 
     port: int | None
@@ -37,7 +37,7 @@ class Denial:
     exempt: bool = False
 
     def covers(self, address: str) -> bool:
-        """Return whether an IP address is among those that are denied."""
+        """Return whether the denial applies to an IP address."""
         if self.address is None:
             return True
         family, packed, bits = split_network(self.address)
@@ -134,12 +134,12 @@ def allows_metadata(env: Mapping[str, str]) -> bool:
 
 
 def metadata_denials(env: Mapping[str, str], resolv_conf: str = "/etc/resolv.conf") -> tuple[Denial, ...]:
-    """Return what a task is denied of link-local and metadata addresses; nothing, if the operator allows them.
+    """Return the denials of link-local and metadata addresses; empty if the operator allows these addresses.
 
     Args:
         env: The executor's environment.
-        resolv_conf: File of the name servers, which can be asked for names: on hosts of Google's and Azure's clouds
-            the metadata address is one.
+        resolv_conf: Path of a resolv.conf(5). Port 53 of its name servers is exempt, because the metadata address of
+            some clouds (Google, Azure) is the name server of their hosts.
 
     Raises:
         BadConfiguration: MESOS_GPU_METADATA is neither allow nor deny.
@@ -153,7 +153,7 @@ def metadata_denials(env: Mapping[str, str], resolv_conf: str = "/etc/resolv.con
 
 
 def _name_servers(resolv_conf: str) -> Iterator[str]:
-    """Yield the addresses that a resolv.conf(5) names; none, if there is no such file."""
+    """Yield the addresses of the name servers in a resolv.conf(5); none if the file does not exist."""
     with contextlib.suppress(FileNotFoundError), open(resolv_conf, errors="replace") as file:
         for line in file:
             match line.split():
@@ -164,7 +164,7 @@ def _name_servers(resolv_conf: str) -> Iterator[str]:
 def denials(
     env: Mapping[str, str], known: Iterable[ControlPort], access: Iterable[str], boot_id: str
 ) -> tuple[Denial, ...]:
-    """The ports that a task is denied, each once; none, if the operator's word is `off`.
+    """Return the denials of control ports, without duplicates; empty if MESOS_GPU_CONTROL_PORTS is `off`.
 
     Args:
         env: The executor's environment.

@@ -57,10 +57,10 @@ def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
 
 
 def signals(*, scoped: bool) -> Iterator[Answer]:
-    """Whether tasks of one user may send signals to each other.
+    """Yield the answer on whether tasks of one user can send signals to each other.
 
     Args:
-        scoped: Whether the Landlock domains of tasks keep signals in.
+        scoped: Whether the Landlock domains of tasks block signals to other domains.
     """
     if scoped:
         yield Answer("Landlock keeps signals of a task, its commands and its checks in the task")

@@ -1,6 +1,6 @@
-"""Ports that the Mesos agents of a host give to tasks, and which of them one task may bind.
+"""Ports that the Mesos agents of a host give to tasks, and the ports that one task may bind.
 
-Lean: the executor imports it.
+The executor imports this module, so it imports few others.
 """
 
 import os
@@ -17,12 +17,12 @@ Range = tuple[int, int]
 #: Field numbers of mesos.proto (1.11): SlaveInfo.resources; Resource.name and ranges; Value.Ranges.range;
 #: Value.Range.begin and end.
 _RESOURCES, _NAME, _RANGES, _RANGE, _BEGIN, _END = 3, 1, 4, 1, 1, 2
-_SIZE_BYTES: Final = 4  # before the message in a checkpoint (stout/protobuf.hpp)
+_SIZE_BYTES: Final = 4  # length prefix of the message in a checkpoint (stout/protobuf.hpp)
 
 
 @dataclass(frozen=True, slots=True)
 class PortGrant:
-    """Which ports a task may bind: of the reserved ones only those that were granted, and any other.
+    """The ports that a task may bind: every port that is not reserved, and the reserved ports granted to the task.
 
     Attributes:
         reserved: Ports that agents of this host give to tasks.
@@ -37,7 +37,7 @@ class PortGrant:
         return _holds(self.granted, port) or not _holds(self.reserved, port)
 
     def denied_port(self) -> int | None:
-        """Return the first port that the task must not bind; None if it may bind all."""
+        """Return the lowest port that the task must not bind; None if the task may bind all ports."""
         ports = (port for first, last in self.reserved for port in range(first, last + 1))
         return next((port for port in ports if not _holds(self.granted, port)), None)
 
@@ -50,7 +50,7 @@ def _holds(ranges: Iterable[Range], port: int) -> bool:
 
 
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Return ranges of the same ports, sorted, without overlaps or neighbours."""
+    """Return the ranges sorted, with overlapping and adjacent ranges joined."""
     result: list[Range] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -61,7 +61,7 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def common(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
-    """Return the ports that are in both."""
+    """Return the intersection of two lists of ranges."""
     others = tuple(other)
     return merged((max(a, c), min(b, d)) for a, b in one for c, d in others if max(a, c) <= min(b, d))
 
@@ -76,15 +76,15 @@ def without(ranges: Iterable[Range], removed: Iterable[Range]) -> tuple[Range, .
 
 
 def text_of(ranges: Iterable[Range]) -> str:
-    """Write ranges as the settings have them: `9000-9019,31000-32000`."""
+    """Format ranges as in MESOS_GPU_TASK_PORTS, such as `9000-9019,31000-32000`."""
     return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in ranges)
 
 
 def parse(text: str) -> tuple[Range, ...]:
-    """Read ranges: PORT or FIRST-LAST, separated by commas or spaces.
+    """Parse ranges: PORT or FIRST-LAST, separated by commas or spaces.
 
     Raises:
-        ValueError: One of them is not a range of ports.
+        ValueError: A word is not a port or a range of ports.
     """
     return merged(_range(word) for word in text.replace(",", " ").split())
 
@@ -128,12 +128,12 @@ def of_agent(work_dir: str, agent: str = "latest") -> tuple[Range, ...]:
     """Return the ports of an agent's resources, from the SlaveInfo that the agent checkpoints when it registers.
 
     Args:
-        work_dir: Of the agent.
-        agent: Mesos' id of the agent.
+        work_dir: The agent's work directory (--work_dir).
+        agent: Agent id; "latest" for the agent's current checkpoint.
 
     Raises:
         OSError: The checkpoint cannot be read.
-        ValueError: The file is not such a checkpoint.
+        ValueError: The file is not a checkpoint of a SlaveInfo.
     """
     path = f"{work_dir}/meta/slaves/{agent}/slave.info"
     with open(path, "rb") as file:
@@ -190,16 +190,16 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def grant_of(env: Mapping[str, str], sandbox: str, task: Mapping[str, Any]) -> PortGrant:
-    """Return the ports that a task may bind: every port, if tasks of this host are not kept from ports.
+    """Return the ports that a task may bind; every port if the operator has set off the rules for ports.
 
     Args:
         env: The executor's environment.
-        sandbox: Directory of the executor, which is below the agent's work_dir.
-        task: The TaskInfo.
+        sandbox: Sandbox directory of the executor, below the agent's work directory.
+        task: TaskInfo of the task, as a mapping.
 
     Raises:
         BadConfiguration: MESOS_GPU_TASK_PORTS is not a list of ranges.
-        Unavailable: Neither the setting nor the agent's checkpoint says which ports are the agent's.
+        Unavailable: Neither MESOS_GPU_TASK_PORTS nor the agent's checkpoint gives the agent's ports.
     """
     if is_off(env):
         return EVERY_PORT
@@ -213,18 +213,18 @@ def grant_of(env: Mapping[str, str], sandbox: str, task: Mapping[str, Any]) -> P
         if not more:
             raise Unavailable(
                 f"tasks cannot be kept from ports of other tasks: the agent's range of ports is unknown: {error}",
-                remedy=f"set {SETTING} on the agent to the ports of its --resources, as 31000-32000",
+                remedy=f"set {SETTING} on the agent to the ports of its --resources, such as 31000-32000",
             ) from error
         own = ()
     return PortGrant(merged((*own, *more)), of_task(task))
 
 
 def ephemeral(port_range: str, kept: str) -> tuple[Range, ...]:
-    """Return the ports that the kernel may choose for a socket that names none.
+    """Return the ports that the kernel may choose for a socket that is bound to port 0 or connects unbound.
 
     Args:
-        port_range: Text of /proc/sys/net/ipv4/ip_local_port_range.
-        kept: Text of /proc/sys/net/ipv4/ip_local_reserved_ports.
+        port_range: Content of /proc/sys/net/ipv4/ip_local_port_range.
+        kept: Content of /proc/sys/net/ipv4/ip_local_reserved_ports.
     """
     words = port_range.split()
     return without([(int(words[0]), int(words[1]))] if words else [], parse(kept))

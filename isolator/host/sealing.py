@@ -1,11 +1,11 @@
-"""A sandbox sealed after the end of its task: nobody but root can change a name in it any more.
+"""Sealing of a sandbox after the end of its task, so that only root can change names in the sandbox.
 
-A task may have passed a descriptor of a directory of its sandbox to another task, which outlives it (unix(7),
-SCM_RIGHTS), and no view of paths keeps that one from exchanging names there. Root reads and removes what is there by
-paths: Mesos' agent does (`FilesProcess::resolve` in files.cpp, `os::rmdir` in rmdir.hpp). Therefore each directory
-becomes root's, and loses its write bits for others and its access control lists, before its names are read. From then
-on its names stand still, so the walk is complete when no directory below is left; it is repeated until one finds
-nothing to change.
+A task may have passed a descriptor of a directory in its sandbox to another task that outlives it (unix(7),
+SCM_RIGHTS). A mount namespace does not prevent that other task from exchanging names in the directory. Root reads and
+removes the sandbox by paths, for example in Mesos' agent (`FilesProcess::resolve` in files.cpp, `os::rmdir` in
+rmdir.hpp). Sealing therefore gives each directory to root, and removes the write bits of group and others and the
+access control lists, before it reads the names in that directory. Afterwards the names cannot change, so the walk is
+complete when no directory below is left. The walk is repeated until it finds nothing to change.
 
 A tenant chooses how many directories there are, how deep, and how long their names: a walk keeps a bounded part of
 the names in memory, and the others in a file.
@@ -30,7 +30,7 @@ from isolator.host.beneath import DIRECTORY, open_in
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
 _ACL_GROUP_OBJ: Final = 0x04  # linux/posix_acl.h
-_WRITABLE: Final = 0o022  # by group and others; with an access control list, by all that it names (acl(5))
+_WRITABLE: Final = 0o022  # group and others; with an access control list the group bits are its mask (acl(5))
 _SET_IDS: Final = 0o6000
 _LOOK: Final = 256  # entries between two looks at the clock
 _MAX_NAMES: Final = 8192  # of directories that are still to be entered, in memory: at most 4 MiB
@@ -38,18 +38,18 @@ _MAX_LINKED: Final = 8192  # files of several names whose names are counted
 
 
 def seal(sandbox: str, timeout_s: float) -> None:
-    """Seal a directory with all that is below it.
+    """Seal a sandbox directory with everything below it. Do nothing if the directory does not exist.
 
-    Files of several names keep their owner, unless all their names are in the sandbox: one may be a hard link to
-    another user's file.
+    A file with several hard links keeps its owner unless all its links are in the sandbox, because it may be a file of
+    another user.
 
     Args:
-        sandbox: Its path, which only root can change. A sandbox that is gone needs no seal.
+        sandbox: Path of the sandbox; only root may be able to change the directories above it.
         timeout_s: Seconds until the walk is given up.
 
     Raises:
-        OSError: ETIMEDOUT: somebody adds directories as fast as they are sealed, or there are too many files.
-            EXDEV: a file system is mounted in the sandbox. Others as the kernel says them.
+        OSError: ETIMEDOUT: another process adds directories as fast as they are sealed, or there are too many files.
+            EXDEV: a file system is mounted in the sandbox. Other errors of system calls.
     """
     deadline = time.monotonic() + timeout_s
     try:
@@ -64,12 +64,12 @@ def seal(sandbox: str, timeout_s: float) -> None:
 
 
 def is_sealed(status: os.stat_result) -> bool:
-    """Return whether nobody but root can change what has this status."""
+    """Return whether only root can change a file or directory with this status."""
     return status.st_uid == 0 and not status.st_mode & _WRITABLE
 
 
 class _Walk:
-    """A walk over a sandbox; of a tree of any depth and width, a single directory is held open at a time."""
+    """A walk over a sandbox that holds one directory open at a time, whatever the depth and width of the tree."""
 
     def __init__(self, top: int, deadline: float) -> None:
         self.changed = 0
@@ -122,7 +122,7 @@ class _Walk:
                         self._take_file(entry.name)
 
     def _is_own(self, status: os.stat_result) -> bool:
-        """Whether a file has no name outside, as far as this walk has come."""
+        """Return whether all hard links of a file have been seen in the sandbox by this walk."""
         if status.st_nlink == 1:
             return True
         identity = status.st_dev, status.st_ino
@@ -139,12 +139,12 @@ class _Walk:
             os.close(fd)
 
     def _take(self, fd: int, status: os.stat_result) -> None:
-        """Make it root's first: its owner could give the write bits back."""
+        """Give a file or directory to root, then remove write bits: its former owner could set them again."""
         path = f"/proc/self/fd/{fd}"
         os.chown(path, 0, -1)
         mode = stat.S_IMODE(status.st_mode)
         if (group := _group_of_acl(path)) is not None:
-            mode = mode & ~0o070 | group << 3  # what the mode shows of the group is the list's mask
+            mode = mode & ~0o070 | group << 3  # the group bits of the mode are the list's mask
         os.chmod(path, mode & ~(_WRITABLE | _SET_IDS))
         for name in _ACLS if group is not None or stat.S_ISDIR(status.st_mode) else ():
             _remove(path, name)
@@ -153,7 +153,7 @@ class _Walk:
     def _watch_clock(self) -> None:
         self._seen += 1
         if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
-            raise TimeoutError(errno.ETIMEDOUT, "its files were too many, or more were added all the time")
+            raise TimeoutError(errno.ETIMEDOUT, "it has too many files, or a process adds files all the time")
 
 
 class _Names:
@@ -202,7 +202,7 @@ class _Names:
 
 
 def _group_of_acl(path: str) -> int | None:
-    """Return the rights of the owning group by the access control list; None if there is no list."""
+    """Return the permission bits of the owning group in the access control list; None if there is no list."""
     try:
         acl = os.getxattr(path, _ACLS[0])
     except OSError as error:

@@ -516,7 +516,7 @@ def _agent_flags(host: Host) -> Mapping[str, str] | None:
 
 
 def _known_flags(host: Host) -> Mapping[str, str] | None:
-    """The flags of the agent; None if none answers, which the check `agent` says."""
+    """Return the flags of the host's agent; None if no agent answers, which the check `agent` reports."""
     with contextlib.suppress(Unavailable):
         return _agent_flags(host)
     return None

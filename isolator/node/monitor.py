@@ -74,7 +74,7 @@ class Monitor:
         self._health = health or HealthSettings()
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
-        self._secret = ""  # of its launch
+        self._secret = ""  # secret of the monitor's own launch
         self._sessions = threading.BoundedSemaphore(SESSIONS)
         self._lock = threading.Lock()  # so that no report follows the last word
         self._stop = threading.Event()
@@ -131,7 +131,7 @@ class Monitor:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """{"reset": UUID, "request": ID} of the scheduler, or a call to read what a task left in its sandbox."""
+        """Handle a scheduler message: {"reset": UUID, "request": ID}, or a call to read an ended task's sandbox."""
         if MARK in data:
             threading.Thread(target=self._read_kept, args=(data,), daemon=True).start()
             return

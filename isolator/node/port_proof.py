@@ -1,4 +1,4 @@
-"""Whether this host can prove what listens at the ports of its tasks."""
+"""Doctor's check that this host can prove which task listens at a port."""
 
 import socket
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from isolator.node.findings import Finding, Host, Level
 
 
 def port_proof(host: Host) -> Iterator[Finding]:
-    """Ask the kernel in which cgroup a socket was made that this process listens with."""
+    """Yield the finding on the proof: whether the kernel reports the cgroup of a socket of this process."""
     if not is_wanted(host.env):
         text = "it is off: what listens at a port of a task is taken for the task"
         remedy = f"unset {PROOF}=off on Linux 5.9 or newer, and MESOS_GPU_ISOLATION=off"

@@ -151,7 +151,7 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     the node monitor, for which no other task waits.
 
     Returns:
-        Processes that would not die; then the holding stays.
+        Ids of processes that could not be killed; the holding stays if there are any.
 
     Raises:
         MesosGpuError, OSError: A trace cannot be undone; the holding stays.
@@ -179,7 +179,7 @@ def _drain(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
 
 
 def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
-    """Release a dead owner's holding whose traces are undone; of a share, with what nobody on its cards needs now.
+    """Release a dead owner's holding whose traces are undone, and close sharing on its GPUs if no other task needs it.
 
     `timeout_s`: For another at work on its cards, which may have been stopped, to be done.
 

@@ -1,4 +1,4 @@
-"""Whether tasks of a host can be kept from ports of other tasks and from metadata addresses."""
+"""Doctor's checks that tasks cannot take ports of other tasks or reach metadata addresses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,11 +12,11 @@ _SYSCTLS: Final = ("ip_local_port_range", "ip_local_reserved_ports")
 
 
 def look_at_ports(host: Host, flags: Mapping[str, str] | None) -> Iterator[Finding]:
-    """Check that the kernel chooses no port that agents of this host give to tasks.
+    """Yield the finding on task ports: whether the kernel may choose a port that agents of this host give to tasks.
 
     Args:
-        host: To look at.
-        flags: Of the host's Mesos agent; None if none answers.
+        host: The host that is checked.
+        flags: Flags of the host's Mesos agent; None if no agent answers.
 
     Raises:
         BadConfiguration: MESOS_GPU_TASK_PORTS is not a list of ranges.
@@ -33,7 +33,9 @@ def look_at_ports(host: Host, flags: Mapping[str, str] | None) -> Iterator[Findi
     except (OSError, ValueError, KeyError) as error:
         if not reserved:
             text = f"no task starts: the agent's range of ports is unknown: {error}"
-            remedy = f"set {port_ranges.SETTING} on the agent to the ports of its --resources, as 31000-32000"
+            remedy = (
+                f"set {port_ranges.SETTING} on the agent to the ports of its --resources, such as 31000-32000"
+            )
             yield Finding(PORTS, Level.FAIL, text, remedy)
             return
     if not reserved:
@@ -62,7 +64,7 @@ def _overlap(host: Host, reserved: tuple[port_ranges.Range, ...]) -> Finding:
 
 
 def look_at_metadata(host: Host) -> Iterator[Finding]:
-    """Say whether tasks reach link-local and metadata addresses.
+    """Yield the finding on metadata: whether tasks reach link-local and metadata addresses.
 
     Raises:
         BadConfiguration: MESOS_GPU_METADATA is neither allow nor deny.

@@ -194,7 +194,7 @@ class DockerRun:
         return self._pid or None
 
     def inner(self) -> None:
-        """Give no inner process, as `Run.inner` says: the container has a pid namespace."""
+        """Return None: a Docker container has a pid namespace and needs no inner process."""
 
     def streams(self) -> tuple[int | None, int | None]:
         """Give the files of the output, as `Run.streams` says."""

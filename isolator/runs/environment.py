@@ -1,7 +1,7 @@
-"""The environment of a task: an allow list. Pure.
+"""Environment of a task, by an allow list of the agent's variables. Pure.
 
-Nothing of the agent's environment reaches a task but the variables that are named here, and those that the operator
-names in MESOS_GPU_TASK_ENVIRONMENT: proxies with passwords, keys of a cloud and the like stay with the agent.
+A task gets only those variables of the agent's environment that this module names, and those that the operator names in
+MESOS_GPU_TASK_ENVIRONMENT. Secrets of the agent, such as proxy passwords or cloud keys, do not reach tasks.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.tasks.assignment import Assignment
 
-#: Names of the agent's variables that tasks get as well, separated by commas.
+#: Setting: names of further variables of the agent that tasks get, separated by commas.
 PASSED: Final = "MESOS_GPU_TASK_ENVIRONMENT"
-#: What Mesos says of the task. None of these lets a task speak for its executor or find its agent.
+#: Variables of Mesos that describe the task. None of them lets a task act as its executor or find its agent.
 _OF_MESOS: Final = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
 _OF_SANDBOX: Final = ("MESOS_SANDBOX", "MESOS_DIRECTORY", "MESOS_CONTAINER_IP")
-#: Language and time of the host, which only tasks on its file system have.
+#: Language and time zone of the host, only for tasks on the host's file system.
 _OF_HOST: Final = ("LANG", "LANGUAGE", "TZ")  # and LC_*
 _NEVER_PASSED: Final = ("MESOS_", "LIBPROCESS_", "CUDA_VISIBLE_", "NVIDIA_VISIBLE_")
 #: Whatever the agent was started with: the same command finds the same programs on every host.
@@ -29,7 +29,7 @@ _OF_ARRAY = "MESOS_GPU_ARRAY_"  # says which task of a job array it is; nothing 
 def task_environment(
     own: Mapping[str, str], task_id: str, assignment: Assignment, user: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment of a command on the host's file system, without what keeps it to a share.
+    """Return the environment of a command on the host's file system, without the variables of GPU sharing.
 
     Args:
         own: The executor's environment, from the agent.
@@ -56,13 +56,13 @@ def told_in(sandbox: str) -> dict[str, str]:
 
 
 def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:
-    """Return what a command gets in addition to the variables of its image.
+    """Return the environment of a command in an image, without the variables of the image.
 
     Args:
-        own, task_id, assignment: As of `task_environment`.
+        own, task_id, assignment: See `task_environment`.
 
     Raises:
-        BadConfiguration: As of `task_environment`.
+        BadConfiguration: See `task_environment`.
     """
     kept = {k: own[k] for k in _OF_MESOS if k in own}
     return {**kept, **_passed(own), **_of_job(task_id, assignment)}
@@ -74,7 +74,7 @@ def _passed(own: Mapping[str, str]) -> dict[str, str]:
         if not (name.isascii() and name.isidentifier()) or name.startswith(_NEVER_PASSED):
             raise BadConfiguration(
                 f"{PASSED} names {name!r}, which tasks cannot get from the agent",
-                remedy="list names of variables, separated by commas, as http_proxy,NO_PROXY; none that begins with "
+                remedy="list names of variables, such as http_proxy,NO_PROXY; none of them may begin with "
                 + ", ".join(_NEVER_PASSED),
             )
     return {name: own[name] for name in names if name in own}

@@ -24,7 +24,7 @@ from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.gpus.volume_paths import container_environment
 
-if TYPE_CHECKING:  # few executors need it
+if TYPE_CHECKING:  # imported at run time only by executors that start commands beside their task
     from isolator.confinement.inner_calls import Inner
 
 TMP: Final = "MESOS_GPU_TMP"
@@ -39,7 +39,7 @@ class HostRun:
         """Nothing runs yet."""
         self._launcher = launcher
         self._inner: Inner | None = None
-        self._turn = threading.Lock()  # several channels may ask for it at once
+        self._turn = threading.Lock()  # serializes `inner`, which several channels may call at once
 
     def traces(self) -> tuple[Trace, ...]:
         """None but the enclosure's traces: mounts and processes go with the container."""
@@ -88,7 +88,7 @@ class HostRun:
         return self._launcher.pid
 
     def inner(self) -> "Inner":
-        """Give the inner process, as `Run.inner` says."""
+        """Return the inner process; see `Run.inner`."""
         from isolator.confinement.inner_calls import Inner
 
         with self._turn:

@@ -80,7 +80,7 @@ def read_config(
         image: As the job names it.
         registry: The agent's --docker_registry: a directory, file://DIRECTORY, or https://HOST[:PORT].
         timeout_s: For a registry, in all.
-        denied: What the task is denied: no registry has that asked.
+        denied: Destinations that the task must not reach; the image is not read from them either.
 
     Raises:
         NotFound: There is no such image, or its registry refers to where none may.

@@ -162,13 +162,13 @@ def _drop(
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
-    if uid == 0:  # without an exec the bounding set takes nothing away
+    if uid == 0:  # the bounding set takes effect only at an exec, which does not follow here
         _keep_capabilities(libc, capabilities)
 
 
 def _keep_capabilities(libc: ctypes.CDLL, most: int) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable of the lower 32, then of the others
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: capabilities 0 to 31, then 32 to 63
     _check(libc.capget(header, sets), "capget")
     for at in range(6):
         sets[at] &= (most >> (32 * (at // 3)) & 0xFFFFFFFF) if at % 3 != 2 else 0

@@ -1,10 +1,11 @@
 """A command beside a running task: as its user, with its environment, in its namespaces and cgroups.
 
-Where a task has an inner process, commands are forked from that (`isolator.confinement.inner`): they are in the
-Landlock domain of the task. Containers of the Docker Engine have none, as their pid namespace keeps signals in. There,
-and for what our own code does in a task, the task is joined from outside: where it is, is read from its process when it
-has just been started, and kept by files, as a process id may belong to another process later. What joins it is a fresh
-interpreter that runs `joined`, for nothing may be done between fork and exec of a program with threads.
+If a task has an inner process (`isolator.confinement.inner`), its commands are forked from the inner process, and so
+are in the Landlock domain of the task. Containers of the Docker Engine have no inner process, because their pid
+namespace blocks signals to other tasks. In such a container, and to run modules of mesos_gpu in any task, a process
+joins the task from outside. Its namespaces and cgroups are read when the task has just been started and kept as open
+files, because its process id may be reused later. The process that joins is a new interpreter that runs `joined`,
+because a process with threads cannot safely run code between fork and exec.
 
 Sources: setns(2), namespaces(7), proc_pid_status(5), cgroups(7), capabilities(7).
 """
@@ -53,71 +54,71 @@ class _Order:
 
 
 class Running(Protocol):
-    """A command in a task."""
+    """A command that runs beside a task."""
 
     pid: int
 
     def poll(self) -> int | None:
-        """The exit code, or minus the signal that ended it; None: it runs."""
+        """Return the exit code, or minus the signal that ended the command; None if the command is running."""
 
     def wait(self, within_s: float | None = None) -> int | None:
-        """Wait for its end, or for so long; return what `poll` does."""
+        """Wait for the end of the command, at most `within_s` seconds; return the result of `poll`."""
 
     def processes(self) -> list[int]:
-        """Return the ids of the command's process and its descendants that have not been collected."""
+        """Return the ids of the command's process and its descendants that have not been reaped."""
 
     def close(self) -> None:
-        """Let go of it, once its processes were ended."""
+        """Free the resources of the command, whose processes have been ended."""
 
     def gone(self) -> bool:
-        """Whether its process was collected; one that waits in a driver may stay for long."""
+        """Return whether the command's process was reaped; a process that waits in a driver may remain for long."""
 
 
 class Joining:
-    """`Running` by an interpreter that joins the task from outside."""
+    """A command run by an interpreter that joins the task from outside; implements `Running`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        """Follow a process that was just started, in a session of its own."""
+        """Follow a process that was just started in a session of its own."""
         assert process.stdout is not None
         self._process, self.output, self.pid = process, process.stdout, process.pid
 
     def why(self) -> tuple[str, int | None]:
-        """Wait until it is executed; return "" and None, or why it cannot be, and its exit code."""
+        """Wait until the program is executed; return "" and None, or the reason of the failure and the exit code."""
         if not (words := self.output.read(_MOST_WORDS)):
             return "", None
         return words.decode(errors="replace"), self._process.wait()
 
     def poll(self) -> int | None:
-        """Say whether it has ended, as `Running.poll`. The process is left uncollected: its id stays its own until its
-        session is ended."""
+        """Return the exit code; see `Running.poll`. The process is not reaped, so that its id cannot be reused before
+        its session is ended."""
         if self._process.returncode is not None:
             return self._process.returncode
         try:
             child = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # collected by whoever ends the task
+        except ChildProcessError:  # reaped by the code that ends the task
             return -int(signal.SIGKILL)
         if child is None:
             return None
         return child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
 
     def wait(self, within_s: float | None = None) -> int | None:
-        """Wait, as `Running.wait`."""
+        """Wait for the end; see `Running.wait`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(within_s)
         return self._process.returncode
 
     def processes(self) -> list[int]:
-        """Find its processes, as `Running.processes`."""
+        """Return the ids of its processes; see `Running.processes`."""
         return [] if self._process.returncode is not None else [self.pid, *processes.descendants(self.pid)]
 
     def close(self) -> None:
-        """End its session."""
+        """Kill the process group of the command."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def gone(self) -> bool:
-        """Collect it, as `Running.gone`."""
+        """Reap the process; see `Running.gone`."""
         if self._process.returncode is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -137,7 +138,7 @@ class Place:
         Args:
             pid: Of the task's first process, as this one sees it.
             task: Its id; a process that does not carry it in its environment is another.
-            session: Makes one of the task's inner process for each command; None: the task has none.
+            session: Function that returns a new session of the task's inner process; None if the task has none.
 
         Raises:
             OSError: It has ended, or cannot be seen.
@@ -176,8 +177,8 @@ class Place:
             capabilities=int(status["CapBnd"], 16),
             no_new_privileges=bound,
             domain=apart.domain,
-            # The domain of the task cannot be entered: without a pid namespace to keep signals in, they are kept from
-            # all but the children of the command.
+            # The Landlock domain of the task cannot be entered. Without a pid namespace that blocks signals, the
+            # command may send signals only to its own children.
             signals="pid" not in others,
             program=apart.program,
         )
@@ -187,11 +188,14 @@ class Place:
         return self._files[-1]
 
     def start(self, command: str) -> tuple[Running, int]:
-        """Start `/bin/sh -c command` there, in a session of its own. Return it, and the file that both its streams come
-        from. If it cannot get there, it ends with 125 and the file says why, or this fails.
+        """Start `/bin/sh -c command` beside the task, in a session of its own.
+
+        Returns:
+            The command, and the descriptor from which its stdout and stderr are read. A command that cannot join the
+            task exits with 125 and writes the reason there.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The command cannot be started.
         """
         argv = ("/bin/sh", "-c", command)
         if self._session is None:
@@ -223,8 +227,10 @@ class Place:
     def run(
         self, argv: tuple[str, ...], env: Mapping[str, str], streams: tuple[int, int, int], *, terminal: bool
     ) -> Running:
-        """Start a command there, in a session of its own. One that joins from outside says by `why` what it cannot
-        execute; then it exits with 125, 126 or 127.
+        """Start a command beside the task, in a session of its own.
+
+        A command that joins from outside and cannot be executed exits with 125, 126 or 127, and gives the reason by
+        `Joining.why`.
 
         Args:
             argv: The first word is looked for in its PATH.
@@ -233,8 +239,8 @@ class Place:
             terminal: Whether these are one that is to be its controlling terminal.
 
         Raises:
-            NotExecuted: There is no such program, or it may not be executed.
-            OSError: It cannot be started.
+            NotExecuted: The program does not exist in the task, or may not be executed.
+            OSError: The command cannot be started for another reason.
         """
         given = {**self._order.env, **env}
         if self._session is None:
@@ -244,7 +250,7 @@ class Place:
     def work(self, module: str, words: tuple[str, ...], streams: tuple[int, int, int]) -> Joining:
         """Start `main(words)` of a module of ours there, as `run` does a program. It is imported before the task is
         joined; afterwards nothing of ours can be, and nothing but the streams is open. The process has the task's
-        rights, no process of the task may look into it, and it signals nobody.
+        rights; processes of the task cannot attach to it, and it cannot send signals.
 
         Raises:
             OSError: It cannot be started.
@@ -291,16 +297,16 @@ class Place:
 
 
 class KeptPlace(Place):
-    """The sandbox of a task that has ended. What is started there has it as its root directory, and no capability."""
+    """Sandbox of an ended task; processes started there have it as root directory, and no capabilities."""
 
     def __init__(self, sandbox: str) -> None:
-        """Hold it.
+        """Open the sandbox.
 
         Args:
-            sandbox: Its path, which only root can change.
+            sandbox: Path of the sandbox; only root may be able to change the path's directories.
 
         Raises:
-            OSError: It is gone, or a link.
+            OSError: The sandbox does not exist, or is a link.
         """
         self._files: list[int] = []
         self._session = None

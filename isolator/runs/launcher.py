@@ -60,7 +60,7 @@ class Order:
         domain, sockets, filter: See `apart.Apart`; the filter in hexadecimal digits.
         secret: Whether its environment has secrets, so that no core dump may be made of it.
         secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
-        inner: Whether an inner process is left, for commands beside it.
+        inner: Whether an inner process is started, for commands beside the task.
     """
 
     argv: tuple[str, ...]
@@ -96,11 +96,11 @@ class Helped:
 
 @dataclass(slots=True)
 class Launcher:
-    """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`.
+    """The parent's handle of a launch process. Call exactly one of `start` and `dismiss`, after any number of `help`.
 
     Attributes:
-        pid: The process.
-        inner: The socket of the inner process that it leaves when it becomes the task.
+        pid: Process id of the launch process, which becomes the task.
+        inner: Socket to the inner process, which the launch process starts before it becomes the task.
     """
 
     pid: int
@@ -158,7 +158,7 @@ class Launcher:
         self._line.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
 
     def wait(self) -> int:
-        """Wait until it has ended: its exit status, or minus the signal that ended it. Its inner process ends then."""
+        """Wait for the end of the process, and end its inner process; return the exit status, or minus the signal."""
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:  # collected by whoever ended it
@@ -173,7 +173,7 @@ class Launcher:
 
 
 def _run(theirs: _socket.socket, sockets: tuple[int, int]) -> None:
-    """The child's life. `sockets`: as of `inner.leave`."""
+    """Run the child process until it becomes the task. `sockets`: the arguments of `inner.leave`."""
     first = 3
     for kept in sorted((theirs.fileno(), *sockets)):
         os.closerange(first, kept)
@@ -216,7 +216,13 @@ def _read(fd: int, most: int = 1 << 20) -> bytes:
 
 
 def _become(fails: int, order: Mapping[str, Any], sockets: tuple[int, int] = (-1, -1)) -> None:
-    """Does not return; `fails`: where a failure is told, closed by exec; `sockets`: as of `inner.leave`."""
+    """Become the task; does not return.
+
+    Args:
+        fails: Descriptor to which the reason of a failure is written; closed by exec.
+        order: Settings of the task; see `Order`.
+        sockets: Arguments of `inner.leave`; -1 for no inner process.
+    """
     step = "order"
     try:
         for name, action in _steps(order, sockets):

@@ -129,7 +129,7 @@ class NestedRun:
                 prepared.see(pid)
                 hand_secrets(launch, prepared, pid)
 
-            leaves = prepared.user.pw_uid != 0  # no command is run in an image of root: see `joining.Place`
+            leaves = prepared.user.pw_uid != 0  # no commands in an image run as root: see `joining.Place`
             self._gate.admit(argv, self._ended.is_set, see=see, leaves=leaves, variables=secret_env(launch))
 
     def _order(self, prepared: Prepared, argv: Sequence[str], *, own_ipc: bool) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class NestedRun:
         return first_of(lambda: cgroups.pids_below(path), self._task)
 
     def inner(self) -> Inner | None:
-        """Give the inner process, as `Run.inner` says."""
+        """Return the inner process; see `Run.inner`."""
         return self._gate.inner if self._gate is not None else None
 
     def streams(self) -> tuple[int | None, int | None]:

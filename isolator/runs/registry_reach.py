@@ -28,7 +28,7 @@ class Reach:
 
         Args:
             registry: Its address, http[s]://HOST[:PORT].
-            denied: What the task is denied.
+            denied: Destinations that the task must not reach.
             trusted: It is the operator's own: there itself, though not elsewhere, any port will do.
         """
         self._registry, self._denied = registry, denied

@@ -99,7 +99,7 @@ class Run(Protocol):
         """The first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
 
     def inner(self) -> "Inner | None":
-        """The process that commands beside it are forked from, once it is started; None: they join it from outside."""
+        """Return the inner process of the started task; None if commands join the task from outside."""
 
     def streams(self) -> tuple[int | None, int | None]:
         """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
@@ -145,20 +145,20 @@ def sandbox_of(env: Mapping[str, str]) -> str:
 
 
 def nested_container(plan: Assignment) -> str:
-    """The container that the agent runs an image in; "": none."""
+    """Return the name of the nested container in which the agent runs an image; "" if it runs none."""
     if plan.image is None or plan.container_engine == "docker":
         return ""
     return NESTED
 
 
 def below_sandbox(plan: Assignment) -> tuple[str, ...]:
-    """Where, in the executor's sandbox, the task has its own."""
+    """Return the names of the path from the executor's sandbox to the task's own sandbox."""
     nested = nested_container(plan)
     return (CONTAINERS, nested) if nested else ()
 
 
 def sealing_of(env: Mapping[str, str]) -> tuple[Trace, ...]:
-    """Return the trace of the sandbox, which is sealed when the task has ended; none if this process is not root."""
+    """Return the trace for sealing the sandbox when the task has ended; empty if this process is not root."""
     return (Trace("sandbox", sandbox_of(env)),) if os.geteuid() == 0 else ()
 
 
@@ -249,6 +249,6 @@ def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
     with Sandbox(sandbox) as place:
         if not place.admit(user.pw_uid, writes=writes) and writes:
             why = "its file system has no access control lists; put work_dir on ext4, xfs or btrfs"
-            raise NotStarted(f"the sandbox cannot be kept root's: {why}", Outcome(infrastructure=True))
+            raise NotStarted(f"root cannot stay owner of the sandbox: {why}", Outcome(infrastructure=True))
         for name in STREAMS if writes else ():
             place.admit_to(name, user.pw_uid)

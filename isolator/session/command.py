@@ -125,8 +125,10 @@ class Command:
             self._process.wait(0.01)
 
     def _pids(self) -> list[int]:
-        """Processes that are below this one or its session in the task, or carry the mark: in a task with a namespace
-        of processes, those whose parents have ended belong to its first one."""
+        """Return the processes below this one or its session in the task, and those with the mark in their environment.
+
+        The mark is needed in a task with a pid namespace, where orphans become children of its first process.
+        """
         below = [*processes.descendants(os.getpid()), *self._process.processes()]
         return [*below, *(pid for pid in _marked(self._mark) if pid not in below)]
 

@@ -61,7 +61,7 @@ def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str
             command = Command(place, _reading_of(order, call), call["id"])
         else:
             pid = int(call["pid"])
-            # First: afterwards the process is seen to be the task's still.
+            # Before the check that the process is still the task's, so that a reused process id is noticed.
             listeners = listeners_of(pid, os.environ) if isinstance(order, Forward) else None
             place = Place(pid, call["task_id"], _session_of(call.get("session"), order))
             command = Command(place, _work_of(order, place, listeners), call["id"])
@@ -79,8 +79,10 @@ def _serve(line: WebSocket, call: dict[str, Any], started: list[Command]) -> str
 
 
 def _session_of(said: str | list[int] | None, order: AnyOrder) -> Callable[[], Inner] | None:
-    """How a command gets the session that the executor had forked for it, or told why there is none; None: commands of
-    this task have no such thing, or nothing of the task is executed."""
+    """Return a function that gives the session forked for a command, or raises the reason why there is none.
+
+    None if the task has no inner process, or the order executes no program of the task.
+    """
     if said is None or not isinstance(order, Order):
         if isinstance(said, list):
             os.close(said[0])
@@ -128,7 +130,7 @@ def _work_of(order: AnyOrder, place: Place, listeners: Listeners | None) -> Orde
 
 
 def _reading_of(order: AnyOrder, call: dict[str, Any]) -> Work:
-    """Return what is done in the sandbox of a task that has ended: files are read, and nothing else."""
+    """Return the work that reads files in the sandbox of an ended task; refuse every other order."""
     if not isinstance(order, FileOrder) or order.what not in (LIST, GET):
         raise CommandFailed("the task has ended: its files can be read, and nothing else")
     below = f"{CONTAINERS}/{NESTED}" if call["nested"] else ""

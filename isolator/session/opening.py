@@ -44,7 +44,7 @@ def open_session(
         task: Mesos' id of it.
         pid: Of its first process.
         room: For those that run at once.
-        inner: The inner process of the task, which its commands are forked from; None: it has none.
+        inner: Inner process of the task, from which its commands are forked; None if the task has none.
 
     Returns:
         What came of it, for the executor's log.
@@ -61,18 +61,18 @@ def open_session(
 def open_kept(
     data: bytes, secret: str, monitor: str, own: str, books: Ledger, room: threading.BoundedSemaphore
 ) -> str:
-    """Read what waits at a channel in the sandbox of a task that has ended.
+    """Answer a call from a channel to read the sandbox of an ended task.
 
     Args:
-        data: The call.
-        secret: Of the node monitor's launch; "": it has none, and no call is believed.
-        monitor: Mesos' id of its task.
-        own: Its own sandbox, by which that of the other task is found.
-        books: Of this host: they say which sandboxes are not sealed yet.
-        room: For those that run at once.
+        data: The encoded call.
+        secret: Secret of the node monitor's launch; "" if it has none, and then every call is refused.
+        monitor: Mesos' task id of the node monitor.
+        own: Path of the node monitor's sandbox, from which the path of the other sandbox follows.
+        books: Ledger of this host, which lists the sandboxes that are not sealed yet.
+        room: Limit of simultaneous sessions.
 
     Returns:
-        What came of it, for the monitor's log.
+        The outcome, for the monitor's log.
     """
     try:
         call = decode_call(data, monitor, secret)
@@ -91,8 +91,8 @@ def sandbox_of(kept: Kept, own: str) -> str:
     """Return the path of a sandbox of this host's agent (Mesos' slave/paths.hpp).
 
     Args:
-        kept: Whose it is.
-        own: The path of another sandbox: WORK_DIR/slaves/AGENT/frameworks/…
+        kept: Ids that name the sandbox.
+        own: Path of another sandbox of the agent: WORK_DIR/slaves/AGENT/frameworks/…
     """
     work, _, _ = os.path.realpath(own).rpartition("/frameworks/")
     of_executor = f"frameworks/{kept.framework_id}/executors/{kept.executor_id}"
@@ -154,8 +154,10 @@ def _run(order: dict[str, object], name: str, inner: "Inner | None") -> str:
 
 
 def _session(inner: "Inner") -> list[int] | str:
-    """What a helper takes over a session by, its file first; or why there is none: files and ports of the task can be
-    reached without it."""
+    """Return the arguments of `Inner.of` for a new session, or the reason why there is none.
+
+    A reason is no failure yet: files and ports of the task can be reached without a session.
+    """
     try:
         session = inner.session()
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Threads that wait for other hosts, so that no other request waits for one of them.
+"""Threads for requests that wait for other hosts, so that a host that hangs does not delay other requests.
 
-Requests that block share the 40 threads of anyio. A host that hangs would hold these one after the other, so what waits
-for a host runs on threads of its own, of which one host and one caller get a few. Who would get one more is refused.
+Requests that block share the 40 threads of anyio. A host that hangs would occupy them one after the other. Operations
+that wait for a host therefore run on separate threads, with a limit for each host and each caller; operations beyond a
+limit are refused.
 """
 
 import asyncio
@@ -22,26 +23,26 @@ T = TypeVar("T")
 
 
 class Asking(Protocol):
-    """What asks a host."""
+    """A client of a host that another thread can cancel."""
 
     def cancel(self) -> None:
-        """End what is under way on another thread, and refuse every later request."""
+        """Abort the request under way on another thread, and refuse every later request."""
 
     def close(self) -> None:
-        """Free everything; nothing is under way."""
+        """Free all resources. Called when no request is under way."""
 
 
 class HostThreads:
-    """Threads for one kind of request to other hosts. For all threads."""
+    """Threads for one kind of request to other hosts. May be used by several threads at once."""
 
     def __init__(self, what: str, *, most: int, of_host: int, of_caller: int) -> None:
-        """Start none yet.
+        """Set the limits; threads start when they are needed.
 
         Args:
-            what: The requests, as a plural noun of an error message.
-            most: Operations at once.
-            of_host: Operations at once that ask one host.
-            of_caller: Operations at once of one caller.
+            what: Kind of request, as a plural noun for error messages.
+            most: Largest number of operations at once.
+            of_host: Largest number of operations at once for one host.
+            of_caller: Largest number of operations at once for one caller.
         """
         self._what, self._most, self._of_host, self._of_caller = what, most, of_host, of_caller
         self._pool = ThreadPoolExecutor(most, thread_name_prefix=what.replace(" ", "-"))
@@ -50,16 +51,16 @@ class HostThreads:
         self._lock = threading.Lock()
 
     def place(self, host: str, caller: str, asking: Asking | None = None) -> "Place":
-        """Return the place of one more operation, to be used as a context manager.
+        """Reserve the place of one more operation, to be used as a context manager.
 
         Args:
-            host: The host that is asked.
-            caller: Who wants it.
-            asking: Is cancelled when nobody waits for it any more, and closed when its thread has ended; None if the
-                operation ends soon by itself.
+            host: Name of the host.
+            caller: Name of the caller.
+            asking: Client of the host, which is cancelled when its request was cancelled, and closed when its thread
+                has ended; None if the operation always ends soon.
 
         Raises:
-            Refusal: There are too many, of this caller, at this host, or in all.
+            Refusal: Too many operations are under way, of this caller, at this host, or in all.
         """
         with self._lock:
             of_caller, of_host, every = self._callers[caller], self._hosts[host], self._hosts.total()
@@ -78,7 +79,7 @@ class HostThreads:
         return place
 
     def close(self) -> None:
-        """End what is under way."""
+        """Cancel all operations and shut the threads down, without waiting for them."""
         with self._lock:
             places = list(self._places)
         for place in places:
@@ -91,11 +92,11 @@ class HostThreads:
         return Refusal(429, Reason.BUSY.value, what, remedy=remedy, headers={"Retry-After": str(RETRY_S)})
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Run something on a thread."""
+        """Run a function on one of the threads."""
         return self._pool.submit(work)
 
     def give_back(self, place: "Place") -> None:
-        """Free a place."""
+        """Free the place of an operation."""
         with self._lock:
             self._places.discard(place)
             for counter, key in ((self._hosts, place.host), (self._callers, place.caller)):
@@ -105,10 +106,10 @@ class HostThreads:
 
 
 class Place:
-    """The place of one operation. It is free when the operation is over, and its thread as well."""
+    """Reservation for one operation; freed when both the operation and its thread have ended."""
 
     def __init__(self, threads: HostThreads, host: str, caller: str, asking: Asking | None) -> None:
-        """Hold it; arguments as of `HostThreads.place`."""
+        """Hold the reservation; for the arguments see `HostThreads.place`."""
         self._threads, self._asking, self.host, self.caller = threads, asking, host, caller
         self._holders, self._lock = 1, threading.Lock()
 
@@ -121,7 +122,7 @@ class Place:
         self._let_go()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run something that waits for the host, on a thread; if nobody waits for it any more, end it."""
+        """Run a function that waits for the host on a thread; cancel it if the caller's task is cancelled."""
         with self._lock:
             self._holders += 1
         future = self._threads.submit(work)
@@ -133,7 +134,7 @@ class Place:
             raise
 
     def cancel(self) -> None:
-        """End what is under way. From any thread."""
+        """Cancel the client of the host. For any thread."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -148,17 +149,23 @@ class Place:
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Wait for something, and cancel it when the client of a request whose body has been read has gone.
+    """Wait for a result, and cancel the work when the client of the request disconnects.
+
+    Args:
+        request: Request whose body has been read.
+        work: Work for the request.
 
     Raises:
-        Refusal: The client has gone.
+        Refusal: The client has disconnected.
     """
     under_way, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
     try:
         both: set[asyncio.Future[Any]] = {under_way, gone}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not under_way.done():
-            raise Refusal(400, "gone", "the client went before it was answered", remedy="wait for the answer")
+            raise Refusal(
+                400, "gone", "the client disconnected before the answer", remedy="wait for the answer"
+            )
         return under_way.result()
     finally:
         for each in (under_way, gone):

@@ -211,7 +211,7 @@ def test_an_agent_that_speaks_no_tls_is_told_of_in_one_way(
 
     with agent_of(ca.server("agent")) as agent:
         monkeypatch.setattr(client_context(Trust(ca.cert)).sslsocket_class, "do_handshake", failing)
-        with pytest.raises(Unavailable, match="ended the handshake, as who speaks no TLS does"):
+        with pytest.raises(Unavailable, match="ended the handshake, as a server without TLS does"):
             Reader(client_context(Trust(ca.cert))).read(task_at(agent, "localhost"), "fw", "stdout", 0, 100)
 
 

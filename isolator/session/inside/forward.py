@@ -1,7 +1,7 @@
 """Connections to ports of a task, made in the task: as its user, in its namespaces and behind its fence.
 
-A port is looked for at the loopback addresses that the task sees, then at the other addresses of its interfaces. Where
-something else than the task answers, nothing is sent.
+A connection is tried to the loopback addresses in the task's network, then to the other addresses of its interfaces. No
+data is sent to a server that is not proved to be the task's.
 """
 
 import socket
@@ -15,10 +15,10 @@ _LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def main(words: tuple[str, ...]) -> int:
-    """Carry until the stream at standard input ends.
+    """Carry connections until the end of standard input.
 
     Args:
-        words: Those of `Listeners.to_words` of the task, then the ports that may be connected to.
+        words: Result of `Listeners.to_words` of the task, followed by the ports that may be connected to.
     """
     listeners, ports = Listeners.of_words(*words[:2]), frozenset(map(int, words[2:]))
 

@@ -1,8 +1,8 @@
-"""Files that a task left in its sandbox: listed, and read. Runs in that sandbox as its root directory, as root without
-capabilities, by `isolator.runs.joined`.
+"""Program that lists and reads the files that an ended task left in its sandbox.
 
-The sandbox is sealed (`isolator.host.sealing`): all is root's, and its names stand still. A directory that is not is
-not entered. Paths go from name to name, and through no link.
+`isolator.runs.joined` starts it with the sandbox as its root directory, as root without capabilities. The sandbox is
+sealed (`isolator.host.sealing`), so only root can change names in it; a directory that is not sealed is not entered.
+Paths are opened one name at a time, and links are not followed.
 """
 
 import os
@@ -26,11 +26,11 @@ _STDOUT = 1
 
 
 def main(words: tuple[str, ...]) -> int:
-    """Do what the words say.
+    """Write the records of a path in the sandbox to standard output.
 
     Args:
-        words: `GET` or `LIST` of `FileOrder`; the path; the directory that the task had as its own, "": the top; "root"
-            if the task ran as root.
+        words: Four words: `GET` or `LIST`; the path; the task's own directory in the sandbox, "" for the sandbox
+            itself; "root" if the task ran as root.
 
     Returns:
         The exit code: 0 or `FAULTY`.
@@ -54,21 +54,27 @@ def _write(record: bytes) -> None:
 
 
 class KeptSending(Sending):
-    """What is at a path of the sandbox that is the working directory."""
+    """The records of a path in the sandbox, which is the working directory."""
 
     def __init__(self, path: str, below: str, *, as_root: bool) -> None:
-        """Read nothing yet. `below`: as of `main`."""
+        """Prepare the records; nothing is read yet.
+
+        Args:
+            path: Path below the task's own directory.
+            below: The task's own directory in the sandbox; "" for the sandbox itself.
+            as_root: Whether the task ran as root.
+        """
         super().__init__(path)
         self._below, self._as_root = below, as_root
 
     def withheld(self, status: os.stat_result) -> str:
-        """Leave out what the task could not read, and what is not sealed.
+        """Return why a file is left out: the task could not read it, or it is not sealed; "" if it is sent.
 
         Sealed files of the task keep its group; of root's own, root is the group, too. A file of several names is taken
         for root's.
         """
         if os.geteuid() != 0:
-            return ""  # agents that are not root run all as one user, and nothing is sealed
+            return ""  # an agent without root runs all tasks as its own user, and seals nothing
         if stat.S_ISDIR(status.st_mode) and not is_sealed(status):
             return "it is not sealed yet: try again, or see the log of the node monitor"
         needed = 0o005 if stat.S_ISDIR(status.st_mode) else 0o004
@@ -80,10 +86,10 @@ class KeptSending(Sending):
         return ""
 
     def opened(self, path: str) -> int:
-        """Open what is asked for, from name to name.
+        """Open a path, one name at a time; return the descriptor, which the caller closes.
 
         Raises:
-            OSError: A name is not there, or of a link; or what it is of is withheld.
+            OSError: A name does not exist, is a link, or is withheld.
         """
         names = [name for name in path.split("/") if name not in ("", ".")]
         at = os.open(".", DIRECTORY)
@@ -95,7 +101,7 @@ class KeptSending(Sending):
             try:
                 for name in self._below.split("/") if self._below else ():
                     at = self._into(at, name)
-            except FileNotFoundError:  # an image that was never started
+            except FileNotFoundError:  # the image was never started, so the task has no directory of its own
                 at = _replaced(at, os.open(".", DIRECTORY))
             for name in names:
                 at = self._into(at, name)
@@ -105,7 +111,7 @@ class KeptSending(Sending):
         return at
 
     def _into(self, at: int, name: str) -> int:
-        """Open a name in a directory, which is closed then."""
+        """Open a name in the directory `at`, close `at`, and return the new descriptor."""
         status = os.stat(name, dir_fd=at, follow_symlinks=False)
         if why := self.withheld(status):
             raise OSError(0, why)
@@ -116,7 +122,7 @@ class KeptSending(Sending):
         return _replaced(at, open_in(name, at, DIRECTORY if stat.S_ISDIR(status.st_mode) else FILE))
 
     def listed(self) -> Iterator[bytes]:
-        """What is at the path, and if it is a directory the names in it, none further below."""
+        """Yield the record of the path and, if it is a directory, of each name directly in it."""
         try:
             fd = self.opened(self._path)
         except OSError as error:

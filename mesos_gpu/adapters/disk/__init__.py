@@ -1,1 +1,1 @@
-"""Space of file systems."""
+"""Free space of file systems."""

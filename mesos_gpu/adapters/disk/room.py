@@ -1,4 +1,4 @@
-"""Space of a file system: blocks taken ahead of a file's end, and a reserve that only the state may use."""
+"""Free space of a file system: blocks allocated beyond a file's end, and a reserve that only the state may use."""
 
 import ctypes
 import errno
@@ -8,20 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-AHEAD: Final = 1 << 20  # bytes ahead of the end of a file: some thousand records
+AHEAD: Final = 1 << 20  # bytes allocated beyond the end of a file: room for some thousand records
 _DEFAULT_RESERVE: Final = 1 << 30  # bytes
-_DEFAULT_PART: Final = 10  # of the file system: a tenth
-_KEEP_SIZE: Final = 0x01  # FALLOC_FL_KEEP_SIZE, Linux 2.6.38: blocks beyond the end, which stays where it is
+_DEFAULT_PART: Final = 10  # divisor: a tenth of the file system
+_KEEP_SIZE: Final = 0x01  # FALLOC_FL_KEEP_SIZE (Linux 2.6.38): allocate blocks without changing the file size
 _UNSUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Free space of a file system. Bytes.
+    """Free space of a file system, in bytes.
 
     Attributes:
-        whole: Free for this process.
-        reserve: The part of `whole` that is kept for the scheduler's state, records and journal.
+        whole: Bytes that this process may use.
+        reserve: Bytes of `whole` that are kept for the scheduler's state, records and journal.
     """
 
     whole: int
@@ -29,25 +29,26 @@ class Free:
 
     @property
     def spare(self) -> int:
-        """Bytes above the reserve; negative if the reserve is not whole."""
+        """Bytes above the reserve; negative if less than the reserve is free."""
         return self.whole - self.reserve
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """The free space of a file system below which whatever the scheduler can do without is refused or removed.
+    """Free space that the scheduler leaves on a file system: below it, data that it can do without is refused or
+    removed.
 
     Attributes:
-        size: Bytes; None for the larger of 1 GiB and a tenth of the file system.
+        size: Size in bytes; None for the larger of 1 GiB and a tenth of the file system.
     """
 
     size: int | None = None
 
     def free(self, directory: Path) -> Free:
-        """Return the free space of the file system of a directory.
+        """Return the free space of the file system that holds a directory.
 
         Raises:
-            OSError: The directory cannot be looked at.
+            OSError: The directory cannot be accessed (statvfs(3)).
         """
         seen = os.statvfs(directory)
         default = max(_DEFAULT_RESERVE, seen.f_blocks * seen.f_frsize // _DEFAULT_PART)
@@ -62,10 +63,15 @@ def _libc() -> ctypes.CDLL:
 
 
 def take(fd: int, begin: int, length: int) -> None:
-    """Take blocks for bytes of a file from `begin`. Where the file system cannot, see that as many are free.
+    """Allocate disk blocks for a part of a file; on a file system without fallocate(2), check that the bytes are free.
+
+    Args:
+        fd: Descriptor of the file, open for writing.
+        begin: Offset of the first byte.
+        length: Number of bytes.
 
     Raises:
-        OSError: There are not.
+        OSError: ENOSPC: the file system does not have so many free bytes. Other errors of fallocate(2).
     """
     if _libc().fallocate(fd, _KEEP_SIZE, begin, length) == 0:
         return

@@ -1,1 +1,1 @@
-"""HTTP requests to hosts whose answers are not trusted."""
+"""HTTP requests to hosts whose responses are not trusted."""

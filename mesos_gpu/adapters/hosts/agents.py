@@ -1,4 +1,4 @@
-"""Agents of Mesos, as the scheduler asks them over HTTP."""
+"""HTTP client of Mesos agents, as the scheduler uses it to read files and containers of tasks."""
 
 import ssl
 from typing import Final, TypeVar
@@ -12,34 +12,36 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.tasks.task import Task
 
 DEFAULT_PORT: Final = 5051
-GONE, REFUSED = 404, 400  # the path does not exist; the agent will not resolve it
+GONE, REFUSED = 404, 400  # the path does not exist; the agent refuses to resolve the path
 T = TypeVar("T")
 
 
 class Agents:
-    """What is needed to ask any agent: a credential and whom to believe. For all threads."""
+    """Credential and TLS settings for requests to any agent. May be used by several threads at once."""
 
     def __init__(self, authorization: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Set up; nothing is asked yet.
+        """Store the settings; no request is sent.
 
         Args:
-            authorization: Value of the header for agents that want one.
-            tls: Verifies agents by their addresses or their names; None if they speak plain HTTP.
+            authorization: Value of the Authorization header; "" for agents without authentication.
+            tls: Context that verifies agents by their addresses or host names; None if agents speak plain HTTP.
         """
         self._headers = {"Authorization": authorization} if authorization else {}
         self._tls = tls
         self._named: set[str] = set()  # URLs of agents whose certificates have names, not addresses
 
     def of(self, task: Task, bounds: Bounds) -> "Agent":
-        """Return the agent of a task, for one operation within bounds."""
+        """Return the client of a task's agent, for one operation within bounds."""
         return Agent(self, task, bounds)
 
     def host_of(self, task: Task) -> Host:
-        """Return where the agent of a task is. Masters of 1.11 say `http` whatever agents speak (Master::_offer in
-        master.cpp).
+        """Return the address of a task's agent, from the URL in the master's offer.
+
+        The scheme of that URL is ignored: a Mesos master 1.11 writes `http` even if the agent uses TLS (Master::_offer
+        in master.cpp).
 
         Raises:
-            ValueError: The URL that the master told has no valid port.
+            ValueError: The URL has no valid port.
         """
         url = urlsplit(task.agent_url)
         address = url.hostname or task.hostname
@@ -47,34 +49,34 @@ class Agents:
         return Host(address, url.port or DEFAULT_PORT, tuple(dict.fromkeys(names)), self._tls, self._headers)
 
     def note_name(self, task: Task, name: str) -> None:
-        """Remember by which name the agent of a task was verified."""
+        """Remember that the certificate of a task's agent has the host name, so that later requests try it first."""
         if self._tls is not None and name == task.hostname:
             self._named.add(task.agent_url)
 
 
 class Agent:
-    """The agent of one task, for one operation. For one thread; `cancel` may be called from any.
+    """Client of one task's agent, for one operation. For one thread; `cancel` may be called from any thread.
 
-    Every error names the agent, and is an `Unavailable`.
+    All errors are `Unavailable` and name the agent.
     """
 
     def __init__(self, agents: Agents, task: Task, bounds: Bounds) -> None:
-        """Connect at the first request.
+        """Prepare the client; the first request connects.
 
         Raises:
-            Unavailable: The agent's URL is none.
+            Unavailable: The URL of the agent is not valid.
         """
         self._agents, self.task = agents, task
         try:
             host = agents.host_of(task)
         except ValueError as error:
-            raise self._unavailable(f"has the URL {task.agent_url!r}, which is none: {error}") from error
+            raise self._unavailable(f"has the URL {task.agent_url!r}, which is not valid: {error}") from error
         self._exchange = Exchange(host, bounds)
         scheme = "http" if host.tls is None else "https"
         self._url = f"{scheme}://{f'[{host.address}]' if ':' in host.address else host.address}:{host.port}"
 
     def cancel(self) -> None:
-        """End what is under way, and refuse every later request."""
+        """Abort the request under way, and refuse every later request."""
         self._exchange.cancel()
 
     def close(self) -> None:
@@ -82,18 +84,19 @@ class Agent:
         self._exchange.close()
 
     def get(self, path: str, query: Query, kind: type[T], *, max_bytes: int) -> tuple[int, T | None]:
-        """Return the status of an answer and its JSON; None instead of JSON if the status is 400 or 404.
+        """Send a GET request; return the status and the decoded JSON, or None as JSON if the status is 400 or 404.
 
-        Strings have one character for each byte: Mesos puts bytes of files into JSON as they are.
+        Strings in the JSON have one character for each byte, because Mesos copies the bytes of files into JSON as they
+        are.
 
         Args:
             path: Path of the URL.
-            query: Its query.
-            kind: Type of the JSON; fields that it does not have are skipped.
-            max_bytes: Size of the longest answer that is accepted.
+            query: Query parameters of the URL.
+            kind: Type to decode the JSON to; unknown fields are skipped.
+            max_bytes: Largest response body that is accepted, in bytes.
 
         Raises:
-            Unavailable: The agent does not answer, refuses, or does not answer as Mesos does.
+            Unavailable: The agent does not answer, refuses, or sends a response that a Mesos agent does not send.
         """
         try:
             status, body = self._exchange.get(path, query, max_bytes=max_bytes)
@@ -108,10 +111,10 @@ class Agent:
             raise self.no_agent(error) from error
 
     def no_agent(self, error: Exception) -> Unavailable:
-        """Return the error that what answers does not answer as Mesos does."""
+        """Return the error for a server that is not a Mesos agent, because its response cannot be decoded."""
         return Unavailable(
-            f"what answers at {self._url} for {self.task.hostname} is no Mesos agent: {error}",
-            remedy="look on that host at what listens there",
+            f"the server at {self._url} for {self.task.hostname} is not a Mesos agent: {error}",
+            remedy="check on that host which process listens at the port",
         )
 
     def _is_there(self, status: int, path: str) -> bool:
@@ -133,7 +136,7 @@ class Agent:
         elif isinstance(error, Silent):
             remedy = "try again when it is back; the output is in the task's sandbox there"
         else:
-            remedy = "look on that host at what listens there: an agent of Mesos does not answer so"
+            remedy = "check on that host which process listens at the port: a Mesos agent does not answer like this"
         return self._unavailable(str(error), remedy, at=f" at {self._url}")
 
     def _unavailable(self, why: str, remedy: str = "look at that host", *, at: str = "") -> Unavailable:

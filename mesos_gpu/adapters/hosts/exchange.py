@@ -1,7 +1,7 @@
-"""Requests to one host over one connection, bounded as a whole: in time, in bytes, and cancelled from outside.
+"""HTTP requests to one host over one connection, with a common limit of time and bytes, that another thread can cancel.
 
-A host may hang or may have been taken over, so what it sends is input like that of any client. Everything that asks
-agents of Mesos goes through here.
+A host may hang or may be controlled by an attacker, so its responses are untrusted input. All requests of the scheduler
+to Mesos agents use this module.
 """
 
 import contextlib
@@ -19,8 +19,10 @@ from mesos_gpu.adapters.hosts.reply import NotAnswered, Reply, Silent
 from mesos_gpu.adapters.tls.trust import ENDED, OTHER_NAME
 
 CONNECT_S: Final = 3.0
-_PIECE: Final = 1 << 16  # bytes of one read
-_SMALL: Final = 1 << 10  # bytes: after a smaller read the next one waits, so that a drip costs little CPU
+_PIECE: Final = 1 << 16  # largest number of bytes of one read
+_SMALL: Final = (
+    1 << 10
+)  # bytes; a read after a smaller one waits first, so that byte-wise sending costs little CPU
 _PAUSE_S: Final = 0.001
 _look_ups: Final = LookUps()
 T = TypeVar("T")
@@ -28,19 +30,19 @@ Query = Mapping[str, str | int | bytes]
 
 
 class NotBelieved(NotAnswered):
-    """The host did not prove by TLS who it is."""
+    """A host whose identity was not proved by TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a host is reached, and what is sent with each request to it.
+    """Address of a host, and the headers of each request to it.
 
     Args:
-        address: An IP address, or a name that is looked up.
+        address: IP address, or host name to be resolved.
         port: TCP port.
-        names: Names of which its certificate must have one, tried in this order.
-        tls: Verifies the host; None if it speaks plain HTTP.
-        headers: Further headers of each request.
+        names: Names for the certificate of the host, which must have one of them; tried in this order.
+        tls: Context that verifies the host; None if the host speaks plain HTTP.
+        headers: Additional headers of each request.
     """
 
     address: str
@@ -52,11 +54,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What all requests of one exchange may take together.
+    """Limits for all requests of one exchange together.
 
     Args:
-        seconds: Time spent waiting for the host.
-        max_bytes: Bytes received.
+        seconds: Seconds spent waiting for the host.
+        max_bytes: Number of bytes received.
     """
 
     seconds: float
@@ -64,10 +66,10 @@ class Bounds:
 
 
 class Exchange:
-    """Requests of one operation to one host. For one thread; `cancel` may be called from any."""
+    """HTTP requests of one operation to one host. For one thread; `cancel` may be called from any thread."""
 
     def __init__(self, host: Host, bounds: Bounds) -> None:
-        """Connect at the first request."""
+        """Prepare the exchange; the first request connects."""
         self._host, self._bounds = host, bounds
         self._names = list(host.names) or [host.address]
         self._socket: socket.socket | None = None
@@ -77,28 +79,33 @@ class Exchange:
 
     @property
     def name(self) -> str:
-        """The name by which the host was verified last."""
+        """The name that the host's certificate was last checked for."""
         return self._names[0]
 
     def get(self, path: str, query: Query, *, max_bytes: int) -> tuple[int, bytes]:
-        """Return status and body of an answer; no body if the status is not 200.
+        """Send a GET request; return the status and the body of the response, b"" if the status is not 200.
+
+        Args:
+            path: Path of the URL.
+            query: Query parameters of the URL.
+            max_bytes: Largest response body that is accepted, in bytes.
 
         Raises:
-            NotAnswered: No acceptable answer came within the bounds.
+            NotAnswered: No acceptable response came within the limits.
         """
         reply = self.ask(path, query, max_bytes=max_bytes)
         return reply.status, reply.body() if reply.status == 200 else b""
 
     def ask(self, path: str, query: Query, *, max_bytes: int) -> Reply:
-        """Send GET, and return the answer when its headers have arrived.
+        """Send a GET request; return the response when its headers have arrived.
 
         Args:
             path: Path of the URL.
-            query: Its query.
-            max_bytes: Size of the longest body that is accepted.
+            query: Query parameters of the URL.
+            max_bytes: Largest response body that is accepted, in bytes.
 
         Raises:
-            NotAnswered: As `get`.
+            NotAnswered: No acceptable status and headers came within the limits.
         """
         target = f"{path}?{urlencode(query)}" if query else path
         host = f"[{self._host.address}]" if ":" in self._host.address else self._host.address
@@ -121,12 +128,12 @@ class Exchange:
         return self._reply
 
     def cancel(self) -> None:
-        """End what is under way, and refuse every later request."""
+        """Abort the request under way, and refuse every later request."""
         with self._lock:
             self._is_cancelled = True
             if self._socket is not None:
-                with contextlib.suppress(OSError):  # it is not connected any more
-                    # Not the method of SSLSocket, after which a running call would go on without TLS.
+                with contextlib.suppress(OSError):  # the socket is no longer connected
+                    # SSLSocket.shutdown would drop the TLS layer, and a call under way would continue without TLS.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -156,7 +163,7 @@ class Exchange:
         return data
 
     def _wait(self, step: Callable[[], T], max_s: float | None = None) -> T:
-        """Do something that waits for the host, as long as there is time for it."""
+        """Run a step that waits for the host, for at most the remaining time and at most `max_s` seconds."""
         left_s = self._left_s() if max_s is None else min(self._left_s(), max_s)
         begin = time.monotonic()
         try:
@@ -178,7 +185,7 @@ class Exchange:
         return self._bounds.seconds - self._waited_s
 
     def _connect(self) -> None:
-        """Connect, by the first name that the host's certificate has."""
+        """Connect; try the names of the host in order until its certificate has one."""
         while True:
             self._dial()
             try:
@@ -222,7 +229,7 @@ class Exchange:
                     plain, server_hostname=self._names[0], do_handshake_on_connect=False
                 )
                 self._socket = secured
-        except OSError as error:  # it was closed by the host meanwhile
+        except OSError as error:  # the host has closed the connection
             raise Silent(f"does not answer ({type(error).__name__})") from error
         self._wait(secured.do_handshake)
 
@@ -231,7 +238,7 @@ def _of_tls(error: ssl.SSLError) -> NotBelieved:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message
     elif isinstance(error, ENDED):
-        why = "it ended the handshake, as who speaks no TLS does"
+        why = "it ended the handshake, as a server without TLS does"
     else:
         why = error.reason or str(error)
     return NotBelieved(f"is not believed: {why}")

@@ -1,38 +1,38 @@
-"""An answer of a host by HTTP/1.1, parsed strictly and bounded in bytes."""
+"""HTTP/1.1 response of a host, parsed strictly and limited in bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import httptools
 
-MAX_HEAD: Final = 1 << 16  # bytes of status line and headers, interim answers (1xx) included
+MAX_HEAD: Final = 1 << 16  # bytes of status line and headers, interim responses (1xx) included
 _BODILESS: Final = (204, 304)  # RFC 9112, section 6.3
 
 
 class NotAnswered(Exception):
-    """No acceptable answer came. Its text goes behind the name of the host: "does not answer within 10 s"."""
+    """A request without an acceptable response. Its text follows the host's name: "does not answer within 10 s"."""
 
 
 class Silent(NotAnswered):
-    """The host did not answer at all, or not in time."""
+    """A host that did not answer at all, or not in time."""
 
 
 class Reply:
-    """An answer: its status and headers first, then its body, as it arrives.
+    """A response: the constructor reads status and headers, `pieces` the body as it arrives.
 
-    Refused are redirects, encoded bodies, interim answers without end, bodies of another length than announced, and
-    everything that is not HTTP/1.1.
+    Redirects, encoded bodies, endless interim responses, bodies of another length than announced, and everything that
+    is not HTTP/1.1 are refused.
     """
 
     def __init__(self, receive: Callable[[], bytes], max_bytes: int) -> None:
         """Read status and headers.
 
         Args:
-            receive: Returns the next bytes of the connection, b"" at its end.
-            max_bytes: Size of the longest body that is accepted.
+            receive: Function that returns the next bytes of the connection, b"" at its end.
+            max_bytes: Largest body that is accepted, in bytes.
 
         Raises:
-            NotAnswered: There is no acceptable answer.
+            NotAnswered: Status and headers are not acceptable.
         """
         self._receive, self._max_bytes = receive, max_bytes
         self._parser = httptools.HttpResponseParser(self)
@@ -46,12 +46,12 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """The status code."""
+        """The HTTP status code; never an interim response (1xx) or a redirect (3xx)."""
         return self._status
 
     @property
     def keeps_connection(self) -> bool:
-        """Whether the answer has been read to its end, and another request may follow on its connection."""
+        """Whether the response has been read to its end and its connection can be used for another request."""
         return self._is_whole and not self._closed and self._parser.should_keep_alive()
 
     def pieces(self) -> Iterator[bytes]:
@@ -73,24 +73,24 @@ class Reply:
         """Return the whole body.
 
         Raises:
-            NotAnswered: As `pieces`.
+            NotAnswered: The body is longer than accepted, or differs from what was announced.
         """
         return b"".join(self.pieces())
 
     # --- called by the parser
 
     def on_message_begin(self) -> None:
-        """Refuse a second answer to one request."""
+        """Refuse a second response to one request."""
         if self._is_whole:
             raise ValueError("there is more after the end of the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers are dropped."""
+        """Store a header in lower case; trailers are dropped."""
         if not self._has_head:
             self._headers[name.lower()] = value.strip().lower()
 
     def on_headers_complete(self) -> None:
-        """Take the end of a head: of the answer, or of an interim answer (RFC 9110, section 15.2)."""
+        """Handle the end of the headers of the response, or of an interim response (RFC 9110, section 15.2)."""
         status = self._parser.get_status_code()
         if 100 <= status < 200:
             self._headers.clear()
@@ -98,12 +98,12 @@ class Reply:
             self._status, self._has_head = status, True
 
     def on_body(self, piece: bytes) -> None:
-        """Keep a piece of the body."""
+        """Append a piece of the body to the buffer."""
         self._body += piece
         self._body_bytes += len(piece)
 
     def on_message_complete(self) -> None:
-        """Take the end of the answer."""
+        """Handle the end of the response."""
         self._is_whole = self._has_head
 
     # --- reading
@@ -117,21 +117,21 @@ class Reply:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
-            raise NotAnswered("switches to another protocol, which nobody asked for") from error
+            raise NotAnswered("switches to another protocol, which was not requested") from error
         except httptools.HttpParserError as error:
             raise NotAnswered(f"does not answer by HTTP/1.1: {error.__context__ or error}") from error
         if self._raw_bytes > MAX_HEAD and not self._has_head:
             raise NotAnswered(f"sends more than {MAX_HEAD} bytes of headers and interim answers")
         if self._body_bytes > self._max_bytes:
             raise self._too_long()
-        # Each chunk costs a call of `on_body`: a byte at a time, 1 MiB would keep the interpreter busy for a second.
+        # Each chunk costs a call of `on_body`: 1 MiB in chunks of one byte would hold the GIL for about a second.
         if self._raw_bytes - self._body_bytes > MAX_HEAD + self._body_bytes // 4:
             raise NotAnswered(
                 "sends its answer in chunks that are too small, or with headers that are too long"
             )
 
     def _end(self) -> None:
-        """Take the end of the connection, which ends a body without a length (RFC 9112, section 6.3)."""
+        """Handle the end of the connection, which ends a body without a length (RFC 9112, section 6.3)."""
         has_end = b"content-length" in self._headers or b"transfer-encoding" in self._headers
         if not self._has_head or has_end:
             raise NotAnswered("ends the connection before the end of its answer")

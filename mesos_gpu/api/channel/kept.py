@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{id}/files: what a job that has ended left in its sandbox."""
+"""GET /v1/jobs/{id}/files: files that an ended job left in its sandbox."""
 
 import asyncio
 from collections import Counter
@@ -38,7 +38,7 @@ FIRST_S: Final = (
 )
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
-_IN_IMAGES: Final = "/mnt/mesos/sandbox"  # what tasks with images call it
+_IN_IMAGES: Final = "/mnt/mesos/sandbox"  # path of the sandbox inside containers with an image
 
 
 class UnderWay:
@@ -74,15 +74,20 @@ class UnderWay:
 
 
 class KeptFiles:
-    """The route's function."""
+    """Handler of the route GET /v1/jobs/{id}/files."""
 
     def __init__(self, scheduler: SchedulerApi, opening: Opening) -> None:
-        """`opening`: opens channels to hosts."""
+        """Store the sources of data.
+
+        Args:
+            scheduler: Interface to the scheduler's state.
+            opening: Opener of channels to hosts.
+        """
         self._scheduler, self._opening = scheduler, opening
         self._under_way = UnderWay()
 
     async def read(self, request: Request) -> Response:
-        """GET /v1/jobs/{id}/files: records, as over a channel while it runs."""
+        """Handle GET /v1/jobs/{id}/files: stream the records that a channel to a running job would send."""
         what, path = request.query_params.get("what", LIST), path_of(request.query_params.get("path", ""))
         if what not in (LIST, GET):
             raise invalid(Problem("/what", f"must be {LIST} or {GET}, got {what!r}"))
@@ -119,7 +124,7 @@ class KeptFiles:
 
 
 class _Copy(StreamingResponse):
-    """The answer, with which the line ends, also if nobody reads the answer."""
+    """Streaming response that closes its line to the host at the end, even if the client stops reading."""
 
     def __init__(self, pieces: AsyncIterator[bytes], line: Within) -> None:
         super().__init__(pieces, media_type=MEDIA)
@@ -133,11 +138,11 @@ class _Copy(StreamingResponse):
 
 
 async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
-    """The bytes to the end of the first record.
+    """Return the received bytes up to at least the end of the first record.
 
     Raises:
-        NotFound: It says that what was asked for cannot be had.
-        Unavailable: The host does not come.
+        NotFound: The first record says that the path cannot be read.
+        Unavailable: The host sent no record.
     """
     decoder, came = Decoder(), b""
     with suppress(TimeoutError):
@@ -153,17 +158,19 @@ async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:
 
 
 def _monitor(view: View, task: Task) -> TaskId:
-    """The node monitor of a task's host.
+    """Return the id of the node monitor on a task's host.
 
     Raises:
-        Unavailable: None runs there.
+        Unavailable: No node monitor runs on that host.
     """
     nodes = [node for node in view.nodes.values() if node.id == task.agent_id and node.lost_at is None]
     nodes += [node for node in view.nodes.values() if node.hostname == task.hostname and node.lost_at is None]
     monitor = next((node.monitor for node in nodes if node.monitor is not None), None)
     if monitor is None:
-        what = f"no node monitor runs on {task.hostname}, which reads what a job left there"
-        raise Unavailable(what, remedy="try again when it runs; see: mesos-gpu doctor there")
+        what = f"no node monitor, which reads the files of ended jobs, runs on {task.hostname}"
+        raise Unavailable(
+            what, remedy="try again when it runs; to find out why, run mesos-gpu doctor on that host"
+        )
     return monitor
 
 
@@ -179,10 +186,10 @@ def _kept_of(view: View, job: Job, task: Task) -> Kept:
 
 
 def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
-    """The task that is named, or that of a rank of the latest launch.
+    """Return the ended task that `wanted` names, or that has the rank in the latest launch of the job.
 
     Raises:
-        Refusal: There is none, or it has not ended: only then nothing but this reads there.
+        Refusal: There is no such task, or it has not ended: a running task is read over a channel.
     """
     named = [task for task in view.tasks_of(job.id) if task.id == wanted]
     tasks = named or list(view.round_of(job)) or list(view.tasks_of(job.id))[-1:]
@@ -194,16 +201,16 @@ def _ended(view: View, job: Job, wanted: str, rank: int) -> Task:
         raise invalid(Problem("/rank", what))
     task = tasks[0 if named else rank]
     if not task.ended:
-        what = f"job {job.id} is {task.state.value}: its sandbox is read so when it has ended"
+        what = f"job {job.id} is {task.state.value}: this request reads the sandbox of an ended job"
         raise Refusal(409, "not-ended", what, remedy=f"copy from it by: mesos-gpu cp {job.id}:PATH .")
     return task
 
 
 def path_of(text: str) -> tuple[str, ...]:
-    """The names of a path in a sandbox.
+    """Split a path in a sandbox into its names, with "." and ".." resolved.
 
     Raises:
-        Refusal: It is outside, or none.
+        Refusal: The path is outside the sandbox, has too many names, or has an invalid one.
     """
     if f"{text}/".startswith(f"{_IN_IMAGES}/"):
         text = text.removeprefix(_IN_IMAGES).lstrip("/")

@@ -1,4 +1,4 @@
-"""A client of a channel in the scheduler's own process."""
+"""Client of a channel inside the scheduler's own process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,27 +9,27 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.wire.channel.frames import Frame, Kind, decode, encode
 
-_TAKEN: Final = 1 << 16  # bytes of which the host is told at once that they were taken
+_TAKEN: Final = 1 << 16  # bytes read before the host gets credit for them
 
 
 class Within:
-    """`Line` of a client that reads what a command writes to its standard output."""
+    """`Line` of a client that reads the standard output of a command on a host."""
 
     def __init__(self) -> None:
-        """Nothing has come."""
+        """Start without frames."""
         self.application_state = WebSocketState.CONNECTED
-        self._came: asyncio.Queue[bytes] = asyncio.Queue()  # the host sends no more than it got credit for
+        self._came: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the credit that the host got
         self._goes: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def send_bytes(self, data: bytes) -> None:
-        """Take a frame of the host."""
+        """Queue a frame from the host for `output`."""
         self._came.put_nowait(data)
 
     async def receive_bytes(self) -> bytes:
-        """Wait for a frame of this client.
+        """Wait for the next frame from this client to the host.
 
         Raises:
-            WebSocketDisconnect: It is closed.
+            WebSocketDisconnect: The line is closed.
         """
         frame = await self._goes.get()
         if not frame:
@@ -37,16 +37,16 @@ class Within:
         return frame
 
     async def close(self, code: int = 1000) -> None:
-        """End both ways."""
+        """Close both directions. `code` is ignored: it is part of the interface of a WebSocket."""
         self.application_state = WebSocketState.DISCONNECTED
         self._came.put_nowait(b"")
         self._goes.put_nowait(b"")
 
     async def output(self) -> AsyncIterator[bytes]:
-        """Yield what the command writes, until it has ended.
+        """Yield the standard output of the command until the command has ended.
 
         Raises:
-            Unavailable: The host did not come, could not do it, or has gone.
+            Unavailable: The host did not connect, could not run the command, or has disconnected.
         """
         taken = 0
         while message := await self._came.get():
@@ -61,8 +61,10 @@ class Within:
             if taken >= _TAKEN:
                 self._goes.put_nowait(encode(Frame(Kind.CREDIT, numbers=(taken,))))
                 taken = 0
-        raise _unavailable("the connection to it was lost")
+        raise _unavailable("the connection to the host was lost")
 
 
 def _unavailable(why: str) -> Unavailable:
-    return Unavailable(f"the host cannot read these files: {why}", remedy="see the node monitor's log there")
+    return Unavailable(
+        f"the host cannot read these files: {why}", remedy="see the node monitor's log on the host"
+    )

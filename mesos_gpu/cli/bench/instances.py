@@ -1,4 +1,4 @@
-"""`mesos-gpu bench instances`: many instances of one app, beside as many jobs of `true`, on the embedded cluster."""
+"""`mesos-gpu bench instances`: start times of jobs and of instances of one app on the embedded cluster."""
 
 import os
 import signal
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import psutil
 
 APP: Final = "/bench"
-_LOOK_S: Final = 1.0  # between looks: each asks the scheduler for the app's counts, without its tasks
-_EACH_S: Final = 3.0  # that each of the tasks may take at the most, on a busy machine
+_LOOK_S: Final = 1.0  # seconds between requests for the app's counts
+_EACH_S: Final = 3.0  # time limit per task, in seconds, on a busy machine
 _LEAST_S: Final = 180.0
-_SAMPLES: Final = 20  # instances whose memory is looked at
+_SAMPLES: Final = 20  # instances whose memory is measured
 Figures = dict[str, Any]
 
 
@@ -64,7 +64,14 @@ def instances(tasks: int, agents: int, gpus: int, stop_s: int, as_json: bool) ->
 
 
 def measure(client: Client, stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
-    """Return what jobs of `true` and instances of an app took, and what one core more would make of it."""
+    """Measure jobs of `true`, instances of an app and the deletion of the app; return the figures by name.
+
+    Args:
+        client: Client of the cluster's scheduler.
+        stack: The embedded cluster.
+        tasks: Number of jobs, and of instances.
+        stop_s: Seconds for which the first agent is stopped while instances start; 0 not to stop it.
+    """
     output.note(f"{tasks} jobs of `true`")
     true = _jobs_of_true(client, stack, tasks)
     output.note(f"{tasks} instances of an app")
@@ -85,7 +92,13 @@ def _jobs_of_true(client: Client, stack: Stack, tasks: int) -> Figures:
 
 
 def start_instances(stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
-    """Start instances of an app, and return what that took when all run: their launches, and those that were lost."""
+    """Start instances of an app and wait until all run; return times, CPU, memory, launches and lost launches.
+
+    Args:
+        stack: The embedded cluster.
+        tasks: Number of instances.
+        stop_s: Seconds for which the first agent is stopped meanwhile; 0 not to stop it.
+    """
     resident = {child.pid for child in _children(stack)}
     before, began = Used.of(stack), time.monotonic()
     definition = {
@@ -111,14 +124,14 @@ def start_instances(stack: Stack, tasks: int, stop_s: int = 0) -> Figures:
 
 
 def _children(stack: Stack) -> list["psutil.Process"]:
-    """What the agents have started."""
+    """Return the processes that the agents have started."""
     import psutil
 
     return [child for agent in stack.cluster.agents for child in psutil.Process(agent.pid).children()]
 
 
 def _tree(process: "psutil.Process") -> list["psutil.Process"]:
-    """A process and all below it; none if it has ended."""
+    """Return a process and all its descendants; an empty list if it has ended."""
     import psutil
 
     try:
@@ -128,18 +141,18 @@ def _tree(process: "psutil.Process") -> list["psutil.Process"]:
 
 
 def _cpu_s(process: "psutil.Process") -> float:
-    """CPU of a process, with its children that have ended, s."""
+    """Return the CPU time of a process and its reaped children, in seconds."""
     import psutil
 
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
-        return 0.0  # its parent counts it
+        return 0.0  # counted as a reaped child of its parent
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
 def _mib(process: "psutil.Process") -> float:
-    """Memory that no other process shares with it, MiB."""
+    """Return the memory that a process shares with no other process (USS), in MiB."""
     import psutil
 
     try:
@@ -149,7 +162,13 @@ def _mib(process: "psutil.Process") -> float:
 
 
 def _of_cores(name: str, ms: float, tasks: int) -> Figures:
-    """What the processors limit: the least time by them as they are, and with one more."""
+    """Return the CPU time per launch, and the shortest times for all launches with these cores and with one more.
+
+    Args:
+        name: Prefix of the figures' names.
+        ms: CPU time per launch, in milliseconds.
+        tasks: Number of launches.
+    """
     cores = os.cpu_count() or 1
     return {
         f"{name}_cpu_ms_per_launch": round(ms, 1),
@@ -160,7 +179,7 @@ def _of_cores(name: str, ms: float, tasks: int) -> Figures:
 
 @contextmanager
 def _stopped(stack: Stack, tasks: int, stop_s: int) -> Iterator[threading.Event]:
-    """Stop the first agent for some time in the middle; the event says when that is over."""
+    """Stop the first agent for some seconds when a third of the instances run; the event is set afterwards."""
     done, pid = threading.Event(), stack.cluster.agents[0].pid
     if not stop_s:
         done.set()
@@ -183,7 +202,7 @@ def _stopped(stack: Stack, tasks: int, stop_s: int) -> Iterator[threading.Event]
 
 
 def delete_instances(stack: Stack) -> Figures:
-    """Delete the app, and return what that took when its last instance has ended."""
+    """Delete the app and wait until its last instance has ended; return the time in seconds and the load averages."""
     began, load = time.monotonic(), os.getloadavg()[0]
     _ask(stack, "DELETE", f"/v2/apps/{APP}?force=true")
     peak = load

@@ -1,5 +1,4 @@
-"""What the first word of an executor says of its agent: how many launches there may be under way, and whether it is
-backed off."""
+"""Update of an agent's launch window and back-off, when a launch on it has registered or timed out."""
 
 from typing import Final
 
@@ -17,7 +16,14 @@ _BY_EXECUTOR: Final = (TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED
 
 
 def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> None:
-    """Let a status update of a task that was launched, and not heard of, change the window of its agent."""
+    """Update the launch window of a task's agent, if `status` is the first status update after the task's launch.
+
+    Args:
+        turn: Turn of the engine; the node and its window are changed in it.
+        task: The task before the update.
+        new: State of the task after the update.
+        status: The status update from Mesos.
+    """
     node = turn.state.nodes.get(task.agent_id)
     if node is None or task.ended:
         return
@@ -33,7 +39,10 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
 
 
 def _back_off(turn: Turn, node: Node, window: Window) -> None:
-    """Give the agent no launches for some time. Executors that time out while it lasts were launched before."""
+    """Give the agent no launches for some time.
+
+    A timeout during a back-off does not extend it, because that executor was launched before the back-off began.
+    """
     until = node.launch_not_before
     if until <= turn.now:
         turn.state.windows[node.id], until = launch_window.timed_out(window, turn.now)

@@ -1,15 +1,16 @@
-"""At which of its ports a task listens, as its executor has proved."""
+"""Ports at which a task listens, as proved by its executor."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """What the executor of a task saw last.
+    """Latest report of an executor on the ports of its task.
 
     Attributes:
-        ports: Those of its host's ports at which the task listens, and nobody else does.
-        problem: What is in the way at others, for people; "": nothing, it does not listen there yet.
+        ports: Ports of the host at which the task, and no other process, listens.
+        problem: Why other ports of the task are not among `ports`, as a sentence for people; "" if no process listens
+            at them yet.
     """
 
     ports: tuple[int, ...] = ()

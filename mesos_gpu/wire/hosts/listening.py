@@ -1,6 +1,6 @@
-"""`Listening`, as data of a TASK_STARTING or TASK_RUNNING. Pure.
+"""Encoding of `Listening` as JSON data of a TASK_STARTING or TASK_RUNNING update. Pure.
 
-Only the standard library's json: the host side imports it.
+The executor imports this module, so it uses only the standard library's json.
 """
 
 import json
@@ -16,20 +16,20 @@ _LAST_PORT = 65535
 
 
 def listening_to_json(listening: Listening) -> dict[str, Any]:
-    """The value of the field `listening` of such data."""
+    """Return the value of the JSON field `listening`."""
     return {"ports": list(listening.ports), "problem": listening.problem[:_MOST_TEXT]}
 
 
 def encode_listening(listening: Listening) -> bytes:
-    """The data by which an executor says at which ports its task listens."""
+    """Encode the ports at which a task listens as the data of a status update."""
     return json.dumps({"listening": listening_to_json(listening)}, separators=(",", ":")).encode()
 
 
 def decode_listening(data: bytes) -> Listening | None:
-    """The inverse; None: it is other data.
+    """Decode the data of a status update; None if the data is not JSON or has no field `listening`.
 
     Raises:
-        ValueError: It is of this kind, and a field is missing or of another type.
+        ValueError: The field `listening` has a missing or invalid part.
     """
     try:
         value = parsed(data)
