@@ -153,7 +153,7 @@ class _Walk:
     def _watch_clock(self) -> None:
         self._seen += 1
         if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
-            raise TimeoutError(errno.ETIMEDOUT, "it has too many files, or a process adds files all the time")
+            raise TimeoutError(errno.ETIMEDOUT, "it has too many files, or more were added all the time")
 
 
 class _Names:

@@ -9,8 +9,9 @@ order in which addresses asked. So the owner of a name, from an address that is 
 other address, and not until all others are silent. For turns, all addresses of an IPv6 site are one: who has a site has
 65,536 networks, and would take the turns of a day.
 
-Guesses at one name that are looked at, whatever the number N of addresses: at most 86,400 / `TURN_S` turns a day, and
-`TURNS` * N; 86,400 / `MOST_NAME_S` beside turns; and `FREE` + 1 of each address where the name was right.
+Upper bound of the guesses at one name that are checked in a day, for N addresses: 86,400 / `TURN_S` turns, but at most
+`TURNS` * N in a `TURNS_S`; 86,400 / `MOST_NAME_S` guesses without a turn; `FREE` + 1 guesses from each address from
+which the name was right.
 """
 
 from collections import OrderedDict
@@ -26,10 +27,10 @@ FIRST_S: Final = 1.0
 MOST_ADDRESS_S: Final = 300.0
 MOST_NAME_S: Final = 30.0
 FORGET_S: Final = 900.0  # without a wrong one
-TURN_S: Final = 1.0  # between two turns of one name
-TURNS: Final = 5  # of an address and a name in a `TURNS_S`: people mistype
+TURN_S: Final = 1.0  # seconds between two turns of one name
+TURNS: Final = 5  # turns of an address at a name in a `TURNS_S`, because people mistype
 TURNS_S: Final = 86400.0
-USE_S: Final = 120.0  # in which a turn is to be used
+USE_S: Final = 120.0  # seconds after which an unused turn expires
 KNOWN_S: Final = 30 * 86400.0  # that an address is remembered from which a name was right
 MOST_KEPT: Final = 10_000  # addresses, names, and pairs of the two that were right
 
@@ -49,9 +50,9 @@ class _Wrong:
 class _Turns:
     """Turns of an address, or of an IPv6 site, at a name."""
 
-    since: float  # when the first of them was given
+    since: float  # time of the first turn in the current `TURNS_S`
     count: int = 0
-    at: float = 0.0  # when the latest one begins
+    at: float = 0.0  # begin of the latest turn
     is_used: bool = True
 
 
@@ -95,7 +96,7 @@ class Guesses:
         self._names: _Kept[str] = _Kept(MOST_NAME_S)
         self._right: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._turns: OrderedDict[tuple[str, str], _Turns] = OrderedDict()
-        self._next: OrderedDict[str, float] = OrderedDict()  # when the next turn of a name may begin
+        self._next: OrderedDict[str, float] = OrderedDict()  # by name, the earliest begin of the next turn
 
     def wait_s(self, address: str, name: str, now: float) -> float:
         """How long a further guess has to wait; 0: it may be looked at."""
@@ -109,7 +110,7 @@ class Guesses:
         return max(self._addresses.wait_s(address, now), of_name)
 
     def ask(self, address: str, name: str, now: float) -> float:
-        """Return how long a guess at a name has to wait, as `wait_s`; a turn is given to an address that may have
+        """Return the seconds that a guess at a name has to wait, as `wait_s`; give the address a turn if it may have
         one."""
         key = site_of(address), name[:MOST_NAME]
         waits = self._addresses.wait_s(network_of(address), now)
@@ -129,7 +130,7 @@ class Guesses:
         return self.wait_s(address, name, now)
 
     def look(self, address: str, name: str, now: float) -> float:
-        """Return how long a guess has to wait, as `wait_s`; 0: it is looked at now, and its turn is used."""
+        """Return the seconds that a guess has to wait, as `wait_s`; 0 if it is checked now, which uses its turn."""
         wait_s = self.wait_s(address, name, now)
         turn = self._turns.get((site_of(address), name[:MOST_NAME]))
         if not wait_s and turn is not None:
@@ -147,8 +148,11 @@ class Guesses:
         return self.wait_s(address, name, now)
 
     def right(self, address: str, name: str, now: float) -> None:
-        """Remember that it was right. What was wrong before is not forgotten: an address that has a name of its own
-        could clear itself by it, and guesses at a name would be free beside its owner who asks again and again."""
+        """Remember that a proof was right.
+
+        Earlier wrong proofs still count. Otherwise an address could clear itself with a name of its own, and guesses
+        at a name would be free while its owner sends right proofs.
+        """
         key = network_of(address), name[:MOST_NAME]
         self._right.pop(key, None)
         self._right[key] = now

@@ -22,8 +22,8 @@ class Limits:
         burst: Requests at once, after a pause.
         concurrency: Requests that are being answered.
         streams: Requests that wait for something to happen.
-        unnamed_rate_per_s: Requests per second of an address that proves no name, where names are asked for.
-        unnamed_burst: Requests at once of such an address, after a pause.
+        unnamed_rate_per_s: Requests per second of one address without a proved name, if names are required.
+        unnamed_burst: Requests of one address without a proved name at once, after a pause.
         connections: Open connections of one address on which the server waits for the client.
     """
 
@@ -96,13 +96,12 @@ class Tally:
 class Waiters(Generic[W]):
     """Waiting members of each key, in the order in which they began to wait.
 
-    No operation looks at more than one member, however many there are: keys are kept by their number of members, and
-    that number changes by one at a time.
+    Each operation takes constant time: keys are grouped by their number of members, which changes by one at a time.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, OrderedDict[W, None]] = {}
-        self._keys: dict[int, OrderedDict[str, None]] = {}  # by the number of their members
+        self._keys: dict[int, OrderedDict[str, None]] = {}  # keys by their number of members
         self._largest = self._all = 0
 
     def __len__(self) -> int:
@@ -114,7 +113,7 @@ class Waiters(Generic[W]):
         return len(self._of.get(key, ()))
 
     def add(self, key: str, member: W) -> None:
-        """Add a member, or let one that waits already begin anew."""
+        """Add a member; a member that waits already moves to the end."""
         members = self._of.setdefault(key, OrderedDict())
         if member in members:
             members.move_to_end(member)
@@ -143,7 +142,7 @@ class Waiters(Generic[W]):
         return self.oldest(next(iter(self._keys[self._largest]))) if self._largest else None
 
     def _move(self, key: str, before: int, after: int) -> None:
-        """Keep a key by its new number of members, which differs from the one before by one."""
+        """Move a key to the group of its new number of members, which differs from the previous number by one."""
         if after:
             self._keys.setdefault(after, OrderedDict())[key] = None
         if before:

@@ -248,7 +248,8 @@ class Dial:
         Args:
             ip: An address, IPv4 or IPv6; no name: looking one up may take for ever.
             port: Of the task.
-            prove: Is called with the connected socket before anything is sent; OSError: it leads to somebody else.
+            prove: Called with the connected socket before anything is sent; raises OSError if another process than the
+                task's is at the other end.
 
         Raises:
             OSError: It is refused at once.

@@ -192,11 +192,11 @@ class SchedulerApi(Protocol):
 
     @property
     def unsaved(self) -> NoRoom | None:
-        """Why nothing can be saved now; None if it can. From any thread."""
+        """The error why the state cannot be saved now; None if it can be. For any thread."""
 
     @property
     def journal_problem(self) -> str:
-        """Why the journal is larger than it should be, or has ended; "" if neither. From any thread."""
+        """The reason why the journal is larger than it should be, or has ended; "" if neither. For any thread."""
 
     @property
     def meter(self) -> Collector:

@@ -87,7 +87,7 @@ def _of_apps(view: View, sight: AppSight) -> Iterator[dict[str, Any]]:
 
 
 def _of_task(app: App, task: Task) -> Iterator[dict[str, Any]]:
-    """A target for each port of a task at which the task listens."""
+    """Yield a scrape target for each port of a task at which the task is proved to listen."""
     host = urlsplit(task.agent_url).hostname or task.hostname
     labels = {
         "__meta_mesos_gpu_role": "app",

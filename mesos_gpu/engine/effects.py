@@ -57,7 +57,7 @@ class LaunchTask:
     app_version: float | None = None  # of its job
     owner: str = ""  # of its job
     wire: int = SILENT  # in which its executor is spoken to
-    listens: tuple[int, ...] = ()  # ports of its host: its executor tells whether the task listens there
+    listens: tuple[int, ...] = ()  # ports of the host; the executor reports whether the task listens there
 
 
 @dataclass(frozen=True, slots=True)

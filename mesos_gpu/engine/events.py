@@ -186,11 +186,11 @@ class ResetRequested:
 
 @dataclass(frozen=True, slots=True)
 class AppsChanged:
-    """A user's valid request: the tree of apps as it shall be; the id is that of a new deployment.
+    """A user's valid request for a new tree of apps; the id is that of a new deployment.
 
     Attributes:
-        kill: Instances, by app, that go in any case and are not replaced: in the tree each app has as many less as
-            were not told to end before.
+        kill: Instances by app that are killed in any case and not replaced. In the tree, the size of each app is
+            reduced by those of them that were not being killed before.
     """
 
     id: str

@@ -25,13 +25,20 @@ Outcome = list[fx.Effect] | Exception
 
 
 def head_line(program: str, seq: int, settings: Settings, *, follows: bool) -> bytes:
-    """The first line of a file: `seq` is that of the next step, `follows`: the file before led to its state."""
+    """Return the first line of a journal file.
+
+    Args:
+        program: Version of the program.
+        seq: Number of the next step.
+        settings: Settings of the engine.
+        follows: Whether the steps of the previous file lead to the state that this file begins with.
+    """
     head = wire.Head(wire.FORMAT, program, seq, follows, msgspec.Raw(wire.encode_flat(settings)))
     return wire.encode(head) + b"\n"
 
 
 def begun_with(state: State) -> wire.Copied:
-    """Copy the state that a file begins with, before its first step."""
+    """Copy the state that a journal file begins with, before its first step."""
     # These know of earlier requests what a replay cannot: both go on with new ones.
     state.table = None
     state.verdicts.clear()
@@ -39,7 +46,7 @@ def begun_with(state: State) -> wire.Copied:
 
 
 def state_pieces(seq: int, copied: wire.Copied) -> Iterator[bytes]:
-    """The document beside a file whose next step has that number, in pieces."""
+    """Encode the state for the document beside a journal file, in pieces; `seq` is the number of the next step."""
     yield b'{"seq":%d,"state":' % seq
     yield from STATES.pieces(copied)
     yield b"}\n"

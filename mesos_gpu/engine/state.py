@@ -99,7 +99,7 @@ class State:
     # Of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched.
     keeper_failures: dict[AgentId, tuple[int, float]] = field(default_factory=dict)
     gone_covers: dict[TaskId, None] = field(default_factory=dict)  # held shared cards; the latest to end
-    windows: dict[AgentId, Window] = field(default_factory=dict)  # of launches under way
+    windows: dict[AgentId, Window] = field(default_factory=dict)  # launch windows of agents
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     monitors: int = 0  # launches of node monitors, ever: their ids never come again
     rolls: Rolls = field(default_factory=Rolls)

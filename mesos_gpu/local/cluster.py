@@ -212,7 +212,7 @@ class Cluster:
         amounts = {"disk": 10000, **spec.resources}
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
-            # All agents are on this machine: a task of one must not bind what another one gives to its tasks.
+            # All agents are on this machine: a task must not bind ports that another agent gives to its tasks.
             port_ranges.SETTING: port_ranges.text_of((FIXED_PORTS, self._task_ports.block)),
             **(self._secure.executor_environment() if self._secure else {}),
             **spec.executor_environment,

@@ -11,8 +11,8 @@ from typing import Final
 from isolator.host import port_ranges
 
 logger = logging.getLogger(__name__)
-#: First and last port of each block: Mesos' own first; the others lie below the usual ephemeral range and beside the
-#: ports of the clusters' own processes, and of those that every agent offers.
+#: First and last port of each block. The first block is Mesos' default; the others are below the usual ephemeral range
+#: and do not overlap the ports of the clusters' own processes.
 _BLOCKS: Final[Sequence[tuple[int, int]]] = (
     (31000, 32000),
     *((first, first + 499) for first in range(14500, 9000, -500)),
@@ -20,20 +20,20 @@ _BLOCKS: Final[Sequence[tuple[int, int]]] = (
 
 
 def ephemeral_ports() -> tuple[port_ranges.Range, ...]:
-    """Return the ports that this machine's kernel chooses for sockets that name none."""
+    """Return the ports that this machine's kernel chooses for sockets bound to port 0."""
     settings = Path("/proc/sys/net/ipv4")
     texts = [(settings / name).read_text() for name in ("ip_local_port_range", "ip_local_reserved_ports")]
     return port_ranges.ephemeral(*texts)
 
 
 def _usable_blocks() -> Sequence[tuple[int, int]]:
-    """Return the blocks of which no task gets a port by listening without naming one; all, if there is none."""
+    """Return the blocks outside the kernel's ephemeral range; all blocks if none is outside."""
     chosen = ephemeral_ports()
     if usable := [block for block in _BLOCKS if not port_ranges.common([block], chosen)]:
         return usable
     logger.warning(
-        "tasks that name no port may get ports of other tasks: the kernel chooses from %s; to keep them apart: sysctl "
-        "-w net.ipv4.ip_local_reserved_ports=9000-9019,31000-32000",
+        "tasks that bind port 0 may get ports of other tasks, because the kernel chooses from %s; to prevent that: "
+        "sysctl -w net.ipv4.ip_local_reserved_ports=9000-9019,31000-32000",
         port_ranges.text_of(chosen),
     )
     return _BLOCKS
@@ -70,7 +70,7 @@ class TaskPorts:
 
     @property
     def block(self) -> tuple[int, int]:
-        """First and last port of all agents."""
+        """First and last port of the block that the agents share."""
         return self.first, self.last
 
     def close(self) -> None:

@@ -491,10 +491,10 @@ NO_QUEUES: Final = QueueDocument()
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return a time zone of IANA's database; None if it has none of that name.
+    """Return the time zone with a name of the IANA database; None if there is none.
 
-    The database is a directory, so a name that is no path there raises errors of the file system: ENAMETOOLONG for more
-    than 255 characters, EISDIR for "Europe".
+    The database is a directory, so some unknown names raise OSError in `ZoneInfo`: ENAMETOOLONG if longer than 255
+    characters, EISDIR for "Europe". These count as unknown.
     """
     try:
         return ZoneInfo(name)

@@ -62,7 +62,8 @@ class Checks:
             now: Seconds since the epoch.
             prober: Whose thread makes them; it ends with this.
             names: Where hosts are looked up; it ends with this.
-            stranger: Says why nothing may be sent to a port of a task; "": it is proved to be the task's.
+            stranger: Function of a task id and a port that returns why nothing may be sent to the port; "" if the task
+                is proved to listen there.
         """
         self._report, self._now, self._stranger = report, now, stranger
         self._prober = prober or Prober()

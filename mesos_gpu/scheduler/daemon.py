@@ -230,7 +230,7 @@ class Daemon:
 
     @property
     def journal_problem(self) -> str:
-        """Why the journal is larger than it should be, or has ended; "" if neither. From any thread."""
+        """The reason why the journal is larger than it should be, or has ended; "" if neither. For any thread."""
         return self._journal.problem if self._journal else ""
 
     @property

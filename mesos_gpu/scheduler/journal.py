@@ -1,11 +1,11 @@
 """The journal of a running scheduler: all that its engine takes in, in files that can each be replayed.
 
-The state that a file begins with is in a file beside it, so old files can go. They hold what users submit, secrets in
-environments included: only their owner may read them.
+The state that a journal file begins with is stored in a file beside it, so that older files can be removed. Journal
+files contain everything that users submit, including secrets in environments, so only their owner may read them.
 
-A state may have hundreds of MiB. It is copied on the engine's thread, which takes time by the number of jobs and not by
-their size, and encoded and written on another one, while further steps go into the journal. A scheduler that is killed
-meanwhile leaves a file without a state: its steps follow from those of the file before.
+A state may have hundreds of MiB. It is copied on the engine's thread, in a time that depends on the number of jobs and
+not on their size. Another thread encodes and writes it while further steps go into the journal. A scheduler that is
+killed meanwhile leaves a journal file without a state; its steps continue those of the previous file.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ from mesos_gpu.wire.journal import PATTERN, Copied, decode_batch, decode_head, s
 FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
 DAY_S: Final = 86400.0
 _STATES: Final = "state-*.json"
-_PARTS: Final = "state-*.part"  # of states that were not written to their end
+_PARTS: Final = "state-*.part"  # pattern of states that were not written completely
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-_BLOCK: Final = 1 << 20  # bytes that are written, or read, at once
+_BLOCK: Final = 1 << 20  # bytes of one read or write
 logger = logging.getLogger(__name__)
 
 
@@ -58,7 +58,7 @@ class Journal:
 
         Args:
             directory: Of the journal alone.
-            most_bytes: Of all files but the newest state.
+            most_bytes: Size limit of all files except the newest state, in bytes.
             most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
             least_days: How long what was written is kept even if the files have more than `most_bytes`.
             reserve: Free space of the file system below half of which old files are removed whenever they were written.
@@ -71,15 +71,17 @@ class Journal:
         self._file: FileIO | None = None
         self._steps: list[tuple[ev.Event, Outcome]] = []
         self._at, self._seq, self._written = 0.0, 1, 0
-        self._state_size = 0  # bytes of the state that was written last
-        self._writer: threading.Thread | None = None  # of the newest file's state
-        self.problem = ""  # why it has more than `most_bytes`, or is not written; for any thread
+        self._state_size = 0  # bytes of the latest state
+        self._writer: threading.Thread | None = None  # writes the state of the newest file
+        self.problem = ""  # why the journal has more than `most_bytes`, or is not written; for any thread
         self._began: float | None = None  # the time of the file's first step
         self._ended = False
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             ours = [entry for kind in (PATTERN, _STATES, _PARTS) for entry in directory.glob(kind)]
-            if len(ours) == len(list(directory.iterdir())):  # else it is not the journal's alone
+            if len(ours) == len(
+                list(directory.iterdir())
+            ):  # otherwise the directory is used for other files, too
                 directory.chmod(0o700)
             for path in ours:
                 path.chmod(0o600)
@@ -113,8 +115,10 @@ class Journal:
                 self._open(state, settings, follows=True)
 
     def _is_full(self) -> bool:
-        """Whether the file has its part of the size. It has at least as many bytes as the state that it began with: so
-        states take at most half of the journal."""
+        """Return whether the newest file has reached its share of the size limit.
+
+        A file gets at least as many bytes as the state that it begins with, so states take at most half of the journal.
+        """
         return self._written >= max(self._most_bytes // FILES, self._state_size)
 
     def _is_old(self) -> bool:
@@ -141,7 +145,7 @@ class Journal:
 
     def _open(self, state: State, settings: Settings, *, follows: bool) -> None:
         if follows and self._writer is not None and self._writer.is_alive():
-            return  # the newest file has no state yet: it goes on until it has
+            return  # the newest file has no state yet, so it is continued until it has one
         if self._file is not None:
             self._file.close()
         old = self._files()
@@ -153,7 +157,7 @@ class Journal:
         _append(self._file, head_line(__version__, self._seq, settings, follows=follows))
         self._written, self._began = 0, None
         copied = begun_with(state)
-        if not follows:  # a scheduler starts: no file before leads to this state
+        if not follows:  # the scheduler has just started: no previous file leads to this state
             self._state_size = _write_state(_state_of(path), self._seq, copied)
         elif has_room:
             words = (_state_of(path), self._seq, copied)
@@ -162,7 +166,9 @@ class Journal:
             )
             self._writer.start()
         else:
-            logger.warning("%s begins without its state: the disk has no room for it", path)
+            logger.warning(
+                "%s begins without its state, for which the disk has no room: see --disk-reserve", path
+            )
 
     def _write_beside(self, path: Path, seq: int, copied: Copied) -> None:
         try:
@@ -173,8 +179,11 @@ class Journal:
             )
 
     def _make_room(self, old: list[Path]) -> bool:
-        """Remove the oldest files until none was last written too long ago and another one fits: those of the last days
-        only if the disk would have less than its reserve. Return whether the disk has room for a state."""
+        """Remove the oldest files until no file is too old and another file fits; return whether the disk has room for
+        a state.
+
+        Files of the last `least_days` are removed only if the disk would have less than its reserve.
+        """
         now, size = time.time(), sum(map(_size_of, old))
         most = self._most_bytes * (FILES - 1) // FILES
         for path in old:
@@ -228,13 +237,13 @@ def _state_of(path: Path) -> Path:
 
 
 def _size_of(path: Path) -> int:
-    """Bytes of a file of the journal and of its state."""
+    """Return the size of a journal file and its state, in bytes."""
     state = _state_of(path)
     return path.stat().st_size + (state.stat().st_size if state.exists() else 0)
 
 
 def _write_state(path: Path, seq: int, copied: Copied) -> int:
-    """Write a state; its size, in bytes. What is not written to its end is not there."""
+    """Write a state file and return its size in bytes; an incomplete file never gets the final name."""
     part = path.with_suffix(".part")
     try:
         with FileIO(os.open(part, _NEW, 0o600), "wb") as file:
@@ -249,7 +258,7 @@ def _write_state(path: Path, seq: int, copied: Copied) -> int:
 
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Put small pieces together."""
+    """Join small pieces to blocks of at least `_BLOCK` bytes."""
     held, size = list[bytes](), 0
     for piece in pieces:
         held.append(piece)
@@ -275,7 +284,7 @@ def _seq_after(path: Path) -> int:
 
 
 def _ends_of(path: Path) -> tuple[bytes, bytes]:
-    """The first line of a file, and the last of the others; empty if there is none that is whole."""
+    """Return the first line of a file, and the last of its other lines; b"" for a missing or incomplete line."""
     with path.open("rb") as file:
         first = file.readline()
         if not first.endswith(b"\n"):

@@ -34,7 +34,7 @@ class Watching:
         self._healths: set[str] = set()  # tasks whose health is checked
         self._candidates: set[str] = set()  # tasks that are not ready yet
         self._looked_at = 0.0
-        self._tasks: Mapping[TaskId, Task] = {}  # as they are now, whenever they are looked at
+        self._tasks: Mapping[TaskId, Task] = {}  # the engine's own mapping, set by `look`
 
     def look(self, state: State, now: float) -> None:
         """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
@@ -83,8 +83,8 @@ class Watching:
         return checks, ReadinessChecks(self._answered, prober, names)
 
     def _stranger(self, task_id: str, port: int) -> str:
-        """Say why nothing may be sent to a port of a task; "": its executor has proved that the task listens there, or
-        is of a release that proves nothing."""
+        """Return why nothing may be sent to a port of a task; "" if its executor has proved that the task listens there
+        or is of an earlier release without proofs."""
         task = self._tasks.get(TaskId(task_id))
         if task is None or task.listening is None or port in task.listening.ports:
             return ""
@@ -120,17 +120,17 @@ def _subject(task: Task, app: App, way: Way) -> Subject:
 
 
 def _may_be_asked(task: Task, app: App) -> bool:
-    """Whether the port of its readiness check is the task's; one that it has not is told by the check."""
+    """Return whether a task's readiness check may connect; True for a missing port, which the check itself reports."""
     port = _ready_port(task, app)
     return port is None or port in task.proved_ports
 
 
 def _ready_port(task: Task, app: App) -> int | None:
-    """The port of an app's readiness check that a task has; None: it has no port of that name."""
+    """Return the task's port for the readiness check of its app; None if the task has no port of that name."""
     names, wanted = (
         [port.name for port in app.ports],
         app.readiness_checks[0].port_name,
-    )  # there is one at most
+    )  # an app has at most one readiness check
     index = names.index(wanted) if wanted in names else len(task.ports)
     return task.ports[index] if index < len(task.ports) else None
 

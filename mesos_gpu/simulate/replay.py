@@ -135,10 +135,10 @@ class _Run:
         return True
 
     def _state_at(self, path: Path, head: wire.Head) -> State | None:
-        """Return the state that a file begins with; None if it was not written and no file before leads to it.
+        """Return the state that a journal file begins with; None if neither it nor a previous file gives the state.
 
         Raises:
-            Damaged: It cannot be read, or is another file's.
+            Damaged: The state cannot be read, or belongs to another journal file.
         """
         if head.has_state:
             return journal.STATES.decode(head.state)

@@ -1,4 +1,4 @@
-"""An interpreter of the eBPF that programs of cgroups use, to see what a program decides without a kernel.
+"""Interpreter of the eBPF instructions in cgroup programs, to test the decisions of a program without a kernel.
 
 It knows the instructions by their opcode bits (Documentation/bpf/standardization/instruction-set.rst), not by the
 names that the compiler has for them, and stops at what it does not know.

@@ -64,7 +64,7 @@ class ScriptedAgent:
             "MESOS_FRAMEWORK_ID": "framework",
             "MESOS_EXECUTOR_ID": "executor",
             "MESOS_CHECKPOINT": "1",
-            "MESOS_GPU_TASK_PORTS": "31000-32000",  # it has no checkpoint that says so
+            "MESOS_GPU_TASK_PORTS": "31000-32000",  # this agent writes no checkpoint with its ports
             "MESOS_RECOVERY_TIMEOUT": "15mins",
             "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": "2secs",
             "MESOS_SANDBOX": sandbox,

@@ -1,5 +1,6 @@
-"""Lines of the scheduler's journal: JSON, one document a line, the first of each file being its head. The state that a
-file begins with is a document of its own, in a file beside it.
+"""Format of the scheduler's journal files: one JSON document per line, the first of which is the head of the file.
+
+The state that a journal file begins with is a JSON document in a file beside it.
 
 Nothing here knows the engine's types; they are given. Numbers come back exactly: JSON has the shortest decimal that
 reads as the same float.
@@ -24,7 +25,7 @@ _STATE_INSIDE: Final = 1  # the format of heads that hold the state themselves
 _REMEDY: Final = "replay it with the version of mesos_gpu that wrote it, or leave this file out"
 
 
-_BESIDE_IT: Final = msgspec.Raw(b"null")  # in the place of a state
+_BESIDE_IT: Final = msgspec.Raw(b"null")  # value in a head whose state is in the file beside
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,7 +49,7 @@ class Batch(msgspec.Struct, frozen=True):
 class Head(msgspec.Struct, frozen=True):
     """The first line of a file: all that the steps in it follow from. `seq`: that the next step will have."""
 
-    journal: int  # the format
+    journal: int  # version of the format
     program: str  # version of mesos_gpu
     seq: int
     follows: bool  # the file before led to this state; else a scheduler has just started
@@ -57,12 +58,12 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def has_state(self) -> bool:
-        """Whether the state is here, and not in the file beside."""
+        """Whether the head contains the state, which is not in a file beside then."""
         return self.state != _BESIDE_IT
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The state that a file of the journal begins with. `seq`: as the head of that file has it."""
+    """The state that a journal file begins with. `seq`: number of the next step, equal to that in the file's head."""
 
     seq: int
     state: msgspec.Raw
@@ -103,7 +104,7 @@ class Named(Generic[T]):
 
 
 def state_name(name: str) -> str:
-    """Return the name of the state that is beside a file of a journal."""
+    """Return the name of the state file beside a journal file."""
     return f"state-{name.removesuffix('.jsonl').rpartition('-')[2]}.json"
 
 
@@ -111,9 +112,9 @@ Copied = dict[str, Any]  # fields of a dataclass by their names in JSON
 
 
 def _copier(hint: Any) -> Callable[[Any], Any] | None:
-    """Return what copies a value of a type so far that no change in place reaches the copy; None if it is immutable.
+    """Return a function that copies values of a type, deep enough that no change in place affects the copy.
 
-    A frozen dataclass is immutable with all that it holds.
+    None if values of the type are immutable; a frozen dataclass counts as immutable including its fields.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is dict:
@@ -169,9 +170,9 @@ class Exact(Generic[T]):
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
 
     def copied(self, value: T) -> Copied:
-        """Copy what `pieces` writes, so that no later change of the value reaches it.
+        """Copy the parts of a value that `pieces` encodes, so that later changes of the value do not affect the copy.
 
-        It takes time by the number of its items, and not by their size.
+        The time depends on the number of items and not on their size.
         """
         made = {}
         for name, of_field in self._copiers.items():
@@ -184,7 +185,7 @@ class Exact(Generic[T]):
         return b"".join(self.pieces(self.copied(value)))
 
     def pieces(self, copied: Copied) -> Iterator[bytes]:
-        """Encode a value as a JSON document, item by item: between two, other threads may run."""
+        """Encode a value as a JSON document, item by item, so that other threads can run between two items."""
         dicts = {self._keys[name] for name in self._dicts}
         for number, (key, value) in enumerate(copied.items()):
             yield b"%s%s:" % (b"," if number else b"{", _encoder.encode(key))
@@ -262,10 +263,10 @@ def decode_head(line: bytes) -> Head:
 
 
 def decode_beside(text: bytes) -> Beside:
-    """The state of a file, as it is beside it.
+    """Decode the state file beside a journal file.
 
     Raises:
-        Damaged: It is something else.
+        Damaged: The text is not such a state.
     """
     try:
         return _BESIDE.decode(text)

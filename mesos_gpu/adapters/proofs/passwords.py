@@ -85,7 +85,7 @@ class Passwords:
         self._waiting[address] += 1
         try:
             async with self._slots:
-                # Others may have been wrong meanwhile.
+                # Other requests may have sent wrong passwords meanwhile.
                 _refuse(self._guesses.look(address, given.name, now), given.name)
                 right = await asyncio.to_thread(_is_right, given.password, line or _decoy(given.name, lines))
         finally:

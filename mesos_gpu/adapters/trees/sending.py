@@ -33,14 +33,14 @@ class Sending:
         yield tree.done(Done(self.files, self.bytes, self.faults))
 
     def withheld(self, status: os.stat_result) -> str:
-        """Say why what has this status is not sent; "": it is."""
+        """Return why a file with this status is not sent; "" if it is sent."""
         return ""
 
     def opened(self, path: str) -> int:
-        """Open what is asked for, a file or a directory.
+        """Open a file or a directory; return the descriptor, which the caller closes.
 
         Raises:
-            OSError: It is neither, or cannot be opened.
+            OSError: The path is neither a file nor a directory, or cannot be opened.
         """
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):

@@ -3,8 +3,8 @@
 An archive is known by the SHA-256 of its bytes, which are checked before it can be used. Each owner has archives of his
 own: who only knows a digest, as it is shown with a job, can neither ask for the bytes nor run with them.
 
-A thread claims an archive before it writes or removes its file. The claims are in memory, and their lock is never held
-while the file system is asked: a slow disk delays one archive, not the others.
+A thread claims an archive before it writes or removes the archive's file. Claims are in memory, and their lock is not
+held during calls to the file system, so a slow disk delays one archive and not the others.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class OutOfPlace(MesosGpuError):
 
 
 class TooLarge(MesosGpuError):
-    """An archive of a size that is never taken."""
+    """An archive that is larger than any archive may be, or empty."""
 
     exit_code, http_status = 65, 413
 
@@ -63,7 +63,7 @@ class Mismatch(MesosGpuError):
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """Bytes that may be kept: of one archive, of all archives of one owner, of all archives."""
+    """Limits in bytes: of one archive, of all archives of one owner, and of all archives together."""
 
     archive_bytes: int = 512 << 20
     owner_bytes: int = 4096 << 20
@@ -81,7 +81,7 @@ class Upload:
 
 
 class _Hash:
-    """The SHA-256 of the first bytes of an archive, as far as they have come. `count`: bytes."""
+    """SHA-256 of the first `count` bytes of an archive that is being received."""
 
     def __init__(self) -> None:
         self._state, self.count = hashlib.sha256(), 0
@@ -110,21 +110,21 @@ class UploadStore:
         """Make the directory if it is new.
 
         Args:
-            directory: Of the archives alone.
-            limits: Bytes that may be kept.
-            clock: Seconds since the epoch, as the file system has it.
-            reserve: Free space of the file system that archives leave.
+            directory: Directory that contains nothing but archives.
+            limits: Limits in bytes; None for the defaults.
+            clock: Function that returns the file system's time, in seconds since the epoch.
+            reserve: Free space that archives leave on the file system; None for the default.
 
         Raises:
             BadConfiguration: It cannot be used.
         """
         self._directory, self._clock, self.limits = directory, clock, limits or UploadLimits()
         self._reserve = reserve or Reserve()
-        self._lock = threading.Lock()  # of the next four; not held while the file system is asked
-        self._held = Counter[_Key]()  # what is about to be needed
-        self._claimed = set[_Key]()  # what a thread writes or removes
-        self._sizes = dict[_Key, int]()  # bytes of each archive, the pieces that are being written included
-        self._hashes = dict[_Key, _Hash]()  # of parts that came while this process runs
+        self._lock = threading.Lock()  # guards the next four; not held during calls to the file system
+        self._held = Counter[_Key]()  # archives that a job or an app is about to need
+        self._claimed = set[_Key]()  # archives that a thread writes or removes
+        self._sizes = dict[_Key, int]()  # bytes of each archive, pieces that are being written included
+        self._hashes = dict[_Key, _Hash]()  # hashes of parts, all of whose pieces came to this process
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.chmod(directory, 0o700)
@@ -183,10 +183,10 @@ class UploadStore:
 
     @contextmanager
     def going(self, owner: str, digest: str) -> Iterator[None]:
-        """Let nobody begin to need an archive while it is seen whether anybody does, and removed.
+        """Keep an archive from being taken into use while the caller checks whether it is needed, and removes it.
 
         Raises:
-            Conflict: Somebody begins to, or a piece of it is being written.
+            Conflict: A job or an app is just taking it into use, or a piece of it is being written.
         """
         with self._claim(self._key(owner, digest)):
             yield
@@ -197,11 +197,11 @@ class UploadStore:
         Raises:
             ValueError: The digest is none.
             OutOfPlace: What is there does not end at `offset`.
-            Conflict: Another piece of it is being written, or it is being removed.
-            TooLarge: It has another size than an archive may have.
-            TooMuch: The owner has no room left.
+            Conflict: Another piece of the archive is being written, or the archive is being removed.
+            TooLarge: `size` is outside the limits of one archive.
+            TooMuch: The archives of the owner would exceed the owner's limit.
             Mismatch: It is whole, and not what its digest says; it is gone.
-            NoRoom: The disk is full, or would have less than its reserve; or archives of all take as much as they may.
+            NoRoom: The disk is full, or would have less than its reserve; or all archives would exceed their limit.
         """
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{digest!r} is not the SHA-256 of anything")
@@ -241,7 +241,7 @@ class UploadStore:
             raise _not_whole(owner, digest) from None
 
     def remove(self, owner: str, digest: str) -> Upload:
-        """Remove an archive, or as much of one as has come, inside `going`; what there was.
+        """Remove an archive, or the part of it that was received, inside `going`; return what was removed.
 
         Raises:
             NotFound: There is none.
@@ -250,17 +250,17 @@ class UploadStore:
         if there is None:
             raise NotFound(
                 f"there is no archive {digest[:64]} of {owner or 'yours'}",
-                remedy="see them: mesos-gpu uploads list",
+                remedy="list your archives: mesos-gpu uploads list",
             )
         self._unlink(self._key(owner, digest), there)
         return there
 
     def collect(self, needed: Collection[tuple[str, str]] | None = None) -> int:
-        """Remove parts whose last piece came too long ago; how many archives and parts were removed.
+        """Remove parts whose last piece came too long ago; return the number of removed archives and parts.
 
         Args:
-            needed: Owner and digest of archives that jobs need, for which whole archives that nobody has used for long
-                are removed, too; None if only parts are.
+            needed: Owner and digest of the archives that jobs need; other complete archives that have not been used for
+                long are removed as well. None to remove only parts.
         """
         keep = {self._key(owner, digest) for owner, digest in needed or ()}
         removed, now = 0, self._clock()
@@ -274,10 +274,10 @@ class UploadStore:
         return removed
 
     def see_size(self, size: int) -> None:
-        """See that an archive may have so many bytes.
+        """Check the size of an archive, in bytes.
 
         Raises:
-            TooLarge: None may.
+            TooLarge: The size is 0 or larger than the limit of one archive.
         """
         most = self.limits.archive_bytes
         if not 0 < size <= most:
@@ -287,23 +287,25 @@ class UploadStore:
             )
 
     def has_room(self, owner: str, digest: str, size: int) -> bool:
-        """Return whether an archive of `size` bytes has room without another being removed for it."""
+        """Return whether an archive of `size` bytes fits without removing another one."""
         there = self.find(owner, digest)
         received = there.received if there is not None else 0
         return self._lack(owner, self._key(owner, digest), received, size) is None
 
     def make_room(self, owner: str, digest: str, needed: Collection[tuple[str, str]], size: int) -> None:
-        """Remove archives that nobody needs until one of `size` bytes has room, those used longest ago first: of its
-        owner, then, if the owner's limit is not what prevents it, of the other owners, who has most first.
+        """Remove archives that no job needs until an archive of `size` bytes fits.
+
+        Archives of its owner go first, the least recently used one before others. If the owner's own limit is kept,
+        archives of other owners follow, beginning with the owner of most bytes.
 
         Args:
-            owner: Whose it is.
-            digest: Of the archive that needs room.
-            needed: Owner and digest of archives that jobs need.
-            size: Bytes.
+            owner: Owner of the archive that needs room.
+            digest: Digest of the archive that needs room.
+            needed: Owner and digest of the archives that jobs need.
+            size: Size of the archive that needs room, in bytes.
 
         Raises:
-            TooLarge: No archive may have so many.
+            TooLarge: `size` is larger than the limit of one archive.
         """
         self.see_size(size)
         keep, own, now = {self._key(*each) for each in needed}, self._of(owner).name, self._clock()
@@ -321,7 +323,7 @@ class UploadStore:
 
     def _find(self, key: _Key) -> Upload | None:
         place, digest = self._directory / key[0], key[1]
-        # The part first: it gets the other name when it is whole, and would else be seen under neither.
+        # The part is checked first: it is renamed when complete, and could be missed under both names otherwise.
         for name, complete in ((digest + _PART, False), (digest, True)):
             try:
                 status = (place / name).stat()
@@ -332,15 +334,15 @@ class UploadStore:
 
     @contextmanager
     def _claim(self, key: _Key) -> Iterator[None]:
-        """Let no other thread write or remove an archive, or begin to need it.
+        """Claim an archive for this thread: no other thread may write, remove or take it into use meanwhile.
 
         Raises:
-            Conflict: Another thread does.
+            Conflict: Another thread writes, removes or takes into use the archive.
         """
         with self._lock:
             if self._held[key] or key in self._claimed:
                 what = f"archive {key[1][:64]} is just being taken by a job or an app, sent, or removed"
-                raise Conflict(what, remedy="try again")
+                raise Conflict(what, remedy="try again in a second")
             self._claimed.add(key)
         try:
             yield
@@ -349,11 +351,11 @@ class UploadStore:
                 self._claimed.discard(key)
 
     def _take_room(self, owner: str, key: _Key, received: int, size: int, count: int) -> None:
-        """Count a piece of `count` bytes as there.
+        """Count a piece of `count` bytes as stored, before it is written.
 
         Raises:
-            TooMuch, NoRoom: There is no room for all that is still to come of its archive.
-            OSError: The file system cannot be asked.
+            TooMuch, NoRoom: There is no room for the rest of the archive.
+            OSError: The free space cannot be determined.
         """
         if (lack := self._lack(owner, key, received, size, taken=count)) is not None:
             raise lack
@@ -361,7 +363,7 @@ class UploadStore:
     def _lack(
         self, owner: str, key: _Key, received: int, size: int, *, taken: int | None = None
     ) -> MesosGpuError | None:
-        """Return why an archive has no room; None if it has. `taken`: bytes that are then counted as there."""
+        """Return the error why an archive has no room; None if it has room, and then count `taken` bytes as stored."""
         free, most = self._reserve.free(self._directory), self.limits
         with self._lock:
             mine = [n for other, n in self._sizes.items() if other[0] == key[0] and other != key]
@@ -415,10 +417,10 @@ class UploadStore:
         return Upload(digest, received, complete=True, used_at=self._clock())
 
     def _hashed(self, key: _Key, before: int, data: bytes, *, there: int) -> _Hash | None:
-        """Return the hash of a part with a further piece.
+        """Return the hash of a part including a further piece.
 
-        None if this process has not seen all pieces of it: they came before a restart, or another process wrote. The
-        whole is hashed from its file then, when it is complete.
+        None if this process has not received all earlier pieces, because it was restarted or another process wrote
+        them. The archive is then hashed from its file when it is complete.
         """
         with self._lock:
             known = _Hash() if before == 0 else self._hashes.pop(key, None)
@@ -430,7 +432,7 @@ class UploadStore:
         return known
 
     def _measure(self) -> None:
-        """Take sizes from the file system; those of archives that are being written are known better."""
+        """Read the sizes of archives from the file system, except for archives that are being written."""
         measured = {
             (place.name, each.digest): each.received
             for place in self._directory.iterdir()
@@ -442,7 +444,7 @@ class UploadStore:
             self._hashes = {key: known for key, known in self._hashes.items() if key in measured}
 
     def _note(self, key: _Key) -> None:
-        """Take the size of one archive from the file system."""
+        """Read the size of one archive from the file system."""
         there = self._find(key)
         with self._lock:
             if there is not None:
@@ -451,7 +453,7 @@ class UploadStore:
                 self._sizes.pop(key, None)
 
     def _taken(self) -> Counter[str]:
-        """Bytes by the name of the owner's directory."""
+        """Return the bytes of archives by the name of their owner's directory."""
         taken = Counter[str]()
         with self._lock:
             for (place, _), size in self._sizes.items():
@@ -459,7 +461,7 @@ class UploadStore:
         return taken
 
     def _drop(self, key: _Key, upload: Upload) -> bool:
-        """Remove an archive unless it is held, claimed, or was used since `upload` was read; whether it was removed."""
+        """Remove an archive unless it is held, claimed, or was used after `upload` was read; return whether it was."""
         try:
             with self._claim(key):
                 is_same = self._find(key) == upload
@@ -485,7 +487,7 @@ class UploadStore:
                 continue
             try:
                 status = path.stat()
-            except FileNotFoundError:  # it was removed, or is whole by now
+            except FileNotFoundError:  # it was removed, or completed and thereby renamed
                 continue
             yield Upload(name, status.st_size, name == path.name, status.st_mtime)
 
@@ -498,7 +500,7 @@ class UploadStore:
 
 
 def _write(fd: int, before: int, data: bytes) -> None:
-    """Write all of a piece, or leave the file as it was, with `before` bytes."""
+    """Write a whole piece; after an error truncate the file to its former `before` bytes."""
     left = memoryview(data)
     try:
         while left:

@@ -24,20 +24,20 @@ MOST_OF_ONE: Final = 32  # of one caller
 
 
 class Line(Protocol):
-    """The connection of a side: a WebSocket, or a client in this process."""
+    """Connection to one side of a channel: a WebSocket, or a client in this process."""
 
     async def receive_bytes(self) -> bytes:
-        """Wait for a frame of who is there."""
+        """Wait for the next frame from the side."""
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send a frame to who is there."""
+        """Send a frame to the side."""
 
     async def close(self, code: int = 1000) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
     @property
     def application_state(self) -> WebSocketState:
-        """Whether this process has closed it."""
+        """State of the connection: DISCONNECTED once this process has closed it."""
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Opening:
     async def within(
         self, request: Request, job: Job, order: AnyOrder, monitor: TaskId, kept: Kept
     ) -> Within:
-        """Have a node monitor read what a task left; the client is in this process."""
+        """Open a channel on which a node monitor sends files of an ended task to a client in this process."""
         channel = await self._called(request, job, order, new_proof(), monitor, kept.text)
         channel.client.taken = True
         line = Within()
@@ -87,7 +87,7 @@ class Opening:
     async def _called(
         self, request: Request, job: Job, order: AnyOrder, proof: str, task_id: TaskId, kept: str = ""
     ) -> Channel:
-        """A new channel, to which a host is called."""
+        """Return a new channel, after calling a host to it."""
         self._channels.room(key_of(request.scope))
         channel = self._channel(request, job, order, proof)
         self._channels.add(channel)

@@ -61,7 +61,7 @@ class Relay:
 
 
 async def meet(channels: Channels, channel: Channel, line: Line, *, is_client: bool) -> None:
-    """Wait for the other side of a channel; then carry what this one sends, until one of them has gone."""
+    """Wait for the other side of a channel; then forward the frames of this side until one side disconnects."""
     channel.lines[is_client] = line
     if len(channel.lines) == 2:
         channel.both.set()
@@ -77,9 +77,7 @@ async def _serve(channels: Channels, channel: Channel, line: Line, *, is_client:
             await channel.both.wait()
     except TimeoutError:
         if is_client:
-            why = (
-                f"the task's host did not come within {MEET_S:g} s: it must reach the scheduler's own address"
-            )
+            why = f"the task's host did not connect within {MEET_S:g} s: it must reach the scheduler's own address"
             await _told(line, Frame(Kind.FAILED, why.encode()))
         return
     other = channel.lines.get(not is_client)
@@ -107,7 +105,7 @@ async def _watch(channels: Channels, channel: Channel) -> None:
 
 
 async def _end(channels: Channels, channel: Channel) -> None:
-    """When one has gone, the other goes."""
+    """Close the connection of the other side after one side has disconnected."""
     channels.drop(channel)
     lines = [*channel.lines.values()]
     channel.lines.clear()

@@ -56,7 +56,7 @@ class Authenticate:
             identify: Says who calls; may raise `Refusal`.
             stands: Whether a proof still proves its name: asked while a request lasts.
             challenges: Values of `WWW-Authenticate` for a 401.
-            unnamed: The bound of requests that prove no name; None if nobody is asked for one.
+            unnamed: Limit of requests without a proved name; None if names are not required.
         """
         self._unnamed = unnamed
         self._app, self._document, self._identify = app, document, identify
@@ -109,12 +109,12 @@ class Authenticate:
 
 
 def note_address(scope: Scope, address: str) -> None:
-    """Note where a request comes from, behind trusted proxies."""
+    """Store the client address of a request, which trusted proxies may have forwarded."""
     scope.setdefault("state", {})[_ADDRESS] = address
 
 
 def address_of(scope: Scope) -> str:
-    """Return where a request comes from: as noted, else the other end of its connection; "" for a Unix socket."""
+    """Return the client address of a request: the stored one, else the peer's; "" for a Unix socket."""
     client = scope.get("client")
     address = scope.get("state", {}).get(_ADDRESS, client[0] if client else "")
     return str(address)

@@ -69,18 +69,18 @@ class _Part(Enum):
 
 
 class Turns:
-    """The start of requests by turns: one of each address in each iteration of the event loop.
+    """Fair start of requests: in each iteration of the event loop one request of each address begins.
 
-    A client with many connections, or with many requests on each, so delays others by one request and not by all.
+    A client with many connections or many pipelined requests thus delays other clients by one request only.
     """
 
     def __init__(self) -> None:
         self._lines: dict[
             str, deque[Callable[[], None]]
-        ] = {}  # of addresses that began one in this iteration
+        ] = {}  # requests that wait, by addresses that began one in this iteration
 
     def take(self, key: str, begin: Callable[[], None]) -> None:
-        """Call `begin` now, or when it is the turn of its address again."""
+        """Call `begin` now, or in a later iteration if its address has begun a request in this one."""
         line = self._lines.get(key)
         if line is not None:
             line.append(begin)
@@ -103,9 +103,9 @@ class Crowd:
     """All connections of a server.
 
     Attributes:
-        most: Connections at once, of all addresses.
-        most_of_address: Connections of one address on which the server waits for the client; 0: any number.
-        proxies: Proxies whose connections are not counted by their address, as they bring requests of many clients.
+        most: Limit of connections of all addresses.
+        most_of_address: Limit of connections of one address on which the server waits for the client; 0 for none.
+        proxies: Trusted proxies, whose connections are not counted by address because they carry many clients.
     """
 
     most: int = MOST_CONNECTIONS
@@ -116,8 +116,10 @@ class Crowd:
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def key_of(self, address: str, local: peers.LocalPeer | None = None) -> str:
-        """Return what a connection is counted by: its network, or its user on this host. Root, the user of the
-        scheduler and trusted proxies get a key for each connection."""
+        """Return the key by which a connection is counted: its network, or its user on this host.
+
+        Root, the user of the scheduler and trusted proxies get a separate key for each connection.
+        """
         if local is not None:
             spared = local.uid in (0, os.geteuid(), *self.proxies.users) and not local.refused
             key = f"uid {local.uid}"
@@ -127,7 +129,7 @@ class Crowd:
 
 
 class Bounded(HttpToolsProtocol):
-    """A connection of a client, one of a crowd."""
+    """A client's connection that belongs to a `Crowd`."""
 
     def __init__(self, *arguments: Any, crowd: Crowd, **more: Any) -> None:
         """Take what uvicorn makes a protocol with."""
@@ -185,7 +187,7 @@ class Bounded(HttpToolsProtocol):
             self.loop.call_later(answer_s, self.transport.close)
 
     def _end_first(self, other: "Bounded | None") -> bool:
-        """End another connection, to make room for this one; False if there is none but this one."""
+        """Close another connection to make room for this one; return False if there is no other one."""
         if other is None or other is self:
             return False
         other._cut_off(Reason.CONNECTIONS)
@@ -193,19 +195,19 @@ class Bounded(HttpToolsProtocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is the client's turn: to ask, to go on with a request, to read, or to close."""
+        """Whether the server waits for the client: to send a request or its rest, to read an answer, or to close."""
         if self._is_over:
             return False
         awaited = self._part is not _Part.NOTHING or not self._answering
         return awaited or self.flow.write_paused or self.transport.is_closing()
 
     def _note_turn(self) -> None:
-        """Keep the crowd's list of those that wait as this connection now is."""
+        """Update the crowd's list of connections that wait for their clients."""
         waiting = self._crowd.waiting
         (waiting.add if self.waits else waiting.remove)(self._key, self)
 
     def _leave(self) -> None:
-        """Be none of the crowd any more."""
+        """Remove this connection from the crowd."""
         self._is_over = True
         self._await(_Part.NOTHING)
 

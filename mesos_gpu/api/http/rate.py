@@ -85,9 +85,9 @@ class Rate:
 
 
 class Unnamed:
-    """The bound of requests that prove no name, for each address; where names are asked for.
+    """Limit of requests without a proved name for each address, if names are required.
 
-    They are refused before a route is looked for: a refusal must cost less than an answer.
+    Such requests are refused before routing, so that a refusal costs less than an answer.
     """
 
     def __init__(
@@ -97,13 +97,14 @@ class Unnamed:
         has_pass: Callable[[Scope], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count from now on.
+        """Start counting.
 
         Args:
-            limits: Requests per second and at once.
-            routes: All routes: those that are for everybody are found by their rules.
-            has_pass: Whether a request is one of the scheduler's own executors, which prove no name.
-            clock: Seconds.
+            limits: Limits of requests per second and at once.
+            routes: All routes; their rules say which ones are open to everybody.
+            has_pass: Function that returns whether a request comes from an executor of this scheduler; executors prove
+                no name.
+            clock: Function that returns a monotonic time in seconds.
         """
         self._limits, self._has_pass, self._clock = limits, has_pass, clock
         self._asked = Buckets(limits.unnamed_rate_per_s, limits.unnamed_burst)
@@ -112,8 +113,13 @@ class Unnamed:
         ]
 
     def refusal(self, scope: Scope, address: str, *, is_open: bool) -> Refusal | None:
-        """Return why a request that proves no name is refused; None if it may go on to its route. `is_open`: whether
-        the operator has opened its path to everybody."""
+        """Return the refusal of a request without a proved name; None if it may continue to its route.
+
+        Args:
+            scope: ASGI scope of the request.
+            address: Client address; "" for a Unix socket.
+            is_open: Whether the operator has opened the path to everybody.
+        """
         path = scope["path"]
         is_free = is_open or any(route.path_regex.match(path) for route in self._free)
         if is_free and self._has_pass(scope):
@@ -126,7 +132,7 @@ class Unnamed:
         return Refusal(401, "unauthenticated", what, remedy="log in (mesos-gpu login), or send a token")
 
     def count(self, address: str) -> Refusal | None:
-        """Count a request without a name; return the refusal if its address has sent too many."""
+        """Count a request without a proved name; return a refusal if its address has sent too many."""
         key = network_of(address) or "the local socket"
         wait_s = self._asked.take(key, self._clock())
         if not wait_s:

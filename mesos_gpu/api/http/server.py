@@ -121,7 +121,7 @@ class Server:
         Args:
             app: What `create_app` made.
             listener: It is closed at the end.
-            crowd: Bounds of connections; None: the defaults, with as many as there are descriptors for.
+            crowd: Limits of connections; None for the defaults, with a total that depends on RLIMIT_NOFILE.
             tls: Speak TLS only; it is stopped at the end.
             local: Serve there too, without TLS; it is closed at the end.
 

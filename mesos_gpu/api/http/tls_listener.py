@@ -48,14 +48,14 @@ class TlsListener:
             listener: It is made non-blocking, and not closed.
             context: For the next handshake.
             protocol: What serves a connection after it.
-            crowd: Says how many handshakes of one address there may be, and what an address is.
+            crowd: Limits of connections, which also give the limit of handshakes of one address.
         """
         listener.setblocking(False)
         self._listener, self._context, self._protocol = listener, context, protocol
         self._loop = asyncio.get_running_loop()
         self._crowd = crowd
-        self._greeted: dict[asyncio.Task[None], str] = {}  # under way, and by what each is counted
-        self._waiting: Waiters[asyncio.Task[None]] = Waiters()  # the same, without those that were ended
+        self._greeted: dict[asyncio.Task[None], str] = {}  # handshakes under way, with the key of each
+        self._waiting: Waiters[asyncio.Task[None]] = Waiters()  # those that were not ended
         self._held: dict[asyncio.Task[None], socket.socket] = {}  # to be closed: no transport has them
         self._task = self._loop.create_task(self._accept())
 
@@ -86,7 +86,7 @@ class TlsListener:
             task.add_done_callback(self._end)
 
     def _make_room(self, key: str) -> None:
-        """End the oldest handshake of an address that has as many as it may, or of that with most if all are in use."""
+        """End the oldest handshake of an address at its limit; if all are in use, that of the address with most."""
         most = self._crowd.most_of_address
         oldest = self._waiting.oldest(key) if most and self._waiting.count(key) >= most else None
         if oldest is None and len(self._waiting) >= MOST_HANDSHAKES:

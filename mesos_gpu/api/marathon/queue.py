@@ -46,7 +46,7 @@ _FUNNEL: Final = {
     "DeclinedScarceResources": (Stage.SCARCE, Stage.KEPT, *OF_LIMITS),
 }
 _REASONS: Final = {stage: reason for reason, stages in _FUNNEL.items() for stage in stages}
-_UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # nothing of such an agent was there to be refused
+_UNOFFERED: Final = (Stage.OFFER, Stage.PACE)  # such an agent had no offer that could be refused
 
 
 class Queue:

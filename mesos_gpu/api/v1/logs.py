@@ -17,7 +17,7 @@ from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, MOST_TIMES, TIMES, Times, begi
 
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
-#: Of all that one request for output asks of an agent: in JSON a byte may need six.
+#: Limits of one request for output to an agent; in JSON a byte of output may take six bytes.
 LOG_BOUNDS: Final = Bounds(seconds=10.0, max_bytes=24 * MOST_LOG_BYTES)
 _MAX_ANSWER: Final = 2 * MOST_LOG_BYTES
 _MAX_STATE: Final = 8 * MOST_LOG_BYTES
@@ -44,7 +44,7 @@ def log_times(times: Times | None, chunk: Chunk) -> list[LogTime] | None:
 
 
 class _Page(msgspec.Struct):
-    """Answer of /files/read."""
+    """Response of the agent's /files/read."""
 
     data: str
     offset: Annotated[int, msgspec.Meta(ge=0)]
@@ -62,17 +62,22 @@ class _Framework(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """Answer of /state, as far as it says where sandboxes are."""
+    """The part of the agent's response of /state that gives the directories of sandboxes."""
 
     frameworks: list[_Framework] = []
     completed_frameworks: list[_Framework] = []
 
 
 class LogReader:
-    """Reads the output of the task whose agent is given. Blocking, so it runs on a worker thread."""
+    """Reader of one task's output through its agent. It blocks, so it must run on a worker thread."""
 
     def __init__(self, agent: Agent, framework_id: str) -> None:
-        """Read nothing yet. `framework_id`: of the scheduler."""
+        """Prepare the reader.
+
+        Args:
+            agent: Client of the task's agent.
+            framework_id: Framework id of the scheduler.
+        """
         self._agent, self._task, self._framework_id = agent, agent.task, framework_id
 
     def read(self, stream: str, offset: int, length: int) -> Chunk:
@@ -159,7 +164,7 @@ class LogReader:
             if page is None:
                 return None
             try:
-                # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
+                # Mesos copies the bytes of a file into the JSON string as they are, whatever their encoding.
                 more = page.data.encode("latin-1")
             except UnicodeEncodeError as error:
                 raise self._agent.no_agent(error) from error
@@ -172,23 +177,23 @@ class LogReader:
         return offset, raw, False
 
     def _size(self, path: str) -> int | None:
-        page = self._get(path, -1, 0)  # -1 asks for it
+        page = self._get(path, -1, 0)  # offset -1 asks for the size
         return None if page is None else page.offset
 
     def _get(self, path: str, offset: int, length: int) -> _Page | None:
         query: dict[str, str | int | bytes] = {"path": path, "offset": offset, "length": length}
         status, page = self._agent.get("/files/read", query, _Page, max_bytes=_MAX_ANSWER)
         if status == REFUSED:
-            what = f"the agent {self._task.hostname} refuses to read {path}: it is no file of the sandbox"
-            raise Unavailable(what, remedy=f"see what is there: mesos-gpu ls {self._task.id}")
+            what = f"the agent {self._task.hostname} refuses to read {path}: it is not a file of the sandbox"
+            raise Unavailable(what, remedy=f"list the files of the sandbox: mesos-gpu ls {self._task.id}")
         return page
 
 
 def directory(agent: Agent, framework_id: str) -> str:
-    """Return the real path of the sandbox of the agent's task, for an agent that has forgotten the virtual one.
+    """Return the absolute path of the task's sandbox, for an agent that no longer knows the virtual path of the task.
 
     Raises:
-        Unavailable: The agent does not answer, or not as Mesos does.
+        Unavailable: The agent does not answer, or sends a response that a Mesos agent does not send.
     """
     _, state = agent.get("/state", {}, _State, max_bytes=_MAX_STATE)
     for framework in [*state.frameworks, *state.completed_frameworks] if state is not None else ():

@@ -76,7 +76,7 @@ def _rules(version: Version) -> dict[str, float]:
 
 
 def _ports() -> dict[str, float]:
-    """Milliseconds to make a cgroup that denies what a task is denied, and to see from inside that it does."""
+    """Return the milliseconds to make a cgroup with the denials of a task, and to verify them from inside."""
     denied = (*(Denial(port) for port in (5050, 5051, 8080)), *metadata_denials({}))
     grant = PortGrant(((31000, 32000),), ((31007, 31007),))
     made, seen = [], []

@@ -14,7 +14,7 @@ from mesos_gpu.model.words import counted
 _PIECE: Final = 1 << 20  # bytes; the interface takes no more at once
 _KEPT: Final = 1 << 24  # bytes of an archive in memory; what is more is in a temporary file
 _MOST_NAMED: Final = 5
-_AGAIN_S: Final = 0.2  # until an archive that another call claims is asked for again
+_AGAIN_S: Final = 0.2  # seconds before retrying an archive that another request uses
 
 
 def upload(client: Client, directory: Path) -> str:
@@ -56,7 +56,7 @@ def _send(client: Client, file: BinaryIO, packed: Packed) -> int:
         except Refused as error:
             if error.http_status != 409:
                 raise
-            time.sleep(_AGAIN_S)  # another process sends the same, or its last piece is just being synced
+            time.sleep(_AGAIN_S)  # another process sends this archive, or its last piece is just being synced
             there = _there(client, path)
             continue
         sent += len(data)

@@ -126,7 +126,7 @@ def _bring(client: "Client", request: dict[str, Any], directory: Path | None) ->
 def _is_here(word: str) -> bool:
     """Return whether a word of a command names a file below the current directory.
 
-    Most words are no path. `os.path.isfile` returns False for a text that the system does not take as one (too long,
-    with NUL, without the right to look), where `Path.is_file` raises.
+    Most words are not paths. `os.path.isfile` returns False for a word that is not a valid path (too long, with NUL, or
+    in a directory without access), where `Path.is_file` raises an error.
     """
     return not word.startswith(("/", "-")) and os.path.isfile(word)

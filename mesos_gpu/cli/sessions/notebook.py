@@ -26,7 +26,7 @@ _AT: Final = "--ip=127.0.0.1 --port=$PORT0 --ServerApp.port_retries=0 --ServerAp
 JUPYTER: Final = f"exec jupyter lab --no-browser {_AT}"
 _ASK_S: Final = 0.3
 _PATIENCE_S: Final = 20.0  # without an answer, before it is told that none comes
-_NOT_YET: Final = "Connection refused"  # ECONNREFUSED, as a host says it
+_NOT_YET: Final = "Connection refused"  # text of ECONNREFUSED from a host
 _END_S: Final = 10.0  # for the news that it has ended, which its connection brings first
 
 
@@ -114,15 +114,17 @@ def _serve(app: App, request: dict[str, Any], listener: "socket.socket", *, is_j
 def _reached(
     app: App, client: "Client", job: "Job", way: "tuple[socket.socket, int]", refused: Callable[[str], None]
 ) -> "Job":
-    """Carry connections to a job until it has ended.
+    """Carry connections to a job until the job has ended.
 
     Args:
-        app, client, job: The job, and who is asked for it.
-        way: Where connections come from, and the port of the job that they go to.
-        refused: Is told why a connection to the job was not made.
+        app: Settings of the command line.
+        client: Client of the scheduler.
+        job: The job.
+        way: Listening socket for connections, and the port of the job that they are carried to.
+        refused: Called with the reason when a connection to the job was not made.
 
     Returns:
-        The job as it is then.
+        The ended job.
 
     Raises:
         MesosGpuError: It cannot be reached, and has not ended.
@@ -179,7 +181,7 @@ class _Teller:
             time.sleep(_ASK_S)
 
     def refused(self, why: str) -> None:
-        """Say why no connection to the job was made, once; that it does not listen yet needs no word."""
+        """Print why a connection to the job was not made; nothing if it only does not listen yet or was printed."""
         if why not in ("", self._told) and not why.endswith(_NOT_YET):
             self._told = why
             output.note(f"nothing was sent to {self.where}, and the token is kept back: {why}")

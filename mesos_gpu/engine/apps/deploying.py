@@ -64,10 +64,10 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
 
 
 def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[str, tuple[str, ...]]]:
-    """Return the tree after the instances that the user chose have gone, and all chosen ones by app.
+    """Return the tree of apps without the instances that the user chose, and all chosen instances by app.
 
-    An app gets smaller by each instance once: not again by one that was told to end, that an earlier choice names and
-    that is only not ended yet, or that was given up, as another one is in its place.
+    Each instance reduces the size of its app once. An instance does not reduce it if it is already being killed, if an
+    earlier request has chosen it and it has not ended yet, or if it was given up and has been replaced.
     """
     state, by, kill = turn.state, dict[str, int](), dict[str, tuple[str, ...]]()
     actions = (a for d in state.deployments.values() for step in d.plan.steps for a in step)
@@ -82,7 +82,7 @@ def _without_chosen(turn: Turn, event: ev.AppsChanged) -> tuple[Group, Mapping[s
 
 
 def _has_its_place(turn: Turn, app: App, job: Job) -> bool:
-    """Whether no other instance is to be in the place of this one."""
+    """Return whether an instance still counts towards the size of its app, so that no other one replaces it."""
     instance = _instance(turn.state, job, turn.now)
     cut_off = instance.state is InstanceState.UNREACHABLE
     return not cut_off or fate(app.unreachable_strategy, instance.since, turn.now) is Fate.KEEP
@@ -255,8 +255,11 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
 
 
 def _expunge(turn: Turn, app: App) -> None:
-    """End instances that were out of reach for too long: others are in their places, and they are killed if they
-    come back. No more are given up than a window of launches replaces: their agent may be back before the rest."""
+    """Give up instances that were unreachable for too long; they are replaced, and killed if they come back.
+
+    At a time only as many are given up as the launch windows can replace, because their agent may come back before the
+    others are replaced.
+    """
     jobs = [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]
     waiting = sum(job.state is JobState.PENDING for job in jobs)
     for job in jobs:
@@ -272,8 +275,10 @@ def _expunge(turn: Turn, app: App) -> None:
 
 
 def _counts_as_cut_off(state: State, task: Task, since: float, now: float) -> float:
-    """Return from when on an instance counts as out of reach, `inf` if it does not yet: an agent that was starting
-    tasks may only be slow, and has as long as Mesos gives its executors to register."""
+    """Return the time from which an instance counts as unreachable, in seconds since the epoch; `inf` if not yet.
+
+    An agent that was starting tasks may only be slow, so it gets the time that Mesos gives executors to register.
+    """
     window = state.windows.get(task.agent_id)
     starts = task.agent_id in state.restless.under_way
     starts |= window is not None and since - window.latest < _SLOW_S

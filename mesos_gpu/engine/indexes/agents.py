@@ -43,7 +43,7 @@ class Agents:
         reserved: Those of whose offers something is reserved for shared cards.
         unwatched: Those without a monitor.
         lost: Those that are lost.
-        backed_off: Those that get no launches for some time, as their executors did not register.
+        backed_off: Agents that get no launches for some time, because their executors did not register.
         naming: By GPU, those whose latest report names it.
         places: By host name and address, those that were seen there: of several, all but one are gone for good.
         crowded: Places of several.

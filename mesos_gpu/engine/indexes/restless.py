@@ -24,8 +24,8 @@ class Restless:
         tasks: Those that are to be asked about, told something again, ended or given up, now or later.
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
-        under_way: By agent, those of whose executors nothing has been heard yet.
-        told: By agent, those that were told to end, with the time of the first word, the latest last.
+        under_way: By agent, tasks whose executors have not sent a status update yet.
+        told: By agent, tasks that are being killed, with the time of the first kill request, the latest last.
     """
 
     numbers: dict[TaskId, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def _is_restless(task: Task, job: Job | None) -> bool:
 
 
 def is_under_way(task: Task) -> bool:
-    """Whether it was launched, and nothing has been heard of its executor; it may be cut off meanwhile."""
+    """Return whether a task was launched and its executor has sent no status update; its agent may be unreachable."""
     if task.state is TaskState.UNREACHABLE:
         return task.started_at is None
     return task.state is TaskState.LAUNCHED

@@ -104,8 +104,7 @@ def launch(
 
 
 def _listens(turn: Turn, job: Job, task: Task) -> tuple[int, ...]:
-    """Ports that are checked or exported because they are those of an instance of an app: its executor is to tell
-    whether the instance listens there."""
+    """Return the ports of an app's instance that are checked or exported, which its executor must therefore watch."""
     if job.app_version is None:
         return ()
     known = turn.state.app_versions.get(job.spec.app or "", ())

@@ -1,5 +1,5 @@
-"""What is left of agents' offers during one match, what is launched from them, and how many launches agents may still
-have under way: three books of its ledger."""
+"""Three books of a match's ledger: the rest of agents' offers, the launches from them, and the room for launches in
+agents' launch windows."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 
 Scalars = tuple[Scalar, ...]
-FEW: Final = 8  # launches under way on an agent, with which it is as good for more as one that has none
+FEW: Final = 8  # up to so many launches under way, an agent is as good a choice as one with none
 GPU_MEMORY: Final = (
     "gpu_mem"  # what an operator may have agents offer, in MiB; Mesos shows what is used of it
 )
@@ -321,18 +321,18 @@ class Launches:
 
 
 class Pace:
-    """Launches under way on each agent during one match, and how many more its window has room for.
+    """Launches under way on each agent during one match, and the room for more in its launch window.
 
-    A gang starts together or not at all: an agent with nothing under way takes any number of its members, so a gang
-    that is larger than the window starts when the window is empty.
+    The members of a gang start together. An agent without launches under way takes any number of members, so that a
+    gang larger than the window can start when the window is empty.
     """
 
     def __init__(self, state: State, now: float) -> None:
-        """Count nothing before it is asked for.
+        """Prepare the counts, which are made when they are needed.
 
         Args:
-            state: The engine's.
-            now: Seconds since the epoch.
+            state: State of the engine.
+            now: Time of the match, in seconds since the epoch.
         """
         self._state, self._now = state, now
         self._under_way: dict[AgentId, int] = {}  # of agents that were asked for
@@ -343,14 +343,14 @@ class Pace:
         self._busy: dict[AgentId, int] | None = None  # as of `busy`
 
     def under_way(self, agent_id: AgentId) -> int:
-        """Return how many launches of an agent are under way, those of this match included."""
+        """Return the number of launches under way on an agent, including those of this match."""
         known = self._under_way.get(agent_id)
         if known is None:
             known = self._under_way[agent_id] = len(self._state.restless.under_way.get(agent_id, ()))
         return known
 
     def room(self, agent_id: AgentId) -> int | None:
-        """Return how many more launches an agent may have now; None if any number may start there together."""
+        """Return the number of further launches that an agent may have now; None if there is no limit."""
         count, node = self.under_way(agent_id), self._state.nodes[agent_id]
         if agent_id in self._held or node.launch_not_before > self._now:
             return 0
@@ -361,12 +361,12 @@ class Pace:
         return max(int(FIRST_SIZE if window is None else window.size) - count, 0)
 
     def is_full(self, agent_id: AgentId) -> bool:
-        """Whether an agent gets no further launch now."""
+        """Return whether an agent gets no further launch now."""
         return self.room(agent_id) == 0
 
     @contextmanager
     def gang(self) -> Iterator[None]:
-        """Let agents with nothing under way take any number of tasks: they are of one gang."""
+        """For the length of the block, let agents without launches under way take any number of tasks of one gang."""
         self._empty = set()
         try:
             yield
@@ -374,7 +374,7 @@ class Pace:
             self._empty = None
 
     def narrow(self, tasks: int) -> list[Node]:
-        """Return the agents whose launches under way leave no room for so many tasks, those with the fewest first."""
+        """Return the agents whose launch windows have no room for `tasks` more, ordered by launches under way."""
         known = {**self._state.restless.under_way, **self._under_way}
         counts = {agent_id: self.under_way(agent_id) for agent_id in known if agent_id in self._state.nodes}
         narrow = [a for a, count in counts.items() if count and (self.room(a) or 0) < tasks]
@@ -382,12 +382,12 @@ class Pace:
         return [node for node in nodes if node.launch_not_before <= self._now]
 
     def hold(self, agent_id: AgentId) -> None:
-        """Give an agent no further launch in this match: when those under way have registered, a gang starts there."""
+        """Give an agent no further launch in this match, so that its window empties and a gang can start there."""
         self._held.add(agent_id)
         self._state.touched.add(agent_id)
 
     def busy(self) -> Mapping[AgentId, int]:
-        """Return, of agents with at least `FEW` launches under way, how many times as many these are."""
+        """Return the launches under way divided by `FEW`, rounded down, of agents where this is at least 1."""
         if self._busy is None:
             every = self._state.restless.under_way.items()
             counts = {agent_id: len(tasks) for agent_id, tasks in every if len(tasks) >= FEW}
@@ -398,7 +398,7 @@ class Pace:
     # --- a book
 
     def take(self, take: Take) -> None:
-        """Count it in; each card that is opened for it is a launch of its own."""
+        """Add the launches of a placement; each cover task that opens a shared GPU is one more launch."""
         self._count(take, 1)
 
     def undo(self, take: Take) -> None:

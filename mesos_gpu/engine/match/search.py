@@ -42,7 +42,7 @@ class Search:
             settings: The operator's.
             ledger: The only one to tell of what is taken; the others here are its books.
             remains: What is left of offers.
-            pace: How many launches agents may have beside those under way.
+            pace: Room for launches in the agents' launch windows.
             index: The agents on the table, as they can be used now; always up to date.
             placing: Which of them is best.
             backlog: What each job may use of them.
@@ -118,7 +118,7 @@ class Search:
         # Of one model, if any is asked for: the slowest decides for all.
         for one in request.each_model():
             with self._pace.gang():
-                # Most matches see quickly that a large job must wait.
+                # In most matches this check quickly shows that a large job must wait.
                 has_room = self._room(one, nodes) >= job.spec.tasks
                 takes = self._take_or_leave(job, one, nodes, outlasted) if has_room else None
             if takes is not None:
@@ -139,15 +139,17 @@ class Search:
         return takes
 
     def _room(self, request: Request, nodes: Nodes) -> int:
-        """How many tasks of a gang start on some nodes, as far as launches under way let them."""
+        """Return the number of a gang's tasks that may start on some nodes, by the room in their launch windows."""
         rooms = (
             (room_for(request, node).slots, self._pace.room(agent_id)) for agent_id, node in nodes.items()
         )
         return sum(slots if room is None else min(slots, room) for slots, room in rooms)
 
     def _hold_for(self, job: Job, request: Request, nodes: Nodes) -> bool:
-        """Give no further launch to agents on which a gang starts when those under way there have registered, as few as
-        are enough; False if it waits for something else."""
+        """Reserve agents for a gang: give them no further launch, so that it can start when their windows are empty.
+
+        As few agents as are enough are reserved. Return False if the gang waits for something else than launch windows.
+        """
         tasks = job.spec.tasks
         narrow = [node for node in self._pace.narrow(tasks) if self._backlog.serves(job, node)]
         if not narrow:
@@ -168,7 +170,7 @@ class Search:
         return True
 
     def _clear(self, agents: Iterable[AgentId]) -> None:
-        """Take agents that get no further launch off the table."""
+        """Remove agents that get no further launch from the table."""
         for agent_id in agents:
             if agent_id in self._index.nodes:
                 self._index.leave(agent_id)
@@ -194,8 +196,10 @@ class Search:
         return _by_rank(takes)
 
     def _has_turn(self, chosen: Chosen) -> bool:
-        """Whether the window of the agent has room for a task and for those that open cards for it, or is empty. Else
-        the agent gets no further launch until it has."""
+        """Return whether the agent's launch window has room for a task and its cover tasks, or is empty.
+
+        If not, the agent gets no further launch until it has room.
+        """
         agent_id, room = chosen.agent_id, self._pace.room(chosen.agent_id)
         if room is None or 1 + len(chosen.opens) <= room or not self._pace.under_way(agent_id):
             return True

@@ -44,11 +44,13 @@ class Table:
 
 
 class Index:
-    """A book of the ledger: what the arrays say of an agent follows what is left of its offers, and of its window of
-    launches under way: with none left it is not on the table."""
+    """Book of the ledger that keeps an agent's row up to date with the rest of its offers and its launch window.
+
+    An agent without room in its launch window is not on the table.
+    """
 
     def __init__(self, index: NodeIndex, remains: Remains, pace: Pace) -> None:
-        """`remains` and `pace` are told before this one."""
+        """Store the books; the ledger must update `remains` and `pace` before this one."""
         self._index, self._remains, self._pace = index, remains, pace
 
     def take(self, take: Take) -> None:
@@ -60,7 +62,7 @@ class Index:
         self.show(take.agent_id)
 
     def show(self, agent_id: AgentId) -> None:
-        """Let the arrays say what is left of an agent that offers something."""
+        """Update the row of an agent that offers resources."""
         self._index.update(self._remains.capacity(agent_id))
         if self._pace.is_full(agent_id):
             self._index.leave(agent_id)
@@ -74,7 +76,7 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains, pac
         settings: The operator's.
         now: Seconds since the epoch.
         remains: What is left of the agents' offers.
-        pace: How many launches agents may have beside those under way.
+        pace: Room for launches in the agents' launch windows.
     """
     table: Table | None = state.table
     if table is not None and _brought_up(table, state, settings, now, remains, pace):

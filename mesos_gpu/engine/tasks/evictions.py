@@ -96,8 +96,16 @@ def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> No
 
 
 def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
-    """The job is not wanted any more; `unlaunched` is what is said if it has no tasks to be ended. Of many tasks of an
-    agent that are to end at once those that have no turn yet are told by upkeep."""
+    """End a job that is no longer wanted.
+
+    Tasks beyond `MAX_KILLS` on an agent are killed later, by upkeep.
+
+    Args:
+        turn: Turn of the engine.
+        job: The job.
+        why: Reason that is stored with its tasks.
+        unlaunched: Message of the job if it has no tasks.
+    """
     if job.state is JobState.PENDING:
         turn.end_job(replace(job, kill_requested=True), JobState.KILLED, unlaunched)
         return

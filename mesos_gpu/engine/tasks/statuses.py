@@ -296,12 +296,12 @@ def _listening(status: Status) -> Listening | None:
     try:
         listening = decode_listening(status.data)
     except ValueError:
-        return None  # another executor's data
+        return None  # the data has another format: an executor of another project wrote it
     return None if listening is None else sound(listening)
 
 
 def _on_listening(turn: Turn, task: Task, status: Status) -> None:
-    """Take in at which ports a task listens."""
+    """Store the ports at which a task listens, from the data of a status update."""
     listening = _listening(status)
     if listening is not None and listening != task.listening:
         turn.show_task(replace(task, listening=listening))

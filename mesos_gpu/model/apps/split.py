@@ -12,15 +12,15 @@ HOST: Final = re.compile(rf"(?=.{{1,253}}\Z){_STEP}(\.{_STEP})*")  # the name of
 
 _ALIAS: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
-)  # names in use have "_", too
+)  # "_" is not allowed in host names, but used
 
 
 def is_host(text: str) -> bool:
-    """Whether it is the name of a host, or an address without a zone: what is written into others' files."""
+    """Return whether a text is a host name or an IP address without a zone, so that exports may contain it."""
     if _ALIAS.fullmatch(text):
         return True
     try:
-        return "%" not in text and ip_address(text).version == 6  # those of 4 are of the form above
+        return "%" not in text and ip_address(text).version == 6  # IPv4 addresses match the pattern above
     except ValueError:
         return False
 
@@ -52,12 +52,12 @@ class Server:
     task_id: str
     app_id: str
     host: str  # an address, or a name
-    port: int | None  # None: nothing that listens there was proved to be the task
+    port: int | None  # None if the task is not proved to listen at its port
     weight: int  # 1 to 256, beside the other servers of the service
 
     @property
     def problem(self) -> str:
-        """Why the server is left out of exports for load balancers; "" if it is not."""
+        """Reason why the server is left out of exports for load balancers; "" if it is not left out."""
         if not is_host(self.host):
             return (
                 f"{self.task_id}: its host {self.host!r:.80} is neither a name nor an address, and left out"
@@ -68,7 +68,7 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Host and port of the server, as in a URL."""
+        """Host and port of the server in URL syntax, such as "h1:31000" or "[::1]:31000"."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

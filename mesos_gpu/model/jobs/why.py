@@ -30,7 +30,7 @@ class Stage(Enum):
     PORTS = "ports"
     GPUS = "gpus"  # in use
     FRAGMENTATION = "fragmentation"  # in use, and all agents together have enough that are not
-    PACE = "pace"  # as many launches are under way there as it may have, or it is backed off
+    PACE = "pace"  # the node's launch window is full, or the node is backed off
     OFFER = "offer"  # none of it is held
     KEPT = "kept"  # for a job before it
     TASKS = "tasks"  # there is room for some of its tasks only

@@ -1,10 +1,10 @@
-"""Ports that command the cluster: whoever reaches one may start work as root, or end everybody's. And the addresses at
-which a cloud gives away a host's credentials."""
+"""Control ports of the cluster, whose clients may start tasks as root or end all tasks; and the metadata addresses at
+which clouds give out a host's credentials."""
 
 from dataclasses import dataclass
 from typing import Final
 
-#: Where clouds give a host's credentials to whoever asks there: single addresses beside the link-local ones.
+#: Metadata addresses of clouds, which give a host's credentials to every client; link-local ones are not listed.
 METADATA: Final = (
     "fd00:ec2::254",  # Amazon EC2
     "fd00:ec2::23",  # Amazon EKS

@@ -25,8 +25,8 @@ class Node:
     lost_at: float | None = None  # the master removed the agent, or marked it unreachable
     region: str | None = None  # of its fault domain; None: it has none
     zone: str | None = None
-    timeouts: int = 0  # executors that have not registered in time since one did
-    launch_not_before: float = 0.0  # back-off after that; 0: there is none
+    timeouts: int = 0  # executors that did not register in time, since the last one that did
+    launch_not_before: float = 0.0  # end of the back-off, in seconds since the epoch; 0 without a back-off
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

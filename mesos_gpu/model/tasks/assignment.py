@@ -59,7 +59,9 @@ class Assignment:
     secret: str = ""  # what its executor seals updates with; the task never gets it
     upload: str | None = None  # its submitter's archive, by digest; see `JobSpec.upload`
     scheduler_url: str = ""  # where an executor finds the REST interface; "": nothing of this task needs it
-    listens: tuple[int, ...] = ()  # TCP ports of its host: its executor tells whether the task listens there
+    listens: tuple[
+        int, ...
+    ] = ()  # TCP ports of the host; the executor reports whether the task listens there
     wire: int = SILENT  # the version of messages in which the two speak
 
 

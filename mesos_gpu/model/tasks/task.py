@@ -153,7 +153,7 @@ class Task:
     made_by: str = ""  # of a node monitor: `Settings.monitor_made_by` at its launch; "": an earlier release's
     program: Program | None = None  # what its executor is; None: it has not said it, or its release does not
     listening: Listening | None = (
-        None  # at which ports it listens; None: its executor does not tell, and is not asked to or of an older release
+        None  # ports at which the task listens; None if its executor does not report them
     )
 
     @property
@@ -165,7 +165,7 @@ class Task:
 
     @property
     def proved_ports(self) -> tuple[int | None, ...]:
-        """Ports of the task. None stands for a port at which another process may listen: nothing may be sent there."""
+        """Ports of the task, with None for each port at which it is not proved to listen: nothing may be sent there."""
         if self.listening is None:
             return self.ports
         return tuple(port if port in self.listening.ports else None for port in self.ports)

@@ -24,7 +24,7 @@ _HONOURED: Final = ("GROUP", "PORT", "VHOST", "MODE", "BALANCE", "STICKY")
 _SAID_ELSEWHERE: Final = re.compile(r"HAPROXY_(DEPLOYMENT_[A-Z_]+|APP_ID)")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+")  # in the name of a backend
 
-#: A task that serves: its id, its host, its ports; None in the place of one that may be another's.
+#: A task that serves: task id, host and ports; None for each port at which the task is not proved to listen.
 Address = tuple[str, str, tuple[int | None, ...]]
 Serving = Callable[[str], Sequence[Address]]  # by app id, in a steady order
 
@@ -139,7 +139,7 @@ def _at(tasks: Iterable[Address], index: int) -> list[Server]:
 def _fit(
     servers_by_app: Mapping[str, Sequence[Server]],
 ) -> tuple[Mapping[str, Sequence[Server]], tuple[str, ...]]:
-    """Return the servers that exports may name, and a reason for each server that they may not."""
+    """Return the servers that exports may name, and the reasons why the others are left out."""
     fit = {id: [each for each in servers if not each.problem] for id, servers in servers_by_app.items()}
     every = (each for servers in servers_by_app.values() for each in servers)
     return fit, tuple(each.problem for each in every if each.problem)

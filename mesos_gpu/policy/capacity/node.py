@@ -110,7 +110,7 @@ class NodeCapacity:
     drained: str = ""  # why nothing at all may start there
     barred: str = ""  # which constraint keeps the job off it now
     ruled_out: str = ""  # which one does so whatever runs where
-    paced: str = ""  # why it gets no further launch for a moment
+    paced: str = ""  # reason why the node gets no further launch for now; "" if it may get launches
     kept: tuple[Reservation, ...] = ()  # for others, and the job must leave it alone
 
     def minus(

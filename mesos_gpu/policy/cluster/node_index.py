@@ -154,7 +154,7 @@ class NodeIndex:
             placement: One of `registry.POLICIES`.
             siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
             draw: For ties, as of `View.best`.
-            busy: How much agents are starting; of those that are as good for work without GPUs, others come first.
+            busy: Load of starting tasks by agent; among equal choices for a task without GPUs, lower load is preferred.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
         view = self._view(placement, shares=request.gpu.share is not None)
@@ -177,7 +177,7 @@ class NodeIndex:
         return None
 
     def _load(self, busy: Mapping[AgentId, int]) -> npt.NDArray[np.int64]:
-        """How much the agent of each row is starting."""
+        """Return the load of starting tasks of the agent in each row."""
         load = np.zeros(len(self._rows), dtype=np.int64)
         for agent_id, count in busy.items():
             load[self._of.get(agent_id, [])] = count

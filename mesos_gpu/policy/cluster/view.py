@@ -24,7 +24,7 @@ class Policy(Protocol):
     """Gives keys, and chooses among the GPUs of a node.
 
     Attributes:
-        grain: How many of the last bits of a key do not count between nodes of which one is starting much.
+        grain: Number of low bits of a key that are ignored when nodes differ in their load of starting tasks.
     """
 
     grain: int
@@ -170,11 +170,11 @@ class View:
         """The node for a shape, of those that are allowed; None: there is none.
 
         Args:
-            shape: Its number.
-            allowed: By node; None: all are.
-            draw: A number that grows with each placement, for ties; None: that of the changes of this view.
-            load: Of each node, how much it is starting: of nodes that are alike but for the last bits of their keys, as
-                many as `Policy.grain`, those come first that are starting the least. None: nothing is started.
+            shape: Number of the shape.
+            allowed: Mask of the allowed nodes; None if all are allowed.
+            draw: Number that grows with each placement, to break ties; None for this view's count of changes.
+            load: Load of starting tasks by node; among nodes whose keys are equal without the low `Policy.grain` bits,
+                the least load is preferred. None if no node is starting tasks.
         """
         keys = self._keys[shape] if allowed is None else np.where(allowed, self._keys[shape], NEVER)
         row = int(keys.argmin())

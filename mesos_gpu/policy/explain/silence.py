@@ -37,8 +37,10 @@ def lost(node: Node, now: float) -> str:
 
 
 def backed_off(node: Node) -> str:
-    """Why an agent gets no launches for some time, and until when, in UTC; "": it gets them. The time may have passed:
-    then few launches try whether its executors register again."""
+    """Return why an agent is backed off, and until when in UTC; "" if it is not backed off.
+
+    If the time has passed, the agent gets a few launches to find out whether its executors register again.
+    """
     if not node.launch_not_before:
         return ""
     until = datetime.fromtimestamp(node.launch_not_before, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -47,14 +49,14 @@ def backed_off(node: Node) -> str:
 
 
 def paced(node: Node, under_way: int, room: int | None, tasks: int, now: float) -> str:
-    """Why tasks that could start on a node wait for their turn; "": they do not.
+    """Return why tasks that fit a node must wait for other launches there; "" if they need not wait.
 
     Args:
         node: The node.
-        under_way: Launches under way there.
-        room: How many more there may be; None: any number.
-        tasks: Tasks that start together.
-        now: Seconds since the epoch.
+        under_way: Number of launches under way on the node.
+        room: Number of further launches that the node may have; None if there is no limit.
+        tasks: Number of tasks that start together.
+        now: Current time, in seconds since the epoch.
     """
     if node.launch_not_before > now:
         return backed_off(node)

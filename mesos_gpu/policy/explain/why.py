@@ -130,7 +130,7 @@ def _summary(
 
 
 def _turn(passed: Funnel) -> str:
-    """Say for its turn on which node a job waits; "": it waits for something else."""
+    """Return the text for a job that waits for its turn to be launched on a node; "" if it waits for something else."""
     paced = [passage.node for passage in passed.passages if passage.stage is Stage.PACE]
     if not paced:
         return ""

@@ -39,7 +39,7 @@ class Copy:
         self.happened, self.meter = EventLog(), Meter()
         self._fresh_at: float | None = None  # monotonic: when the leader had no more than this
         self._readers = ThreadPoolExecutor(_READ_AT_ONCE, "copy")
-        self.unsaved, self.journal_problem = None, ""  # of the leader's alone
+        self.unsaved, self.journal_problem = None, ""  # only the leader saves and has a journal
         self.connected = False  # whether a leader is known
 
     def follow(self, complete_at: float | None, *, urgent: bool = False) -> None:

@@ -119,7 +119,7 @@ class Options:
 
     @property
     def reserve(self) -> Reserve:
-        """The free space of a file system that is kept for what cannot be refused."""
+        """Free space of a file system that is kept for the state, the audit log and the journal."""
         return Reserve(None if self.disk_reserve_mib is None else self.disk_reserve_mib << 20)
 
 

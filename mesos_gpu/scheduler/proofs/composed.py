@@ -61,7 +61,7 @@ def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
 
 
 def crowd_of(options: Options) -> Crowd:
-    """Return the bounds of the connections of the REST interface."""
+    """Return the limits of connections to the REST interface."""
     proxies = options.authentication.trusted_proxies
     return Crowd(connections(), options.limits.connections, proxies)
 

@@ -28,8 +28,8 @@ class Call:
         url: Of the scheduler, http:// or https://.
         pin: The SHA-256 of the certificate that it must show there, in hexadecimal digits; "": it is to be one that
             this host's authorities vouch for.
-        kept: Whose sandbox is to be read, after the end of its task: see `Kept.text`. Then `task_id` is of the node
-            monitor that is called; "": a task that runs is called.
+        kept: Sandbox of an ended task to be read, as of `Kept.text`; `task_id` is then the node monitor's. "" for a
+            call to a running task.
     """
 
     id: str
@@ -41,12 +41,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A sandbox of a task that has ended, by what Mesos names its directories.
+    """Sandbox of an ended task, by the ids in its path.
 
     Attributes:
-        agent_id, framework_id, executor_id: Of the task.
-        nested: Whether its own directory is that of a container below its executor's.
-        as_root: Whether it ran as root.
+        agent_id, framework_id, executor_id: Mesos' ids of the task's agent, framework and executor.
+        nested: Whether the task ran in a nested container, with its own directory below the executor's sandbox.
+        as_root: Whether the task ran as root.
     """
 
     agent_id: str
@@ -57,22 +57,22 @@ class Kept:
 
     @property
     def text(self) -> str:
-        """The sandbox as a text, for a call."""
+        """Encode the sandbox as a string, for `Call.kept`."""
         return json.dumps([*(getattr(self, name) for name in self.__dataclass_fields__)])
 
     @classmethod
     def of(cls, text: str) -> "Kept":
-        """The inverse.
+        """Decode the result of `text`.
 
         Raises:
-            ValueError: It is none, or an id is no name of a directory.
+            ValueError: The string is not such a result, or an id is not a valid directory name.
         """
         said = parsed(text.encode())
         if not isinstance(said, list) or [type(each) for each in said] != [str, str, str, bool, bool]:
             raise ValueError("a sandbox has ids of an agent, a framework and an executor, and two flags")
         for each in said[:3]:
             if "/" in each or "\0" in each or each in ("", ".", ".."):
-                raise ValueError(f"{each!r} is no id of Mesos")
+                raise ValueError(f"{each!r} is not an id of Mesos")
         return cls(*said)
 
 

@@ -49,7 +49,12 @@ def program_from_json(value: Any) -> Program:
 
 
 def encode_program(version: str, **more: Any) -> bytes:
-    """The data by which an executor says what it is; `version`: of its release; `more`: fields beside that."""
+    """Encode the description of an executor as data of a status update.
+
+    Args:
+        version: Version of the executor's release.
+        more: Further JSON fields.
+    """
     program = {"version": version, "wire": WIRE, "oldest": OLDEST}
     return json.dumps({"program": program, **more}, separators=(",", ":")).encode()
 

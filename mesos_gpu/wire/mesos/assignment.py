@@ -31,7 +31,7 @@ class OtherWire(ValueError):
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON; an assignment in the wire that it names, which the first does not say."""
     said: dict[str, Any] = {name: getattr(value, name) for name in type(value).__slots__}
-    if not said.get("listens"):  # as programs write it that know no such field
+    if not said.get("listens"):  # written by a release without this field
         said.pop("listens", None)
     if said.get("wire") == SILENT:
         del said["wire"]

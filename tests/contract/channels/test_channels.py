@@ -260,7 +260,7 @@ def test_a_client_whose_host_does_not_come_is_told(rig: Playing, monkeypatch: py
     with rig.client(opened.path, opened.proof) as client:
         said = heard(client)
     assert said.kind is Kind.FAILED
-    assert b"did not come within 0.3 s" in said.data
+    assert b"did not connect within 0.3 s" in said.data
     assert is_refused(rig, opened.path, opened.answer)
 
 

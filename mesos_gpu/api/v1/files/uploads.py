@@ -41,9 +41,9 @@ OF_STANDBY: Final = (
 )
 _PREFIX: Final = "sha256:"
 _PIECE: Final = 1 << 18  # bytes
-_COLLECT_S: Final = 60.0  # between removals of parts that nobody goes on with
-_COLLECTS_TO_ALL: Final = 60  # of those, every one of that number removes whole archives, too
-_WRITERS: Final = 4  # threads: a slow disk delays archives, and nothing else that waits for a thread
+_COLLECT_S: Final = 60.0  # seconds between removals of abandoned parts
+_COLLECTS_TO_ALL: Final = 60  # every 60th of these removals also removes unused complete archives
+_WRITERS: Final = 4  # threads of their own, so that a slow disk delays only archives
 _MOST_NAMED: Final = 5  # jobs
 _NONE: Final = "this scheduler keeps no archives of jobs"
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Uploads:
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="uploads")
         self._turns = weakref.WeakValueDictionary[
             str, asyncio.Lock
-        ]()  # by owner, while somebody has or awaits it
+        ]()  # locks by owner, while one is held or awaited
 
     @property
     def _store(self) -> UploadStore:
@@ -119,7 +119,7 @@ class Uploads:
 
     @contextlib.asynccontextmanager
     async def _turn(self, owner: str) -> AsyncIterator[None]:
-        """Let an owner's pieces be written one after the other, so that one owner holds one of the threads."""
+        """Wait until no other piece of the owner is being written, so that an owner uses one thread at a time."""
         turn = self._turns.setdefault(owner, asyncio.Lock())
         async with turn:
             yield
@@ -142,8 +142,8 @@ class Uploads:
         return await self._sent(owner, digest)
 
     def has_pass(self, scope: Scope) -> bool:
-        """Return whether a request for an archive comes from the executor of a launch, or from a scheduler that stands
-        by and asks for an owner's archive."""
+        """Return whether a request for an archive comes from an executor of this scheduler, or from a standby scheduler
+        that copies an owner's archive."""
         request = HTTPConnection(scope)
         shown = request.headers.get(PASS, "")
         if not (self._key and shown):

@@ -146,7 +146,7 @@ class _Scene:
         return _condition(old) in _NEVER_RAN or old.id in self.target.kill
 
     def unwanted(self) -> list[Instance]:
-        """Instances given up that are of no use should they come back, or were chosen by the user."""
+        """Instances that were given up and not needed if they come back, or that the user chose to kill."""
         return [
             each
             for each in self.cut_off

@@ -84,7 +84,7 @@ def _groups(root: Group) -> Iterator[Group]:
 
 
 def smaller(root: Group, by: Mapping[str, int]) -> Group:
-    """Return the tree in which each app of `by` has that many instances less."""
+    """Return the tree with the size of each app in `by` reduced by the given number of instances."""
     if not any(by.values()):
         return root
     return replace(

@@ -14,14 +14,14 @@ from mesos_gpu.scheduler.options.section import Section
 
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
-    """What is kept of them.
+    """Options on uploaded archives.
 
     Attributes:
-        uploads_dir: Directory; None if they are kept beside the state.
-        upload_size_mib: Largest archive, MiB.
-        user_uploads_mib: All archives of one name, MiB.
-        all_uploads_mib: All archives, MiB.
-        executor_url: Where executors ask for them; None for the address that clients are told.
+        uploads_dir: Directory of the archives; None for a directory beside the state.
+        upload_size_mib: Size limit of one archive, in MiB.
+        user_uploads_mib: Size limit of all archives of one user, in MiB.
+        all_uploads_mib: Size limit of all archives, in MiB.
+        executor_url: URL from which executors get archives; None for the scheduler's advertised URL.
     """
 
     uploads_dir: Path | None = None
@@ -34,7 +34,7 @@ class UploadOptions:
         """Return the store of a scheduler.
 
         Args:
-            state: Its state file.
+            state: Path of the scheduler's state file.
             reserve: Free space that archives leave on their file system.
 
         Raises:
