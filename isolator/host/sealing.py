@@ -84,7 +84,10 @@ class _Walk:
             os.close(self._at)
 
     def _walk(self, names: "_Names") -> None:
-        inodes, left = array("Q"), array("Q")  # of the directories from the top: their numbers, names not entered yet
+        inodes, left = (
+            array("Q"),
+            array("Q"),
+        )  # of the directories from the top: their numbers, names not entered yet
         device = os.fstat(self._at).st_dev  # `open_in` crosses no mount point
         while True:
             inodes.append(os.fstat(self._at).st_ino)
@@ -194,7 +197,7 @@ class _Names:
         if self._file is None:
             import tempfile  # few sandboxes need it
 
-            self._file = tempfile.TemporaryFile()
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 # closed by `close`
         half = _MAX_NAMES // 2
         self._offsets.append(self._file.seek(0, os.SEEK_END))
         self._file.write(b"\0".join(map(os.fsencode, self._top[:half])))

@@ -28,8 +28,8 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.plain import clean
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
-#: A sandbox may take so long to be sealed by the monitor: a tenant can leave millions of directories, and sealing is not
-#: given up before its files are removed by the agent.
+#: Time in which the monitor seals one sandbox. A tenant can leave millions of directories, and the seal must be done
+#: before the agent removes the files.
 SEAL_S: Final = 3600.0
 REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
 logger = logging.getLogger(__name__)
@@ -106,7 +106,9 @@ class Reaping:
         self._ledger = ledger
         self._begin = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._sealer: threading.Thread | None = None  # cards of other dead tasks do not wait for a large sandbox
+        self._sealer: threading.Thread | None = (
+            None  # cards of other dead tasks do not wait for a large sandbox
+        )
         self._tidied = -math.inf
 
     def look(self) -> None:
@@ -147,8 +149,9 @@ class Reaping:
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
-    """End a dead owner's task, undo its traces, last first, and release its holding. A sandbox is left to `seal_left` of
-    the node monitor, for which no other task waits.
+    """End a dead owner's task, undo its traces, last first, and release its holding.
+
+    A sandbox is left to `seal_left` of the node monitor, for which no other task waits.
 
     Returns:
         Ids of processes that could not be killed; the holding stays if there are any.

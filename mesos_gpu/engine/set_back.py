@@ -103,8 +103,10 @@ def _remember(state: State, moments: _Moments) -> None:
     state.reserve_from = moments.until(state.reserve_from)
     if state.reconciliation is not None:
         state.reconciliation = Reconciliation(started_at=moments.now, next_at=moments.now)
-    for since in (state.idle, state.uncovered, state.released, *state.restless.told.values()):
+    for since in (state.idle, state.uncovered, state.released):
         _change(since, moments.since)
+    for told in state.restless.told.values():
+        _change(told, moments.since)
     _change(state.contested, moments.until)
     _change(state.keeper_failures, lambda each: (each[0], moments.until(each[1])))
     _change(state.backoffs, lambda each: (each[0], moments.until(each[1])))

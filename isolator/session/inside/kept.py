@@ -42,7 +42,9 @@ def main(words: tuple[str, ...]) -> int:
         for record in sending.records() if what == GET else sending.listed():
             _write(record)
     except MemoryError:
-        _write(tree.said(Mark.FAULT, Said((), "it has more names than can be listed: name a directory below")))
+        _write(
+            tree.said(Mark.FAULT, Said((), "it has more names than can be listed: name a directory below"))
+        )
         return FAULTY
     return FAULTY if sending.faults else 0
 

@@ -36,8 +36,8 @@ def left() -> Iterator[list[Path]]:
     yield paths
     for path in paths:
         path.unlink()
-    for each in OWN:
-        Path(each).rmdir()
+    for each in map(Path, OWN):
+        each.rmdir()
 
 
 def test_a_task_finds_them_empty_writes_to_them_and_leaves_nothing(

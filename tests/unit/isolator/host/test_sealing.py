@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.sandbox import Sandbox, _acl
 from isolator.host import sealing
+from isolator.host.sandbox import Sandbox, _acl
 from isolator.host.sealing import is_sealed, seal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts as another user")
