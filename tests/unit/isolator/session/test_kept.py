@@ -159,7 +159,7 @@ def test_names_beyond_the_memory_of_the_monitor_are_not_listed(sandbox: Path, wh
 
 
 def test_file_of_several_names_that_only_root_reads_is_left_out(sandbox: Path, tmp_path: Path) -> None:
-    """As /etc/shadow is, which root and a group may read."""
+    """The file has the mode of /etc/shadow: root and a group may read it."""
     shadow = tmp_path / "shadow"
     shadow.write_text("root's")
     os.chown(shadow, 0, 42)
