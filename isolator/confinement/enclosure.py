@@ -204,6 +204,10 @@ def undo(trace: Trace) -> list[int]:
             from isolator.host.sealing import seal
 
             seal(trace.what, SEAL_S)
+        case "rootfs":
+            from isolator.host.rootfs import remove
+
+            remove(trace.what)
         case "share" | "limit":
             from isolator.shares.enforcing import undo as undo_share
 

@@ -22,7 +22,7 @@ from isolator.executor.life import Event, Kind, Terms
 from isolator.executor.upkeep import Upkeep, limit_of
 from isolator.executor.verdicts import failure, log, verdict_of
 from isolator.gpus import driver_volume
-from isolator.gpus.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
+from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
 from isolator.host.port_ranges import grant_of
@@ -150,7 +150,8 @@ class Work:
         volume = self._volume(plan, inventory)
         log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         given = None
-        others = (*sealing_of(self._env), *run.traces(), *driver_volume.lease(volume))
+        # Undone last first: the sandbox is sealed though another task may keep its image from being removed.
+        others = (*run.traces(), *sealing_of(self._env), *driver_volume.lease(volume))
         with self._claim(plan, enclosure.traces(), others):
             if volume is not None and not volume.exists():  # it was removed before it was leased
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
@@ -530,8 +531,9 @@ class Work:
         """Seal the sandbox after the end of the task was reported. If that fails, the node monitor seals it later."""
         if self._claimed is None:
             return
+        made = self._run.traces() if self._run is not None else ()
         try:
-            for trace in sealing_of(self._env):
+            for trace in (*sealing_of(self._env), *(each for each in made if each.kind in LAST)):
                 undo(trace)
             if self._is_released:
                 self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))

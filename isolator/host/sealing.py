@@ -84,10 +84,8 @@ class _Walk:
             os.close(self._at)
 
     def _walk(self, names: "_Names") -> None:
-        inodes, left = (
-            array("Q"),
-            array("Q"),
-        )  # of the directories from the top: their numbers, names not entered yet
+        inodes = array("Q")  # of the directories from the top
+        left = array("Q")  # of the same directories: numbers of names that are not entered yet
         device = os.fstat(self._at).st_dev  # `open_in` crosses no mount point
         while True:
             inodes.append(os.fstat(self._at).st_ino)

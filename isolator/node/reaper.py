@@ -106,9 +106,8 @@ class Reaping:
         self._ledger = ledger
         self._begin = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._sealer: threading.Thread | None = (
-            None  # cards of other dead tasks do not wait for a large sandbox
-        )
+        # Cards of other dead tasks do not wait for a large sandbox.
+        self._sealer: threading.Thread | None = None
         self._tidied = -math.inf
 
     def look(self) -> None:

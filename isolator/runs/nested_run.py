@@ -22,7 +22,7 @@ from isolator.confinement.gate import PROGRAM, Gate
 from isolator.confinement.inner_calls import Inner
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Trace
-from isolator.host import processes
+from isolator.host import processes, rootfs
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import CONTAINERS, NESTED, STREAMS, Sandbox
 from isolator.runs.image_run import (
@@ -38,7 +38,7 @@ from isolator.runs.image_run import (
     refused_without_isolation,
 )
 from isolator.runs.images import flags_of, read_config, registry_of
-from isolator.runs.run import Ended, Launch, container_of, secret_env
+from isolator.runs.run import Ended, Launch, container_of, sandbox_of, secret_env
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -83,8 +83,9 @@ class NestedRun:
         return replace(enclosure, pids=pids.given(container_of(self._own), most))
 
     def traces(self) -> tuple[Trace, ...]:
-        """No traces: the agent destroys what is nested in a container whose executor died."""
-        return ()
+        """What the task writes to its image; the agent destroys what is nested in a container whose executor died."""
+        place = rootfs.place_of(sandbox_of(self._own)) if os.geteuid() == 0 else ""
+        return (Trace("rootfs", place),) if place else ()
 
     def start(self, launch: Launch) -> None:
         """Start the nested container, as `Run.start` says; the agent fetches the image first."""
@@ -121,6 +122,8 @@ class NestedRun:
             raise NotStarted(
                 f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=status != 400)
             )
+        if self.traces():
+            rootfs.move(launch.sandbox, (CONTAINERS, NESTED))
         self._show_streams(launch.sandbox)
         threading.Thread(target=self._follow, daemon=True).start()
         if self._gate is not None:

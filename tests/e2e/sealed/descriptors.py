@@ -1,6 +1,7 @@
 """Run as tasks: one passes a directory of its sandbox on as a descriptor, the other changes names there for ever.
 
-Arguments: `give`, a socket and a directory of root; or `hold`, a socket and a file to write to what was denied.
+Arguments: `give`, a socket, a directory of root, and where to begin if that is not here; or `hold`, a socket and a file
+to write to what was denied.
 """
 
 import ctypes
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 EXCHANGE = 2  # RENAME_EXCHANGE, linux/fs.h
 NAMES = 20
+FILES = 50  # in each directory, by the names that root's have
 #: An access control list that lets everybody write (linux/posix_acl_xattr.h).
 LIST = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", tag, 7, 0xFFFFFFFF) for tag in (1, 4, 0x20))
 libc = ctypes.CDLL(None, use_errno=True)
@@ -23,8 +25,11 @@ def exchange(fd: int, one: str, other: str) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def give(path: str, target: str) -> None:
+def give(path: str, target: str, directory: str = ".") -> None:
     """Pass on a directory in which are files, and links that lead to files of `target`."""
+    if directory != ".":
+        path = os.path.abspath(path)  # of a sandbox on the host it would be too long for a socket
+        os.chdir(directory)
     os.makedirs("d/below")
     os.chmod("d", 0o777)
     for number in range(NAMES):
@@ -34,6 +39,8 @@ def give(path: str, target: str) -> None:
         os.mkdir(f"d/own{number}")
         with open(f"d/own{number}/canary", "w") as file:
             file.write("the tenant's")
+        for each in range(FILES):
+            os.close(os.open(f"d/own{number}/file{each}", os.O_CREAT | os.O_WRONLY))
         os.symlink(target, f"d/directory{number}")
     with socket.socket(socket.AF_UNIX) as line:
         while line.connect_ex(path):
@@ -59,6 +66,8 @@ def hold(path: str, says: str) -> None:
             for number in range(NAMES):
                 exchange(fd, f"mine{number}", f"file{number}")
                 exchange(fd, f"own{number}", f"directory{number}")
+        except FileNotFoundError:  # root removes them at this moment
+            continue
         except OSError as error:
             refused = error.strerror or str(error)
     while any(succeeds(attempt) for attempt in attempts(fd)):

@@ -1,6 +1,8 @@
 """A task passes a directory of its sandbox on as a descriptor and ends: who holds it leads root nowhere by it."""
 
+import io
 import os
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, layer, save
+from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
@@ -82,10 +84,10 @@ def asked(client: Client, job: str, path: str) -> str:
 
 
 @contextmanager
-def passed_on(client: Client, shared: Path, roots: Path, **giver: Any) -> Iterator[str]:
+def passed_on(client: Client, shared: Path, roots: Path, *directory: str, **giver: Any) -> Iterator[str]:
     """Have a directory passed on, whose holder exchanges names there from now on; the id of the job that has ended."""
     holder = submit(client, shared, "hold", "shared/socket", "shared/said")
-    job = submit(client, shared, "give", "shared/socket", str(roots), **giver)
+    job = submit(client, shared, "give", "shared/socket", str(roots), *directory, **giver)
     wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
     assert client.job(job)["state"] == "finished", client.job(job)["message"]
     try:
@@ -118,6 +120,16 @@ def attack(client: Client, shared: Path, roots: Path, **giver: Any) -> None:
     assert (shared / "said").read_text() == "Permission denied"
 
 
+def writable(name: str) -> bytes:
+    """A layer with a directory that every user may write to, as /tmp of most images."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(member)
+    return out.getvalue()
+
+
 @pytest.fixture(scope="module")
 def images(open_directory: Path) -> Path:
     directory = open_directory / "images"
@@ -126,7 +138,7 @@ def images(open_directory: Path) -> Path:
     layers = [
         busybox_layer(dockerd.busybox(), ["sh"]),
         python_layer(packages, modules),
-        layer({"opt": None}),
+        writable("opt"),
     ]
     save(directory, "descriptors:1", layers, {"Env": ["PATH=/usr/bin:/bin", "PYTHONHOME=/usr"]})
     return directory
@@ -163,6 +175,21 @@ def test_root_reads_nothing_through_a_directory_that_was_passed_on(
 ) -> None:
     with client_of(stack, 1) as client:
         attack(client, shared, roots, **FORMS[form])
+
+
+def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
+    stack: Stack, shared: Path, roots: Path
+) -> None:
+    """It removes the file system of a container, by full paths as root, as soon as that has ended."""
+    before = sorted(path.name for path in roots.iterdir())
+    provisioner = next(stack.directory.rglob("agent-1/work/provisioner"))
+    with client_of(stack, 1) as client, passed_on(client, shared, roots, "/opt", **FORMS["nested"]):
+        agents = provisioner / "containers"
+        wait_until("the agent has removed it", lambda: not list(agents.glob("*/containers/*")), 60)
+        assert sorted(path.name for path in roots.iterdir()) == before
+    left = provisioner / "mesos-gpu"
+    assert left.is_dir()
+    wait_until("what the task wrote is removed", lambda: not any(left.iterdir()), 60)
 
 
 @pytest.mark.parametrize("how", ["secure", "pool"])

@@ -1,0 +1,78 @@
+"""What a task writes to the file system of its image, kept from the agent's removal.
+
+The agent gives an image a file system by overlayfs, and removes what was written to it when the container ends, as root
+and by full paths (`os::rmdir` in stout/os/posix/rmdir.hpp). Another task may hold a descriptor of a directory there,
+and exchange it for a link meanwhile. Sealing does not help: overlayfs decides by the attributes that it has read before
+(`ovl_permission` in fs/overlayfs/inode.c). So the directory is moved to where the agent does not look; overlayfs holds
+it, whatever its name is. It is removed by rm(1), which goes by descriptors and follows no link. Other backends of the
+agent write nothing (bind), or call rm(1) themselves (copy).
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Final
+
+REMOVE_S: Final = 60.0
+_OURS: Final = "mesos-gpu"  # beside `containers`, which alone the agent looks after (provisioner/paths.cpp)
+
+
+def place_of(sandbox: str) -> str:
+    """Return where what a container writes to its image is kept; empty if that is not known.
+
+    Args:
+        sandbox: Of the executor, whose container the image's is nested in.
+    """
+    work, below, container = _places(sandbox)
+    return f"{work}/provisioner/{_OURS}/{container}" if below else ""
+
+
+def move(sandbox: str, containers: Sequence[str]) -> None:
+    """Move what the container of an image writes to its place, while its task does not run yet.
+
+    Args:
+        sandbox: As of `place_of`.
+        containers: The directories of the nested container below that of the executor's.
+
+    Raises:
+        OSError: It cannot be moved.
+    """
+    work, _, container = _places(sandbox)
+    place = place_of(sandbox)
+    scratch = "/".join((work, "provisioner/containers", container, *containers, "backends/overlay/scratch"))
+    try:
+        names = os.listdir(scratch) if place else []
+    except FileNotFoundError:  # of another backend
+        return
+    for name in names:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        os.rename(f"{scratch}/{name}/upperdir", f"{place}/{name}")
+
+
+def remove(path: str) -> None:
+    """Remove what a task wrote to its image; harmless if it is not there.
+
+    Raises:
+        OSError: It cannot be removed now: another task may add to it.
+    """
+    if not os.path.lexists(path):
+        return
+    import subprocess  # of an image alone
+
+    try:
+        done = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", path], capture_output=True, timeout=REMOVE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(
+            errno.ETIMEDOUT, "its files were too many, or more were added all the time", path
+        ) from error
+    if done.returncode:
+        why = done.stderr.decode(errors="replace").partition("\n")[0]
+        raise OSError(errno.ENOTEMPTY, f"what a task wrote to its image cannot be removed: {why}")
+
+
+def _places(sandbox: str) -> tuple[str, str, str]:
+    """The agent's work_dir, what is below it, and the container (slave/paths.hpp)."""
+    work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
+    return work, below, os.path.basename(os.path.realpath(sandbox))
