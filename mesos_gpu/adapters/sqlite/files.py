@@ -16,7 +16,7 @@ from typing import Final
 from mesos_gpu.errors import Conflict, NoRoom
 
 OWN: Final = stat.S_IRUSR | stat.S_IWUSR
-ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
+ALONE: Final = ("audit", "journal", "log", "uploads")  # what else a scheduler keeps in a directory of its own
 #: Copies that stay beside a state, of before a newer schema and of before a restore: `PATH.before-v12`.
 _COPIES: Final = ("before-v", "replaced-")
 _STAMP: Final = {"before-v": r"\d+", "replaced-": r"\d{8}T\d{6}Z(-\d+)?"}

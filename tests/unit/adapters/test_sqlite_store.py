@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.adapters.disk.room import Reserve
 from mesos_gpu.adapters.sqlite import schema
 from mesos_gpu.adapters.sqlite.seal import SEALED_FROM
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -42,6 +43,7 @@ from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tenancy import Guarantee, QueueDocument, QueueSpec
+from mesos_gpu.scheduler.options.files.uploads import UploadOptions
 from mesos_gpu.testing.builders import gpu
 
 JOB = Job(
@@ -235,6 +237,27 @@ def test_a_batch_is_all_or_nothing(store: SqliteStore) -> None:
     with pytest.raises(AttributeError):
         store.save([SaveJob(JOB), SaveTask(None)])  # type: ignore[arg-type]
     assert store.load().jobs == ()
+
+
+def test_directory_that_others_could_enter_is_closed_with_archives_in_it(path: Path) -> None:
+    """The archives' own directory is closed whatever the modes that it was found with."""
+    here = path.parent
+    (here / "uploads/owner").mkdir(parents=True)
+    (here / "uploads/owner" / ("a" * 64)).write_bytes(b"code")
+    for each in (here, here / "uploads", here / "uploads/owner"):
+        each.chmod(0o755)
+    UploadOptions().store(path, Reserve(0))
+    assert (here / "uploads").stat().st_mode & 0o077 == 0
+    SqliteStore(path).close()
+    assert here.stat().st_mode & 0o077 == 0
+
+
+def test_directory_of_other_things_is_left_open(path: Path) -> None:
+    path.parent.mkdir()
+    path.parent.chmod(0o755)
+    (path.parent / "of-others").mkdir()
+    SqliteStore(path).close()
+    assert path.parent.stat().st_mode & 0o077 == 0o055
 
 
 def test_a_second_scheduler_is_refused(store: SqliteStore, path: Path) -> None:
