@@ -32,7 +32,7 @@ BUSY_TIMEOUT_S: Final = 30.0
 #: What a path has in a URL as it is (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 #: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, what the task wrote to its
-#: image until that is removed, and its uid of the user pool, because the next task with that uid must own no files there.
+#: image until that is removed, and its uid of the user pool: the next task with that uid must own no files there.
 LAST: Final = ("sandbox", "rootfs", "uid")
 _METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card

@@ -25,8 +25,9 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 
 def helper_of(pid: int) -> psutil.Process:
-    """The helper that a command's process is below."""
-    [helper] = [each for each in psutil.Process(pid).parents() if "helper.py" in " ".join(each.cmdline())]
+    """Return the helper of a command, a child of the executor that the command's process is below."""
+    beside = [child for above in psutil.Process(pid).parents() for child in above.children()]
+    [helper] = [each for each in beside if "helper.py" in " ".join(each.cmdline())]
     return helper
 
 

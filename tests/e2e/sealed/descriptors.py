@@ -106,4 +106,5 @@ def succeeds(attempt: Callable[[], object]) -> bool:
 
 
 if __name__ == "__main__":
-    {"give": give, "hold": hold}[sys.argv[1]](*sys.argv[2:])
+    programs: dict[str, Callable[..., None]] = {"give": give, "hold": hold}
+    programs[sys.argv[1]](*sys.argv[2:])
