@@ -1,4 +1,4 @@
-"""A small disk of the state that several names fill with archives: others launch and kill all the same."""
+"""A small disk of the state filled with archives of several users: other users can still launch and kill."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture(scope="module")
 def small(open_directory: Path) -> Iterator[Path]:
-    """A file system that is smaller than what one name may keep."""
+    """A file system that is smaller than the limit of one user's archives."""
     at = open_directory / "small"
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "tmpfs", str(at)], check=True)
@@ -57,7 +57,7 @@ def call(stack: Stack, who: str, verb: str, path: str, **more: object) -> reques
 
 
 def fill(stack: Stack, who: str) -> requests.Response:
-    """Send archives and parts of them, until a name and its limit have no room; the last refusal."""
+    """Send archives and parts until a user has no room left; return the first refusal."""
     for number in range(100):
         data = hashlib.shake_256(f"{who} {number}".encode()).digest(1 << 20)
         digest = hashlib.sha256(data).hexdigest()

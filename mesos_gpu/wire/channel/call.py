@@ -72,7 +72,7 @@ class Kept:
             raise ValueError("a sandbox has ids of an agent, a framework and an executor, and two flags")
         for each in said[:3]:
             if "/" in each or "\0" in each or each in ("", ".", ".."):
-                raise ValueError(f"{each!r} is not an id of Mesos")
+                raise ValueError(f"{each!r} is no id of Mesos")
         return cls(*said)
 
 

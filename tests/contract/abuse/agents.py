@@ -1,4 +1,4 @@
-"""Readers of output from agents, as the scheduler's interface makes them."""
+"""Reader of task output from agents, as the REST interface creates it."""
 
 import ssl
 from collections.abc import Callable
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads the output of any task, each time over a connection of its own."""
+    """Reader of the output of any task, with a new connection for each read."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._agents = Agents(tls=tls)

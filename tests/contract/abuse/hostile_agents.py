@@ -1,4 +1,4 @@
-"""Agents of Mesos that were taken over: what they answer is made at random, from a seed."""
+"""Mesos agents controlled by an attacker, with random responses from a seed."""
 
 import asyncio
 import gzip
@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
 
-HANG_S: Final = 3600.0  # longer than any request may wait
-PAUSE_S: Final = 0.4  # between two bytes of a drip
+HANG_S: Final = 3600.0  # seconds; longer than any request may wait
+PAUSE_S: Final = 0.4  # seconds between two bytes of a slow response
 MIB: Final = 1 << 20
 PAGE: Final = b'{"data":"output of the job\\n","offset":0}'
 END: Final = b'{"data":"","offset":18}'
@@ -26,17 +26,17 @@ def whole(body: bytes, head: bytes = JSON) -> bytes:
 
 
 def honest(head: bytes) -> bytes:
-    """Answer as Mesos does, of a sandbox that has one file."""
+    """Return the response of a real Mesos agent for a sandbox with one file."""
     return whole(PAGE if b"offset=0" in head else END)
 
 
 class Hostile:
-    """An agent on a port of this host. Its answers are of the kinds given, in an order that the seed says.
+    """A hostile agent on a port of this host; the seed determines the order of the given kinds of responses.
 
     Attributes:
-        answers: How many answers of each kind were begun.
-        trap: An address of this host that nobody may be led to.
-        trapped: How often something was led there.
+        answers: Number of started responses by kind.
+        trap: Address of this host to which no redirect may lead a client.
+        trapped: Number of connections to `trap`.
     """
 
     def __init__(self, seed: int, kinds: tuple[str, ...] = (), *, hang_s: float = HANG_S) -> None:
@@ -63,7 +63,7 @@ class Hostile:
         self._thread.join()
 
     def end(self) -> None:
-        """Close all connections, and take no more."""
+        """Close all connections and the listening socket."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._over.set)
 
@@ -111,7 +111,7 @@ class Hostile:
                     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 return
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            return  # the scheduler has ended it, or the test is over
+            return  # the scheduler has closed the connection, or the test is over
         finally:
             writer.close()
 
@@ -230,7 +230,7 @@ async def closed(_: Hostile, __: random.Random) -> AsyncIterator[bytes]:
         yield piece
 
 
-#: Kinds of answers; `good` is what Mesos would say.
+#: Kinds of responses; `good` is the response of a real Mesos agent.
 KINDS: Final[dict[str, Kind]] = {
     "redirect": redirect,
     "bomb": bomb,

@@ -1,4 +1,4 @@
-"""Connections by their addresses: who waits for nothing gives way, and requests begin by turns."""
+"""Limits of connections by address: idle connections are closed first, and requests of addresses begin in turn."""
 
 import asyncio
 import contextlib
@@ -131,7 +131,7 @@ def test_requests_begin_by_turns_of_addresses() -> None:
 
 
 def test_who_asks_for_much_on_many_connections_is_answered_in_turn_with_others() -> None:
-    """16 connections with 16 requests each, and one of another address with one request."""
+    """An address has 16 connections with 16 requests each; another address has one connection with one request."""
     served_to: list[str] = []
     with served() as rig, ExitStack() as held:
         inner = rig.app.middleware_stack

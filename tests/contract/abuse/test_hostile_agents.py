@@ -1,4 +1,4 @@
-"""Agents that hang, or that were taken over: their answers lead nowhere, cost little, and delay nobody else."""
+"""Hanging or hostile agents: their responses cause no further requests, cost little, and delay no other caller."""
 
 import contextlib
 import http.client
@@ -67,7 +67,7 @@ rig.close()
 
 @dataclass
 class Scheduler:
-    """A scheduler's interface in a process of its own; each of its jobs runs on another agent."""
+    """A REST interface in a process of its own, whose jobs each run on a different agent."""
 
     process: subprocess.Popen[str]
     port: int
@@ -110,7 +110,7 @@ def scheduler_of(
         process.stdin.close()
 
 
-#: Asks two schedulers by turns, and says at the end how long each answer of each took.
+#: Program that sends requests to two schedulers in turn, and at the end prints the time of each answer.
 MEASURE: Final = """
 import http.client, json, sys, threading, time
 over = threading.Event()
@@ -134,7 +134,7 @@ OTHERS: Final = ("/metrics/prometheus", "/metrics", "/v1/services", "/v1/health"
 
 
 def others(scheduler: Scheduler, name: str = "victor") -> list[tuple[float, str]]:
-    """How long what others ask for takes."""
+    """Return the times of other requests."""
     took = []
     for path in (*OTHERS, f"/v1/jobs/{scheduler.jobs['honest']}/logs?offset=0"):
         begin = time.monotonic()
@@ -165,7 +165,7 @@ def sound(host: str, status: int, body: bytes) -> None:
 def both(
     directory: Path, kinds: tuple[str, ...], *, patient: bool = False
 ) -> Iterator[tuple[Hostile, Scheduler]]:
-    """A hostile agent on which a job runs, and the scheduler of it and of an honest agent."""
+    """A hostile agent with a job, and the scheduler of that agent and of an honest one."""
     with Hostile(SEED, kinds) as hostile, Hostile(1, ("good",)) as honest:
         agents = {"hostile": hostile, "honest": honest}
         with scheduler_of(agents, directory, patient=patient) as scheduler:
@@ -219,7 +219,7 @@ def begin_to_ask(scheduler: Scheduler, path: str) -> http.client.HTTPConnection:
 
 
 def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
-    """Whether one more request reaches the agent; its client goes then."""
+    """Return whether one more request reaches the agent; its client then disconnects."""
     begun = hostile.answers.total()
     with contextlib.closing(begin_to_ask(scheduler, path)) as client:
         while hostile.answers.total() == begun:
@@ -229,7 +229,7 @@ def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
 
 
 def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
-    """Read from hostile agents at random, by 8 callers, until they have answered so often."""
+    """Let 8 callers read from random hostile agents until these have sent a number of responses."""
 
     def read(number: int) -> None:
         chance, name = random.Random(number), f"user{number}"
@@ -241,7 +241,7 @@ def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
                 else:
                     sound(host, *scheduler.logs(host, name))
             except TimeoutError:
-                continue  # this client did not wait for its answer
+                continue  # the client has disconnected before the answer
 
     with ThreadPoolExecutor(8) as clients:
         for each in [clients.submit(read, number) for number in range(8)]:
@@ -251,7 +251,7 @@ def storm(scheduler: Scheduler, agents: dict[str, Hostile], many: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_ten_thousand_answers_of_hostile_agents_take_no_memory_and_delay_nobody(tmp_path: Path) -> None:
-    """Others are compared with callers of a scheduler beside it, whose agents are honest."""
+    """The delay of other callers is compared with that at a second scheduler, whose agents are honest."""
     kinds = (*QUICK * 12, "drip", "hang")
     with contextlib.ExitStack() as held:
         hostile = {f"hostile{n}": held.enter_context(Hostile(SEED + n, kinds, hang_s=30.0)) for n in range(6)}

@@ -1,4 +1,4 @@
-"""Requests that prove no name: refused before the routes, and bounded for each address."""
+"""Requests without a proved name: refused before routing, and limited for each address."""
 
 import asyncio
 import sys
@@ -89,7 +89,7 @@ def test_a_scheduler_that_asks_nobody_does_not_bound_unnamed_requests() -> None:
 
 
 def test_requests_of_executors_are_not_counted_with_their_host(tmp_path: Path) -> None:
-    """Whatever else a host sends, tasks there get their archives; the pass is the proof, and not the path."""
+    """Tasks get their archives whatever else their host sends: the pass is the proof, not the path."""
     store = UploadStore(tmp_path / "uploads", UploadLimits(1 << 12, 1 << 13))
     with asking(uploads=store, task_key=KEY) as (rig, _):
         path = f"/v1/uploads/{'a' * 64}/archive"
@@ -116,11 +116,11 @@ def test_refusals_without_a_name_are_on_record_first_whole_and_then_counted(tmp_
     assert len(whole) + sum(counts) == 60
 
 
-# --- what they cost
+# --- costs
 
 
 def calls_of(rig: LoginRig, *headers: tuple[bytes, bytes]) -> int:
-    """How many functions of Python are called for GET /v1/jobs."""
+    """Return the number of Python function calls for GET /v1/jobs."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": "/v1/jobs", "raw_path": b"/v1/jobs", "query_string": b"", "root_path": "",
@@ -142,7 +142,7 @@ def calls_of(rig: LoginRig, *headers: tuple[bytes, bytes]) -> int:
         await rig.app({**scope, "state": {}}, receive, send)
 
     async def twice() -> None:
-        await ask()  # what is imported and cached at the first use
+        await ask()  # the first use imports modules and fills caches
         sys.setprofile(count)
         try:
             await ask()

@@ -1,4 +1,4 @@
-"""A client of a scheduler that sends requests nobody meant, in a process of its own; from a seed."""
+"""Fuzzing client of a scheduler, in a process of its own: random malformed requests from a seed."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ HEADS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """What is sent on one connection. `parts`: with a pause before each further one; `count`: of requests."""
+    """Data for one connection: `parts`, sent with a pause between them, with `count` requests in all."""
 
     parts: tuple[bytes, ...]
     count: int = 1
@@ -88,11 +88,11 @@ class Bytes:
 
 @dataclass(slots=True)
 class Sender:
-    """Makes and sends them.
+    """Generator and sender of requests.
 
     Attributes:
-        statuses: Statuses of all answers.
-        defects: Answers of status 500, and bytes that are no answer, each with what it was sent.
+        statuses: Number of answers by status.
+        defects: Answers with status 500 or that are not HTTP, each with the data that was sent.
     """
 
     port: int
@@ -103,7 +103,7 @@ class Sender:
     sent: int = 0
 
     def make(self) -> Bytes:
-        """Make the next one."""
+        """Return the data for the next connection."""
         chance = self.chance
         match chance.choices(range(8), (52, 12, 4, 14, 6, 5, 5, 2))[0]:
             case 0:
@@ -133,7 +133,7 @@ class Sender:
                 return Bytes(parts, is_whole=False)
 
     async def send(self, count: int) -> None:
-        """Send so many requests, over several connections at once."""
+        """Send a number of requests over several connections at once."""
         wanted = self.sent + count
 
         async def go_on() -> None:
@@ -164,7 +164,7 @@ class Sender:
             ):
                 said += data
         except (OSError, TimeoutError):
-            pass  # it was cut off, or waits for more
+            pass  # the request was cut off, or the server waits for more
         finally:
             writer.transport.abort()
         return said
@@ -184,7 +184,7 @@ class Sender:
 
 
 def raw_of(asked: Asked, *, close: bool) -> bytes:
-    """A request as bytes. `close`: whether it is the last on its connection."""
+    """Encode a request. `close`: whether it is the last on its connection."""
     lines = [b"%s %s HTTP/1.1" % (asked.verb.encode(), asked.target.encode("utf-8", "replace"))]
     lines += [b"%s: %s" % each for each in asked.headers] + ([b"connection: close"] if close else [])
     is_chunked = any(name == b"transfer-encoding" for name, _ in asked.headers)
@@ -196,8 +196,10 @@ def raw_of(asked: Asked, *, close: bool) -> bytes:
 
 @contextmanager
 def fuzzing(port: int, seed: int) -> Iterator[Connection]:
-    """A sender in a process of its own: each number that it is sent is so many requests, and answered with statuses
-    and defects when they are sent."""
+    """A sender in a process of its own.
+
+    For each number received, it sends that many requests and then returns their statuses and defects.
+    """
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     child = context.Process(target=_serve, args=(there, port, seed))

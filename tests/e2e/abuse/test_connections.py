@@ -1,5 +1,5 @@
-"""Connections on which hardly anything goes on, and floods of requests without a name, at a real scheduler; others are
-answered meanwhile."""
+"""Slow and idle connections, and floods of requests without a name, at a real scheduler that answers other callers
+meanwhile."""
 
 import socket
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 
 def times(url: str, count: int) -> list[float]:
-    """How long another caller waits for `/v1/health`, in order: on one connection, and on new ones."""
+    """Return the sorted times in which another caller gets `/v1/health`, on one connection and on new ones."""
     beside = Beside(url, "/v1/health")
     for _ in range(count):
         beside.ask_once()
@@ -85,7 +85,7 @@ def test_connections_that_are_opened_again_at_once_delay_nobody(stack: Stack) ->
 
 
 def test_connections_that_are_answered_are_not_counted(stack: Stack) -> None:
-    """Listeners are bounded by `--streams`."""
+    """Event streams are limited by `--streams` instead."""
     request = b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
     clients: list[socket.socket] = []
     with held(clients):

@@ -1,4 +1,4 @@
-"""Requests nobody meant, sent to a real scheduler of a real master: none is a defect, and others are answered."""
+"""Random malformed requests to a real scheduler of a real master: no defects, and other callers are answered."""
 
 import os
 import threading
@@ -19,23 +19,23 @@ from tests.e2e.abuse.sending import fuzzing
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 SEED: Final = int(os.environ.get("FUZZ_SEED", "7"))
 BOUND_MS: Final = 200.0
-ALONE_S: Final = 2.0  # in which the other caller is measured without them, before each round
-MOST_MIB: Final = 64  # that memory may grow, with a state that is full
+ALONE_S: Final = 2.0  # requests of the other caller alone, before each round
+MOST_MIB: Final = 64  # allowed growth of memory, with a full state
 
 
 @pytest.fixture(scope="module")
 def scheduler(open_directory: Path) -> Iterator[SchedulerProcess]:
-    """A scheduler of a cluster without agents: jobs are kept, and never run."""
+    """A scheduler of a cluster without agents, so that jobs are stored and never run."""
     bounds = ["--user-pending", "200", "--queue-pending", "400", "--user-stored", "16"]
     with Stack(open_directory / "stack", [], scheduler_arguments=bounds) as stack:
         yield stack.scheduler
 
 
 class Beside(threading.Thread):
-    """Another caller, who asks on one connection and on new ones.
+    """Another caller, with requests on one connection and on new ones.
 
     Attributes:
-        took_ms: Time of each answer.
+        took_ms: Time of each answer, in milliseconds.
     """
 
     def __init__(self, url: str, *paths: str) -> None:
@@ -49,7 +49,7 @@ class Beside(threading.Thread):
             self.ask_once()
 
     def ask_once(self) -> None:
-        """Ask for each path on the connection that is kept, and on a new one."""
+        """Request each path on the kept connection and on a new one."""
         for path in self._paths:
             self._ask(self._kept, path)
         with requests.Session() as new:
@@ -70,7 +70,7 @@ class Beside(threading.Thread):
 
 @contextmanager
 def beside(url: str, took_ms: list[float]) -> Iterator[None]:
-    """Another caller meanwhile; its times are added."""
+    """Run another caller during the block, and add its times."""
     caller = Beside(url)
     caller.start()
     try:
@@ -88,7 +88,7 @@ def rss_mib(pid: int) -> float:
 def fuzz(
     scheduler: SchedulerProcess, counts: list[int], seed: int
 ) -> tuple[list[float], list[float], Counter[str]]:
-    """Send as many requests in each round; the other caller's times alone and beside them, and all statuses."""
+    """Send requests in rounds; return the other caller's times without and with them, and all statuses."""
     before, took, rss = list[float](), list[float](), list[float]()
     with fuzzing(scheduler.port, seed) as pipe:
         for count in counts:

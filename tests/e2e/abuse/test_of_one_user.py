@@ -1,4 +1,4 @@
-"""Tasks of one user on one host: what each is given of the agent's environment, and whom its commands may signal."""
+"""Tasks of one user on one host: their environment, and the processes that their commands can signal."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.e2e.hosts.test_tries import FORMS, PYTHON, images
 
 __all__ = ["images"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-#: Of the agent: what operators have there, and what is ours.
+#: Environment of the agent: typical variables of operators, and settings of mesos_gpu.
 CANARIES = {
     "https_proxy": "http://user:CANARY@proxy:3128",
     "AWS_SECRET_ACCESS_KEY": "CANARY",
@@ -69,7 +69,7 @@ def stack(open_directory: Path, images: Path) -> Iterator[Stack]:
 
 @contextmanager
 def running(stack: Stack, form: str, **more: object) -> Iterator[str]:
-    """A job of that form, as the user nobody, until the end of the block."""
+    """Run a job of a form as the user `nobody` until the end of the block."""
     with Client(stack.url) as client:
         client.patience_s = 60
         request = {"name": f"one-{form}", "cpus": 0.1, "mem_mib": 64, "user": "nobody", **FORMS[form]}
@@ -83,7 +83,7 @@ def running(stack: Stack, form: str, **more: object) -> Iterator[str]:
 
 
 def run_in(stack: Stack, job: str, *argv: str) -> "subprocess.CompletedProcess[str]":
-    """A command in a job, by `exec`."""
+    """Run a command in a job, by `exec`."""
     words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", stack.url, job, "--", *argv]
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
@@ -139,13 +139,13 @@ for name in os.listdir("/proc"):
 print(*said or ["none"])
 """
 scoped = pytest.mark.skipif(landlock_abi() < SCOPES_SINCE, reason="the kernel keeps signals in no domain")
-#: What the attempt to signal another's process gives: a container of the engine sees none.
+#: Result of an attempt to signal a process of another task; a container of the engine sees no such process.
 REFUSED = {"process": "1", "nested": "1", "docker": "none"}
 
 
 @pytest.fixture(scope="module")
 def victim(stack: Stack) -> Iterator[str]:
-    """The word of a task of nobody's on the host, which every process of the host sees."""
+    """Run a task of the user `nobody` on the host; return a word of its command line, which all host processes see."""
     word = f"86{os.getpid()}"
     with running(stack, "process", command=f"exec sleep {word}") as job:
         yield word
@@ -172,7 +172,7 @@ def test_command_in_a_task_signals_its_own_task_and_no_other(stack: Stack, victi
 @scoped
 @pytest.mark.parametrize("form", ["process", "nested", pytest.param("docker", marks=pytest.mark.long)])
 def test_check_of_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
-    """Also with the filter `auto`: a check is healthy if it may signal its own task and not the other one."""
+    """A check is healthy if it can signal its own task and not the other one, also with the filter `auto`."""
     own = f"88{os.getpid()}"
     script = f'{python_of(form)} "$MESOS_SANDBOX/signal.py"'
     check = f'test "$({script} {victim} 9)" = {REFUSED[form]} && test "$({script} {own} 0)" = 0'
@@ -268,7 +268,7 @@ for name in os.listdir("/proc"):
     )
 
 
-#: What system calls and files of /proc gave on another task of the user, as errno.
+#: Results (errno) of system calls and /proc files that address another task of the user.
 OTHERS = """
 import ctypes, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -312,7 +312,7 @@ own = {"prlimit64": tried(302, 0, 0, limit, None), "setpriority": tried(141, 0, 
 own["ioprio_set"] = tried(251, 1, 0, 0)
 print(json.dumps([said, own]))
 """
-#: What remains, as docs/isolation.md says.
+#: Operations that are not prevented, as documented in docs/isolation.md.
 REMAINS = {"sched_setaffinity", "sched_setscheduler", "oom_score_adj"}
 
 
@@ -320,7 +320,7 @@ REMAINS = {"sched_setaffinity", "sched_setscheduler", "oom_score_adj"}
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of its calls are those of x86-64")
 @pytest.mark.parametrize("form", ["process", "nested"])
 def test_task_changes_of_another_of_its_user_only_what_is_documented(stack: Stack, form: str) -> None:
-    """From a command in it, which is kept as the task is. A container of the engine sees no process of others."""
+    """The command of `exec` is restricted like its task. A container of the engine sees no processes of other tasks."""
     word = f"89{os.getpid()}"
     with running(stack, "process", command=f"exec sleep {word}"), running(stack, form) as job:
         ran = run_in(stack, job, python_of(form), "-c", OTHERS, word)

@@ -1,4 +1,4 @@
-"""Many instances of one app on real agents, of which one stands still meanwhile: none is lost, none launched twice."""
+"""Many instances of one app on real agents, one of which is stopped: no instance is lost or launched twice."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.mark.parametrize(
     ("instances", "stop_s"),
     [
-        (45, 8.0),  # the master takes it for lost after four
+        (45, 8.0),  # the master removes the agent after four missed pings
         pytest.param(200, 20.0, marks=pytest.mark.long),
     ],
 )

@@ -1,6 +1,6 @@
-"""A port that Mesos gave to a task, and somebody else listens there: nothing is sent to it, and it is said.
+"""Squatters at ports that Mesos gave to tasks: nothing is sent to them, and an error names them.
 
-The squatter is a process of the host that no task's fence holds, of another user than the tasks or of the same.
+A squatter is a process of the host outside of all fences, of the user of the tasks or of another one.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ LATE = f"until test -e go; do sleep 0.05; done; exec python3 -c {shlex.quote(SER
 
 
 class Squatter:
-    """A process of the host that listens at a port and answers. `heard`: lines of what it saw."""
+    """A process of the host that listens at a port and answers. `heard`: lines about its connections."""
 
     def __init__(self, port: int, uid: int = OTHER) -> None:
         self.heard: list[str] = []
@@ -105,7 +105,7 @@ def answers(port: int) -> bool:
 
 @pytest.fixture(scope="module", params=["up", pytest.param("secure", marks=pytest.mark.long)])
 def stack(open_directory: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """A plain cluster, and one where Mesos asks everybody who they are and each task has a user of its own."""
+    """A plain cluster, and one with authentication in which each task has a user of its own."""
     if request.param == "up":
         with reporting(open_directory / "stack", 2) as stack:
             yield stack
@@ -129,7 +129,7 @@ def words(stack: Stack, command: str, *more: str) -> list[str]:
 
 
 def running(client: Client, job: str) -> int:
-    """The port of a job, once it runs."""
+    """Wait until a job runs; return its port."""
     wait_until("it runs", lambda: client.job(job)["state"] == "running")
     port: int = client.tasks(job)[0]["ports"][0]
     return port
@@ -140,7 +140,7 @@ def let_listen(stack: Stack, job: str, how: str = "touch go") -> None:
 
 
 def jobs_of(client: Client, app: str) -> str:
-    """The job of the one instance of an app; "": there is none yet."""
+    """Return the job of the only instance of an app; "" if there is none yet."""
     return next((str(each["id"]) for each in client.jobs() if each["app"] == app), "")
 
 
@@ -198,7 +198,7 @@ def test_a_port_that_another_process_shares_leads_to_the_job_alone(stack: Stack,
 
 
 def answers_of(place: str, times: int) -> list[str]:
-    """Who answers connections one after the other."""
+    """Return the names of the servers that answer successive connections."""
     said = []
     for _ in range(times):
         try:
@@ -209,7 +209,7 @@ def answers_of(place: str, times: int) -> list[str]:
 
 
 def app(client: Client, id: str, **more: Any) -> str:
-    """The job of the one instance of an app that is new."""
+    """Create an app with one instance; return the job of the instance."""
     definition = {
         "id": id,
         "cmd": LATE,
@@ -262,12 +262,12 @@ OTHER_LISTENS = f"of uid {OTHER}, listens at port"
 
 
 def problem_of(client: Client, job: str) -> str:
-    """What the executor of a job's task says of its ports."""
+    """Return the problem that the executor of a job's task reports on its ports."""
     return str(client.tasks(job)[0]["ports_problem"])
 
 
 def causes_of(client: Client, app: str) -> str:
-    """Why checks of an app's tasks failed last."""
+    """Return the latest causes of failed checks of an app's tasks."""
     tasks = client.call("GET", f"/v2/apps/{app}/tasks", dict)["tasks"]
     return str([each.get("lastFailureCause") for task in tasks for each in task["healthCheckResults"]])
 

@@ -1,5 +1,5 @@
-"""Tasks and the address at which clouds serve a host's credentials, on a host in a network namespace without a way out:
-the address, and what answers there, are the test's own.
+"""Tasks and the metadata address of clouds, in a network namespace without outside connection: the test itself provides
+the address and the server.
 """
 
 import subprocess
@@ -43,7 +43,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def host(stack: Stack, open_directory: Path) -> Iterator[Host]:
-    """The agent's, with the address and a server there."""
+    """The agent's host, with the metadata address and a server there."""
     host = stack.cluster.agents[0].host
     assert host is not None
     command = ["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"]

@@ -79,7 +79,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def ranges_of(stack: Stack) -> list[Range]:
-    """Return the ranges of ports that the agents give to tasks, as the agents have written them down."""
+    """Return the ranges of ports that the agents give to tasks, from the agents' checkpoints."""
     return sorted({each for agent in stack.cluster.agents for each in of_agent(f"{agent.directory}/work")})
 
 
@@ -100,7 +100,7 @@ def tries(stack: Stack) -> list[str]:
 
 
 def test_a_squatter_binds_no_port_but_its_own(stack: Stack, client: Client) -> None:
-    """Without the rules a squatter had each of these ports."""
+    """Without the rules a squatter could bind each of these ports."""
     ranges = ranges_of(stack)
     assert cluster.FIXED_PORTS in ranges
     assert len(ranges) == 3, "the fixed ports, and a range of each agent"
@@ -157,7 +157,7 @@ while True:
 
 
 def answers(port: int) -> set[bytes]:
-    """Return what forty connections are answered."""
+    """Return the answers to forty connections."""
     said = set()
     for _ in range(40):
         with socket.create_connection(("127.0.0.1", port), 5) as connection:

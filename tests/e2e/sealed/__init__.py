@@ -1,1 +1,1 @@
-"""Sandboxes that are sealed at the end of their tasks, with a real Mesos."""
+"""Tests of sandboxes that are sealed after the end of their tasks, with a real Mesos."""

@@ -1,4 +1,4 @@
-"""A task passes a directory of its sandbox on as a descriptor and ends: who holds it leads root nowhere by it."""
+"""Descriptors of sandbox directories passed to other tasks: their holders cannot mislead root."""
 
 import io
 import os
@@ -75,7 +75,7 @@ def submit(client: Client, shared: Path, *words: str, **more: Any) -> str:
 
 
 def asked(client: Client, job: str, path: str) -> str:
-    """What the owner of a job is given of a file of it."""
+    """Return the answer to a request of the job's owner for a file of the job."""
     try:
         pieces = client.stream(f"/v1/jobs/{job}/files", {"what": "get", "path": path})
         return b"".join(pieces).decode(errors="replace")
@@ -98,7 +98,7 @@ def passed_on(client: Client, shared: Path, roots: Path, *directory: str, **give
 
 
 def attack(client: Client, shared: Path, roots: Path, **giver: Any) -> None:
-    """Read by root through a directory that was passed on, until its holder is refused every change."""
+    """Let root read through a passed directory until every change by its holder is refused."""
     had: set[str] = set()
     number, tenants = 0, "the tenant's"
 

@@ -1,4 +1,4 @@
-"""Inner processes of tasks, as the kernel runs them: of this machine, and by an emulator of the other."""
+"""Inner processes of tasks: on this machine's kernel, and in an emulator for the other architecture."""
 
 import _socket
 import contextlib
@@ -23,7 +23,7 @@ ENV = {"PATH": "/no/such:/usr/bin:/bin", "WORD": "x" * 100_000}
 
 @pytest.fixture
 def adopting() -> Iterator[None]:
-    """What is left by a child comes to this process."""
+    """Make this process the reaper of orphaned descendants during the test."""
     processes.become_subreaper()
     yield
     ctypes.CDLL(None).prctl(processes.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
@@ -57,7 +57,7 @@ def first(adopting: None) -> Iterator[Inner]:
 
 
 def run(first: Inner, *argv: str) -> tuple[int | None, bytes]:
-    """Exit code and output of a command."""
+    """Return the exit code and the output of a command."""
     with contextlib.ExitStack() as files:
         reads, writes = os.pipe()
         files.callback(os.close, reads)
@@ -107,7 +107,7 @@ def test_command_leads_a_session_and_its_orphans_are_found_and_collected(first: 
 def test_inner_process_that_is_ended_or_stopped_starts_nothing(
     first: Inner, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """A process that was stopped goes on afterwards; its late answers are discarded."""
+    """A stopped inner process works again when it is continued; its late answers are discarded."""
     monkeypatch.setattr(inner_calls, "ANSWER_S", 0.2)
     pid = first.call("getpid")
     os.kill(pid, number)
@@ -158,7 +158,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("machine", [machine for machine in ("x86_64", "aarch64") if machine in RUNNERS])
 def test_program_of_a_machine_answers_and_ends(tmp_path: Path, machine: str) -> None:
-    """A call is made; anything else ends the program."""
+    """The program makes a requested call; any other message ends it."""
     file = tmp_path / "inner"
     file.write_bytes(inner.program(machine))
     file.chmod(0o755)

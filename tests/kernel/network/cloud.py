@@ -1,5 +1,5 @@
-"""Runs in a network namespace of its own: has the addresses at which clouds serve credentials, serves there, and runs
-reach.py in a cgroup. Nothing that it sends leaves the namespace, which has no interface but its loopback.
+"""Program for a network namespace of its own: serves at the metadata addresses of clouds, and runs reach.py in a
+cgroup. No packet leaves the namespace, whose only interface is the loopback.
 
 Arguments: directory of the cgroup, addresses of this host by commas, and what reach.py gets.
 """

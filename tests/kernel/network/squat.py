@@ -92,7 +92,7 @@ def _choices(ranges: list[tuple[int, int]]) -> list[int]:
 
 
 def _in_user_namespace(port: int) -> int:
-    """Bind as root of a user namespace of its own, which the kernel may refuse."""
+    """Bind as root of a new user namespace; the kernel may refuse to create one."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         got = 0
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def _spans(ports: Iterable[int]) -> list[tuple[int, int]]:
-    """Return first and last of each row of ports."""
+    """Return the first and last port of each contiguous row."""
     spans: list[tuple[int, int]] = []
     for port in ports:
         if spans and port == spans[-1][1] + 1:

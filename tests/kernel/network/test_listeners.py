@@ -1,4 +1,4 @@
-"""Whose what listens at a port is: of each kind of socket, of groups that share a port, and in other networks."""
+"""Proof of listeners: for each kind of socket, for shared ports, and in other networks."""
 
 import json
 import os
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(os.geteuid() != 0, reason="makes cgroups and networks: needs root"),
 ]
-#: Joins a cgroup, listens as it is told, and says at which port. It takes connections and greets, or leaves them.
+#: Program that joins a cgroup, listens, and prints its port. It accepts connections and greets, or leaves them waiting.
 SERVER = """
 import json, os, socket, subprocess, sys
 told = json.loads(sys.argv[1])
@@ -210,7 +210,7 @@ BRIDGE = [
 
 
 def test_a_container_on_a_bridge_is_checked_in_its_own_network(start: Start) -> None:
-    """The port of the host is somebody else's here, and is not asked."""
+    """The host's port is another process's in this test, and is not connected to."""
     stranger = start("stranger")
     task = start(address="0.0.0.0", commands=BRIDGE)
     bindings = (PortBinding(task.port, stranger.port, "tcp"), PortBinding(9, 31009, "udp"))

@@ -1,4 +1,4 @@
-"""A task does not reach the addresses at which clouds serve a host's credentials, by any way.
+"""A task cannot reach the metadata addresses of clouds by any way.
 
 All of it is in a network namespace without a way out: the addresses and what answers there are the test's own.
 """
@@ -42,7 +42,7 @@ def fenced(env: dict[str, str], resolv_conf: Path) -> Iterator[Fence]:
 
 
 def reached(fence: Fence, *targets: str) -> dict[str, dict[str, int]]:
-    """Return of each target what each way to it said, in a namespace that has all of HERE."""
+    """Return the result of each way to each target, in a namespace with all addresses of HERE."""
     words = [sys.executable, str(CLOUD), str(fence.cgroup.path), ",".join(HERE), *targets]
     done = subprocess.run(["unshare", "-n", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_no_way_leads_to_a_metadata_address(tmp_path: Path) -> None:
 
 
 def test_what_the_operator_allows_is_reached(tmp_path: Path) -> None:
-    """So EPERM above is the rules' word."""
+    """This shows that the EPERM of the test above comes from the rules."""
     mapped = "::ffff:169.254.169.254"
     with fenced({"MESOS_GPU_METADATA": "allow"}, tmp_path / "none") as fence:
         results = reached(fence, *map(at_80, (*LINK_LOCAL, *METADATA, NAT64, mapped)))

@@ -1,4 +1,4 @@
-"""A task binds no port that agents of its host give to other tasks: tried by every way, on cgroup v1 and v2."""
+"""A task cannot bind ports that agents of its host give to other tasks, by any way, on cgroup v1 and v2."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_a_task_binds_its_own_ports_and_no_other_of_the_range(one: Host, user: s
 
 
 def test_what_the_kernel_chooses_is_outside_where_the_doctor_finds_no_overlap(one: Host) -> None:
-    """Listening without a port asks no program: the ephemeral range must be elsewhere."""
+    """Listening without a bind runs no eBPF program, so the ephemeral range must not overlap."""
     chosen = squatted(one, f"{FIRST}-{FIRST}")["chosen"]
     ranges = ephemeral_ports()
     assert len(chosen) > 200
@@ -70,7 +70,7 @@ def test_what_the_kernel_chooses_is_outside_where_the_doctor_finds_no_overlap(on
 
 
 def test_a_socket_of_another_task_carries_the_rules_of_its_maker(one: Host) -> None:
-    """A descriptor that is passed on is still its maker's: the kernel asks the cgroup in which it was made."""
+    """The rules of a passed socket are those of the cgroup in which the socket was created."""
     code = (
         "import os, socket, sys\n"
         "ours = socket.socket(socket.AF_UNIX); ours.connect('meet')\n"

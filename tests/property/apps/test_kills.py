@@ -1,4 +1,4 @@
-"""Instances that users end for good: an app gets smaller by exactly those that lived, however often each is named."""
+"""Instances that users kill for good: each live one reduces the size of its app once, however often it is named."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Launches under way never exceed the window of their agent, and all that waits is launched when agents answer."""
+"""Launches under way never exceed the launch window, and all waiting jobs are launched when agents answer."""
 
 from collections import Counter, defaultdict
 
@@ -26,7 +26,7 @@ ACTS = st.tuples(
 
 
 class Paced:
-    """A world in which each launch is compared with the window of its agent."""
+    """A world that checks each launch against the launch window of its agent."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -83,7 +83,7 @@ class Paced:
             assert state.nodes[agent_id].launch_not_before <= now, "it is backed off"
 
     def settle(self) -> None:
-        """Agents answer from now on."""
+        """Let all agents answer, and run until nothing is left to do."""
         for _ in range(300):
             for agent in AGENTS:
                 self.do("offer", AGENTS.index(agent), 1)

@@ -1,4 +1,4 @@
-"""Files of the journal: what is written when, by which thread, how long it is kept, and what a full disk means."""
+"""Files of the journal: times and threads of writing, retention, and full disks."""
 
 import json
 import logging
@@ -102,7 +102,7 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
 
 
 class Slow:
-    """Holds the writer of states in its place until it is let go."""
+    """Blocks the writer of states until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on, write = threading.Event(), threading.Event(), writing._write_state
@@ -164,7 +164,7 @@ def test_a_state_that_cannot_be_written_is_told_and_the_journal_goes_on(
 
 
 def test_a_copy_of_a_state_is_as_the_state_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step on after each copy: nothing that is changed in place may be shared with it."""
+    """Further steps after each copy must not change it: no mutable part may be shared."""
     kept_copies: list[tuple[wire.Copied, bytes]] = []
 
     def copying(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:

@@ -1,4 +1,4 @@
-"""At which ports a task listens, as its executor says it."""
+"""Encoding of the ports at which a task listens."""
 
 import json
 
@@ -8,7 +8,7 @@ from mesos_gpu.model.tasks.listening import Listening
 from mesos_gpu.wire.hosts.listening import decode_listening, encode_listening
 
 
-def test_what_is_said_is_read_and_other_data_is_not() -> None:
+def test_listening_is_decoded_and_other_data_is_not() -> None:
     said = Listening((31000, 1), "of uid 7")
     assert decode_listening(encode_listening(said)) == said
     assert decode_listening(encode_listening(Listening())) == Listening()
@@ -29,6 +29,6 @@ def test_what_is_said_is_read_and_other_data_is_not() -> None:
         ({"ports": [1], "problem": "x" * 2001}, "at most 2000"),
     ],
 )
-def test_what_is_none_is_refused(said: object, why: str) -> None:
+def test_invalid_listening_is_refused(said: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         decode_listening(json.dumps({"listening": said}).encode())

@@ -1,4 +1,4 @@
-"""Requests to hosts: what is refused of an answer, and how long and how large all of them may be together."""
+"""Requests to hosts: refused responses, and common limits of time and bytes."""
 
 import socket
 import threading
@@ -17,7 +17,7 @@ BOUNDS = Bounds(seconds=1.0, max_bytes=1 << 20)
 
 
 def drips(connection: socket.socket, over: threading.Event) -> None:
-    """A byte of a header now and then, without end."""
+    """Send single bytes of a header, without end."""
     connection.recv(65536)
     connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
     while not over.wait(0.05):
@@ -101,7 +101,7 @@ def test_bytes_that_always_come_in_time_count_against_the_deadline() -> None:
 
 
 def test_chunks_of_a_byte_each_are_refused() -> None:
-    """Each of them is a call into the interpreter, which other requests would wait for."""
+    """Each chunk is a call into the interpreter, which would delay other requests."""
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 100_000
     assert "chunks that are too small" in why_not(says(answer), 1 << 20)
 
@@ -126,7 +126,7 @@ def test_an_interim_answer_is_passed_over_and_a_body_may_end_with_its_connection
         assert asking.get("/", {}, max_bytes=5) == (200, b"hello")
 
 
-def test_one_that_is_cancelled_ends_at_once_and_asks_no_more() -> None:
+def test_cancelled_exchange_ends_at_once_and_sends_no_more() -> None:
     with answering(hangs) as server, exchange(server.port, Bounds(3600, 1000)) as asking:
         timer = threading.Timer(0.2, asking.cancel)
         timer.start()

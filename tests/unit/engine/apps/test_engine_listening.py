@@ -1,4 +1,4 @@
-"""At which ports an instance listens: asked of its executor, kept, and heeded."""
+"""Ports at which an instance listens: reported by its executor, stored, and used by checks and exports."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def launched(world: World) -> fx.LaunchTask:
     raise AssertionError("nothing was launched")
 
 
-def test_its_executor_is_asked_for_its_ports_and_those_that_the_scheduler_checks(world: World) -> None:
+def test_executor_is_asked_for_ports_of_its_app_and_of_checks(world: World) -> None:
     item = launched(world)
     assert item.listens == (*item.task.ports, 8080)
     assert len(item.task.ports) == 2

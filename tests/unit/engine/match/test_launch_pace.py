@@ -1,4 +1,4 @@
-"""Launches under way on an agent are bounded: whatever is launched, and whoever restarts."""
+"""Limits of launches under way on an agent, for all kinds of tasks and after restarts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -35,7 +35,7 @@ def world() -> World:
 
 
 def offered(world: World, *agents: str, gpus: int = 0) -> None:
-    """Each agent offers all that is left of it."""
+    """Let each agent offer all its free resources."""
     world.serial += 1
     each = [offer(f"{agent}-{world.serial}", agent, cpus=64, mem=1e6, gpus=gpus) for agent in agents]
     world.offers(*each)
@@ -52,7 +52,7 @@ def under_way(world: World) -> Counter[str]:
 
 
 def running(world: World, agent: str, count: int) -> None:
-    """The oldest launches of an agent register."""
+    """Let the executors of an agent's oldest launches register."""
     tasks = [world.state.tasks[task_id] for task_id in world.state.live]
     waiting = [t for t in tasks if t.state is TaskState.LAUNCHED and t.agent_id == agent]
     for task in waiting[:count]:
@@ -166,7 +166,7 @@ def test_a_gang_takes_the_windows_of_several_agents(world: World) -> None:
     assert under_way(world) == dict.fromkeys(("a1", "a2", "a3"), FIRST_SIZE)
 
 
-def test_nobody_is_ended_for_a_turn(world: World) -> None:
+def test_no_job_is_preempted_for_room_in_a_window(world: World) -> None:
     submit(world, FIRST_SIZE, preemptible=True)
     offered(world, "a1")
     world.submit("urgent", gpus=0, priority=10)

@@ -1,4 +1,4 @@
-"""Ports that agents give to tasks: how they are written, where they are read, and what a task may bind of them."""
+"""Ports that agents give to tasks: parsing, agents' checkpoints, and grants of tasks."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_ranges_are_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "1-", "-1", "a", "5-4", "1-2-3", "१"])
-def test_what_is_not_a_range_is_named(text: str) -> None:
+def test_parse_names_the_word_that_is_not_a_range(text: str) -> None:
     with pytest.raises(BadConfiguration, match="MESOS_GPU_TASK_PORTS is ") as raised:
         grant_of({"MESOS_GPU_TASK_PORTS": text}, "/", {})
     assert "9000-9019,31000-32000" in raised.value.remedy

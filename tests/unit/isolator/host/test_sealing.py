@@ -1,4 +1,4 @@
-"""A sealed sandbox: whoever holds a descriptor of it changes nothing, and nothing outside of it is touched."""
+"""Sealing: holders of descriptors cannot change names in the sandbox, and files outside of it do not change."""
 
 import os
 import socket
@@ -28,14 +28,14 @@ def sandbox(tmp_path: Path) -> Path:
 
 
 def given(path: Path, mode: int) -> Path:
-    """The path, which is the task's, with this mode."""
+    """Give a path to the task's user and set its mode; return the path."""
     os.chown(path, UID, UID)
     path.chmod(mode)
     return path
 
 
 def unsealed(top: Path) -> list[str]:
-    """What somebody but root could change, by the kernel's word."""
+    """Return the paths that another user than root could change."""
     paths = []
     for at, directories, files in os.walk(top):
         paths += [at, *(f"{at}/{name}" for name in (*directories, *files))]
@@ -188,7 +188,7 @@ def test_who_moves_directories_about_meanwhile_hides_none(sandbox: Path) -> None
 
 
 def test_a_walk_ends_in_time_and_the_next_goes_on(sandbox: Path) -> None:
-    """Who digs deeper as fast as the walk comes after keeps nobody for ever."""
+    """A process that adds directories as fast as the walk proceeds cannot delay it without limit."""
     for number in range(300):
         given_file(sandbox / str(number), 0o666)
     with pytest.raises(TimeoutError, match="more were added all the time"):

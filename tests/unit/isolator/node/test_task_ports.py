@@ -1,4 +1,4 @@
-"""What the doctor says of ports of tasks, and of metadata addresses."""
+"""Findings of the doctor on task ports and metadata addresses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The environment of a task as an allow list."""
+"""Environment of a task, by an allow list of the agent's variables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Run in the place of a task by `isolator.runs.joined`: what a process has and reaches there, as JSON."""
+"""Program for `isolator.runs.joined` that prints the rights and the view of a process in a task's place, as JSON."""
 
 import ctypes
 import json

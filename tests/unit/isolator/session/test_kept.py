@@ -1,4 +1,4 @@
-"""What reads a sandbox after the end of its task: what it may, what it sees, and what it leaves out."""
+"""Reader of the sandboxes of ended tasks: its rights, its view, and the files that it leaves out."""
 
 import json
 import os

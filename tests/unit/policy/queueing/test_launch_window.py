@@ -15,7 +15,7 @@ from mesos_gpu.policy.queueing.launch_window import (
 
 
 def _after(window: Window, count: int, *, took_s: float, under_way: int | None = None) -> Window:
-    """After so many registrations that took as long, of a window that is used wholly."""
+    """Return the window after registrations of equal duration, while the window is full."""
     for number in range(count):
         now = 1000.0 + number
         used = int(window.size) if under_way is None else under_way
