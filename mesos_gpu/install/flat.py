@@ -25,8 +25,14 @@ from mesos_gpu.install.lean import lean
 from mesos_gpu.install.library import above, imports
 from mesos_gpu.wire.digest import blake2b
 
-#: What each executor imports: at its start, and when it takes the user of its task.
-EXECUTOR: Final = ("isolator.__main__", "isolator.executor.main", "mesos_gpu.adapters.accounts")
+#: Modules that each executor imports: at its start, for the user of its task, when it starts the task, after the end.
+EXECUTOR: Final = (
+    "isolator.__main__",
+    "isolator.executor.main",
+    "mesos_gpu.adapters.accounts",
+    "isolator.confinement.inner",
+    "isolator.host.sealing",
+)
 NAME: Final = "programs.flat"
 KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs
 _LOADER: Final = Path(__file__).with_name("flat_loader.py")

@@ -20,8 +20,11 @@ pytestmark = [pytest.mark.cluster]
 IS_HOST = Path("/proc/self/ns/pid").stat().st_ino == 0xEFFFFFFC
 #: What an executor may import at its start, beside the modules of an empty interpreter.
 START = frozenset(Path(__file__, "../../data/executor_imports.txt").resolve().read_text().split())
-#: And until its end, for a plain task: its user's groups are looked up.
-LATER = {"isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp"}
+#: And until its end, for a plain task: the groups of its user, and the seal of its sandbox.
+LATER = {
+    "isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp",
+    "isolator.host.sealing", "isolator.host.beneath", "array",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -91,7 +94,7 @@ def test_a_task_starts_in_one_interpreter_and_without_the_library_of_mesos(open_
         wait_until("it is killed", lambda: client.job(job)["state"] == "killed")
 
 
-def test_a_launch_takes_three_processes(open_directory: Path) -> None:
+def test_a_launch_takes_four_processes(open_directory: Path) -> None:
     exits, why = listener()
     if exits is None and not IS_HOST:
         pytest.skip(f"needs the host's pid namespace: {why}")
@@ -105,6 +108,7 @@ def test_a_launch_takes_three_processes(open_directory: Path) -> None:
             await_containers(stack, resident)
         parts = exits.parts([agent.pid for agent in stack.cluster.agents])
     assert parts is not None
-    assert parts.processes == 3 * len(jobs), "its helper, its executor, and the task"
+    processes = "its helper, its executor, the task, and the process that commands in the task are forked from"
+    assert parts.processes == 4 * len(jobs), processes
     assert 0 < parts.tasks < parts.executors
     assert 0 < parts.helpers < parts.executors
