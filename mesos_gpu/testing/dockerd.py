@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -45,21 +45,29 @@ def busybox() -> Path:
     return Path(shutil.which("busybox") or "/bin/busybox")
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
 class Dockerd:
     """Use as a context manager. Needs root, and that `missing()` is empty."""
 
-    def __init__(self, *flags: str, bridged: bool = False, left: Path | None = None) -> None:
-        """`flags`: further ones of dockerd. `bridged`: containers may have a bridge; needs `ip`. `left`: the directory
-        of one whose process is gone, to `close` it."""
+    def __init__(
+        self,
+        *flags: str,
+        bridged: bool = False,
+        left: Path | None = None,
+        inside: Callable[[Sequence[str]], list[str]] = list,
+    ) -> None:
+        """Make the directory of an engine.
+
+        Args:
+            flags: Further ones of dockerd.
+            bridged: Whether containers may have a bridge; needs `ip`.
+            left: The directory of one whose process is gone, to `close` it; None makes a new one.
+            inside: Makes a command one in the network namespace of the engine, as `Host.inside`.
+        """
         self.directory = left or Path(tempfile.mkdtemp(prefix=PREFIX))
         self.directory.chmod(0o755)
         self.socket = self.directory / "docker.sock"
         self.cgroup = "/" + self.directory.name  # containers are below it unless they say otherwise
-        self._flags = flags
+        self._flags, self._inside = flags, inside
         self._bridge = f"mg-{self.directory.name[-8:]}" if bridged else "none"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -93,7 +101,7 @@ class Dockerd:
         command: list[str | Path] = ["--host", f"unix://{self.socket}", "--containerd", engine]
         command += ["--config-file", at / "daemon.json"]
         command += ["--data-root", at / "data", "--exec-root", at / "exec", "--pidfile", at / "pid"]
-        if self._bridge != "none" and not Path("/sys/class/net", self._bridge).exists():
+        if self._bridge != "none" and not self._has_bridge():
             self._make_bridge()
         command += ["--iptables=false", "--ip-masq=false", "--ip-forward=false", "--bridge", self._bridge]
         command += ["--cgroup-parent", self.cgroup]
@@ -104,9 +112,16 @@ class Dockerd:
         """Make a bridge for this engine alone: another may be tested at the same time."""
         place = zlib.crc32(self._bridge.encode())
         subnet = f"10.{200 + place % 50}.{place // 50 % 256}.1/24"
-        _ip("link", "add", self._bridge, "type", "bridge")
-        _ip("addr", "add", subnet, "dev", self._bridge)
-        _ip("link", "set", self._bridge, "up")
+        self._ip("link", "add", self._bridge, "type", "bridge")
+        self._ip("addr", "add", subnet, "dev", self._bridge)
+        self._ip("link", "set", self._bridge, "up")
+
+    def _has_bridge(self) -> bool:
+        words = self._inside(["ip", "link", "show", self._bridge])
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    def _ip(self, *words: str) -> None:
+        subprocess.run(self._inside(["ip", *words]), check=True, capture_output=True)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End dockerd by a signal and wait for it; `start` may follow."""
@@ -165,8 +180,8 @@ class Dockerd:
             for path in reversed(left):
                 with contextlib.suppress(OSError):  # what was in it is still ending
                     path.rmdir()
-        if Path("/sys/class/net", self._bridge).exists():
-            _ip("link", "del", self._bridge)
+        if self._bridge != "none" and self._has_bridge():
+            self._ip("link", "del", self._bridge)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self) -> list[int]:
@@ -199,7 +214,7 @@ class Dockerd:
     def _start(self, name: str, *arguments: str | Path) -> None:
         with (self.directory / "log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [name, *arguments], stdout=log, stderr=log, start_new_session=True
+                self._inside([name, *map(str, arguments)]), stdout=log, stderr=log, start_new_session=True
             )
 
     def _runs(self, name: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.local.network import Host
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
@@ -30,14 +31,29 @@ PYTHON = "/usr/bin/python3"  # one that the user nobody can run
 READ = f"import urllib.request as u; print(u.urlopen('http://{ADDRESS}/key', timeout=20).read().decode())"
 
 
+@pytest.fixture(scope="module", params=["deny", pytest.param("allow", marks=pytest.mark.long)])
+def setting(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    images = open_directory / "images"
-    layer = busybox_layer(dockerd.busybox(), ["sh", "wget"])
-    save(images, "busy:1", [layer], {"Env": ["PATH=/bin"]})
+def images(open_directory: Path) -> Path:
+    directory = open_directory / "images"
+    layer = busybox_layer(dockerd.busybox(), ["sh", "wget", "sleep"])
+    save(directory, "busy:1", [layer], {"Env": ["PATH=/bin"]})
+    return directory
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path, images: Path, setting: str) -> Iterator[Stack]:
+    given = {
+        "MESOS_GPU_METADATA": setting,
+        "MESOS_GPU_DOCKER_SOCKET": str(open_directory / f"{setting}.sock"),
+    }
     with Stack(
-        open_directory / "stack", [NodeSpec(1)], hosts=True, secure=True, images=images, devices="mesos"
-    ) as stack:
+        open_directory / setting, [NodeSpec(1)], hosts=True, secure=True, images=images, devices="mesos",
+        executor_environment=given,
+    ) as stack:  # fmt: skip
         yield stack
 
 
@@ -49,7 +65,7 @@ def host(stack: Stack, open_directory: Path) -> Iterator[Host]:
     command = ["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"]
     subprocess.run(host.inside(command), check=True)
     pages = open_directory / "pages"
-    pages.mkdir()
+    pages.mkdir(exist_ok=True)
     (pages / "key").write_text(KEY)
     words = [sys.executable, "-m", "http.server", "80", "--bind", ADDRESS, "--directory", str(pages)]
     server = subprocess.Popen(host.inside(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -71,11 +87,23 @@ def client(stack: Stack, host: Host) -> Iterator[Client]:
         yield client
 
 
-def test_no_task_reads_a_clouds_credentials(client: Client) -> None:
-    wget = f"wget -q -O - http://{ADDRESS}/key"
+@pytest.fixture(scope="module")
+def engine(open_directory: Path, images: Path, host: Host, setting: str) -> Iterator[dockerd.Dockerd]:
+    """An engine on the agent's host."""
+    with dockerd.Dockerd(bridged=True, inside=host.inside) as engine:
+        engine.load(images / "busy:1.tar")
+        (open_directory / f"{setting}.sock").symlink_to(engine.socket)
+        yield engine
+
+
+WGET = f"wget -q -O - http://{ADDRESS}/key"
+DENIED = "Operation not permitted"
+
+
+def test_task_reads_a_clouds_credentials_where_that_is_allowed_alone(client: Client, setting: str) -> None:
     kinds: dict[str, dict[str, object]] = {
         "process": {"argv": [PYTHON, "-c", READ]},
-        "image": {"command": wget, "image": "busy:1"},
+        "image": {"command": WGET, "image": "busy:1"},
         "fetcher": {"command": "cat key", "fetch": [f"http://{ADDRESS}/key"]},
     }
     jobs = {
@@ -83,12 +111,50 @@ def test_no_task_reads_a_clouds_credentials(client: Client) -> None:
         for name, more in kinds.items()
     }
     ends = {name: [*client.follow(job)][-1] for name, job in jobs.items()}
-    assert {end["state"] for end in ends.values()} == {"failed"}
-    for name in ("process", "image"):
-        said = [
+    said = {
+        name: [
             client.logs(jobs[name]["id"], stream=stream, offset=0, length=60000)["data"]
             for stream in ("stdout", "stderr")
         ]
-        assert KEY not in said[0]
-        assert "Operation not permitted" in said[1], name
+        for name in kinds
+    }
+    if setting == "allow":
+        assert {end["state"] for end in ends.values()} == {"finished"}, ends
+        assert all(KEY in out for out, _ in said.values())
+        return
+    assert {end["state"] for end in ends.values()} == {"failed"}
+    assert not any(KEY in out for out, _ in said.values())
+    assert all(DENIED in said[name][1] for name in ("process", "image"))
     assert f"could not fetch http://{ADDRESS}/key" in ends["fetcher"]["message"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["HOST", "BRIDGE"])
+def test_container_of_the_engine_reads_them_where_that_is_allowed_alone(
+    client: Client, stack: Stack, engine: dockerd.Dockerd, setting: str, network: str
+) -> None:
+    id = f"/reads-{network.lower()}"
+    app = {
+        "id": id,
+        "cmd": f'{WGET} > "$MESOS_SANDBOX/said" 2>&1; echo >> "$MESOS_SANDBOX/said" ended; exec sleep 600',
+        "cpus": 0.1,
+        "mem": 64,
+        "container": {"type": "DOCKER", "docker": {"image": "busy:1", "network": network}},
+    }
+    apps = Marathon(client)
+    apps.create(app, force=False)
+
+    def said() -> str:
+        texts = [path.read_text() for task in apps.app(id)["tasks"] for path in files(task["id"])]
+        return next((text for text in texts if text.endswith("ended\n")), "")
+
+    def files(task: str) -> Iterator[Path]:
+        return stack.directory.glob(
+            f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task}/runs/*-*/said"
+        )
+
+    try:
+        wait_until("it has tried", said, 90)
+        assert (KEY in said(), DENIED in said()) == (setting == "allow", setting == "deny"), said()
+    finally:
+        apps.change("DELETE", f"/v2/apps{id}", force=True)
