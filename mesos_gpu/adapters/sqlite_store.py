@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
-from mesos_gpu.adapters.sqlite import files, schema, seal
+from mesos_gpu.adapters.sqlite import files, large, schema, seal
 from mesos_gpu.adapters.sqlite.placing import Placed, put_in_place
 from mesos_gpu.adapters.sqlite.version import version_of
 from mesos_gpu.adapters.usage import statements
@@ -69,6 +69,7 @@ class SqliteStore:
             try:
                 mark = self._judged(accept_older)
                 self._db = self._opened()
+                self._large = large.LargeFields(self._db)
             except BaseException:
                 self._mark.close()
                 raise
@@ -189,8 +190,13 @@ class SqliteStore:
     def load(self) -> Saved:
         """Everything."""
         with self._refusing_damage():
-            nouns: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
-            nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
+            seen: dict[str, dict[str, Any]] = {}
+            nouns: dict[str, Any] = {
+                noun.plural: tuple(self._bodies(noun, seen)) for noun in NOUNS if noun.key
+            }
+            nouns |= {
+                noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun, seen)
+            }
             return Saved(
                 seal.text_of(self._db, "framework_id") or None,
                 hooks=self._kept_in(_HOOKS, KeptHooks),
@@ -246,14 +252,15 @@ class SqliteStore:
         self._at = mark
         self._mark.write(mark)
 
-    def _bodies(self, noun: Noun) -> Iterator[Any]:
+    def _bodies(self, noun: Noun, seen: dict[str, dict[str, Any]]) -> Iterator[Any]:
         decoder = msgspec.json.Decoder(noun.kind)
         if not noun.key:
             if (value := seal.fact_of(self._db, noun.table or noun.plural)) is not None:
                 yield decoder.decode(value)
             return
         for *columns, body in self._db.execute(_SELECT[noun.kind]):
-            yield decoder.decode(seal.opened(noun.table or noun.plural, columns, body))
+            whole = seal.opened(noun.table or noun.plural, columns, body)
+            yield large.decoded(self._db, decoder, whole, seen)
 
     def save(self, batch: Iterable[Save]) -> None:
         """Write a batch in one transaction: all of it or nothing is there after a crash.
@@ -277,7 +284,7 @@ class SqliteStore:
         at = replace(self._at, batch=self._at.batch + 1)
         with self._transaction():
             for item in batch:
-                self._do(_statements(item))
+                self._do(_statements(item, self._large))
                 if isinstance(item, saves.SaveFramework):
                     at = replace(at, framework_id=item.framework_id)
             self._do(seal.fact("batch", str(at.batch)))
@@ -400,7 +407,7 @@ _DELETE_PARTS: Final = [
 ]
 
 
-def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _statements(item: Save, parts: large.LargeFields) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """What one save is in SQL."""
     if isinstance(item, saves.SaveFramework):
         yield from seal.fact("framework_id", item.framework_id)
@@ -417,15 +424,22 @@ def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
     elif isinstance(item, saves.KeepSent):
         yield from seal.fact(_SENT, msgspec.json.encode(item.sent))
     elif (noun := SAVED_BY.get(type(item))) is not None:
-        columns, body = (*map(_plain, saves.columns_of(item)),), msgspec.json.encode(saves.value_of(item))
+        value, table = saves.value_of(item), noun.table or noun.plural
+        columns, (body, digest) = (*map(_plain, saves.columns_of(item)),), parts.body_of(value)
         if noun.key:
-            yield _DELETE[noun.kind], tuple(map(_plain, saves.about(item)))
-            yield _INSERT[noun.kind], (*columns, seal.sealed(noun.table or noun.plural, columns, body))
+            key = tuple(map(_plain, saves.about(item)))
+            before = parts.digest_of(noun.kind, key)
+            yield from parts.written(value, digest)
+            yield _DELETE[noun.kind], key
+            yield _INSERT[noun.kind], (*columns, seal.sealed(table, columns, body))
+            yield from parts.left(before, digest)
         else:
-            yield from seal.fact(noun.table or noun.plural, body)
+            yield from seal.fact(table, body)
     else:
         noun, key = FORGOTTEN_BY[type(item)], tuple(map(_plain, saves.about(item)))
+        before = parts.digest_of(noun.kind, key)
         yield _DELETE[noun.kind], key
+        yield from parts.left(before)
         for owner, statement in _DELETE_PARTS:
             if owner is noun.kind:
                 yield statement, key

@@ -68,6 +68,8 @@ def task(
     return Task(TaskId(id), AgentId("a1"), id, JobId(job_id), state, launched_at)
 
 
+#: Stores may keep its environment and labels elsewhere than the rest of a job.
+LARGE: Final = JobSpec("large", argv=("a",), env={"DATA": "x" * 5000}, labels={"a": "y" * 2000})
 PLACE: Final = Place(AgentId("a1"), "a1.example", (GpuId("g1"), GpuId("g2")))
 
 
@@ -118,6 +120,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
                     4,
                 )
             ),
+            *(saves.SaveJob(Job(JobId(id), LARGE, 1.0, 5, owner="ann")) for id in ("large", "large-too")),
         ],
         saves.ForgetJob(JobId("j1")),
     ),
@@ -280,6 +283,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveArray(array("b", 2, left=((1, 3), (5, 9)), finished=((0, 0),), killed=((4, 4),))),
             saves.SaveArray(array("a", 10)),
             saves.SaveArray(array("c", 20, ended_at=3.0)),
+            saves.SaveArray(JobArray(JobId("d"), replace(LARGE, array="0-9"), 1.0, 21, left=((0, 9),))),
         ],
         saves.ForgetArray(JobId("b")),
     ),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.adapters.hooks.store import hooks_of
+from mesos_gpu.adapters.sqlite import large
 from mesos_gpu.adapters.sqlite.copies import backup
 from mesos_gpu.adapters.sqlite.files import MOST_COPIES, keep_few
 from mesos_gpu.adapters.sqlite.seal import (
@@ -35,6 +36,7 @@ _SEALED: Final = (
     ("facts", ("name",), "value"),
     ("events", ("number",), "body"),
     ("past_jobs", ("id", "ended_ms"), "body"),
+    (large.TABLE, ("digest",), "body"),
 )
 #: The ends of their rows.
 _ENDS: Final = tuple(

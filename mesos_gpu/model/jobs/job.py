@@ -119,7 +119,7 @@ class Engine(Enum):
     DOCKER = "docker"  # the host's Docker Engine
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class JobSpec:
     """A command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
     with an image neither may be: then the image's own entrypoint runs, with `args` if there are some.

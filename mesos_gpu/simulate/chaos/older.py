@@ -27,6 +27,12 @@ _ALTERED: Final = re.compile(r"ALTER TABLE (\w+) (?:RENAME COLUMN (\w+) TO (\w+)
 #: What later steps made or altered is taken back, the last first.
 _TAKEN_BACK: Final = (
     *(
+        f"DROP INDEX {name}"
+        for number, script in schema.steps()
+        if number > EARLIER
+        for name in re.findall(r"CREATE INDEX (\w+)", script)
+    ),
+    *(
         f"ALTER TABLE {table} DROP COLUMN {added}"
         if added
         else f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}"

@@ -1,0 +1,175 @@
+"""Large fields of what jobs and job arrays ask for, as environments: in the state's file once, by their digest.
+
+A job is written with each change of its state, and what it asks for stays. The row of a job with large fields is "@",
+the digest, and the job without them. A row of `large_fields` is written with the first such job, and deleted with the
+last one, in the transaction that does so. The digest covers the job's owner: jobs of two owners never share a row, so
+nobody can find out by the time or the size of a save what another one's jobs have.
+"""
+
+import sqlite3
+import weakref
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, replace
+from hashlib import sha256
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from mesos_gpu.adapters.sqlite.seal import SEALS, opened, sealed
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.jobs.job import Job, JobSpec
+
+LEAST: Final = 1 << 10  # bytes of JSON; a smaller field stays in the row of its job
+TABLE: Final = "large_fields"
+_MARK: Final = b"@"  # bodies are JSON objects: without a mark they begin with a brace
+_SIZE: Final = 65  # of the mark and the digest
+_IS_THERE: Final = "SELECT 1 FROM large_fields WHERE digest = ?"
+_READ: Final = "SELECT body FROM large_fields WHERE digest = ?"
+_INSERT: Final = f"INSERT INTO large_fields VALUES (?, ?){SEALS}"
+_OF: Final = {
+    Job: "SELECT substr(body, 1, 65) FROM jobs WHERE id = ? AND substr(body, 1, 1) = x'40'",
+    JobArray: "SELECT substr(body, 1, 65) FROM arrays WHERE id = ? AND substr(body, 1, 1) = x'40'",
+}
+#: The conditions on the mark let both queries use the partial indexes.
+_DELETE_UNUSED: Final = f"""DELETE FROM large_fields WHERE digest = ?
+AND NOT EXISTS (SELECT 1 FROM jobs WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40')
+AND NOT EXISTS (SELECT 1 FROM arrays WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40'){SEALS}"""  # nosec B608
+
+Statement = tuple[str, tuple[Any, ...]]
+
+_HINTS: Final = get_type_hints(JobSpec)
+_DEFAULTS: Final = {
+    each.name: each.default_factory() if each.default is MISSING else each.default
+    for each in fields(JobSpec)
+    if each.default is not MISSING or each.default_factory is not MISSING
+}
+_DECODERS: Final = {name: msgspec.json.Decoder(_HINTS[name]) for name in _DEFAULTS}
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A request without its large fields.
+
+    Attributes:
+        of: The whole request.
+        owner: The proved name and the UNIX user, which are a part of the digest.
+        digest: Of the owner and the large fields; "" if no field is large.
+        rest: The request with defaults in the place of its large fields.
+    """
+
+    of: weakref.ref[JobSpec]
+    owner: tuple[str, str]
+    digest: str
+    rest: JobSpec | None
+
+
+class LargeFields:
+    """The large fields in one file. Only for the thread that writes to it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        """`db`: the file, which has the table."""
+        self._db = db
+        # By the identity of a request: jobs keep theirs, so that a save neither encodes nor hashes it again.
+        self._known: dict[int, _Split] = {}
+
+    def digest_of(self, kind: type[object], key: tuple[Any, ...]) -> str:
+        """Return the digest that the row of a job or an array has; "" if it has none, or there is no row.
+
+        Args:
+            kind: `Job` or `JobArray`; others have no large fields.
+            key: Of the row.
+        """
+        if kind not in _OF:
+            return ""
+        row = self._db.execute(_OF[kind], key).fetchone()  # type: ignore[index]
+        return "" if row is None else bytes(row[0][1:]).decode()
+
+    def body_of(self, value: object) -> tuple[bytes, str]:
+        """Return the body of a value's row, and the digest that it has; "" if it has none."""
+        if not isinstance(value, Job | JobArray):
+            return msgspec.json.encode(value), ""
+        split = self._known.get(id(value.spec))
+        if split is None or split.of() is not value.spec or split.owner != _owner(value):
+            body = msgspec.json.encode(value)
+            if len(body) <= LEAST:
+                return body, ""
+            split = self._split(value)
+        if split.rest is None:
+            return msgspec.json.encode(value), ""
+        rest = msgspec.json.encode(replace(value, spec=split.rest))
+        return _MARK + split.digest.encode() + rest, split.digest
+
+    def _split(self, value: Job | JobArray) -> _Split:
+        spec, key = value.spec, id(value.spec)
+        large = _large_in(spec)
+        digest = sha256(_ENCODER.encode((_owner(value), large))).hexdigest() if large else ""
+        rest = replace(spec, **{name: _DEFAULTS[name] for name in large}) if large else None
+
+        def forget(of: weakref.ref[JobSpec]) -> None:
+            if (known := self._known.get(key)) is not None and known.of is of:
+                del self._known[key]
+
+        split = self._known[key] = _Split(weakref.ref(spec, forget), _owner(value), digest, rest)
+        return split
+
+    def written(self, value: object, digest: str) -> Iterator[Statement]:
+        """Yield the statement that writes large fields, unless they are there. `digest`: "" if there are none."""
+        if digest and self._db.execute(_IS_THERE, (digest,)).fetchone() is None:
+            assert isinstance(value, Job | JobArray), "others have no digest"
+            body = _ENCODER.encode(_large_in(value.spec))
+            yield _INSERT, (digest, sealed(TABLE, (digest,), body))
+
+    def left(self, digest: str, now: str = "") -> Iterator[Statement]:
+        """Yield the statement that deletes large fields if no row has their digest any more.
+
+        Args:
+            digest: That a row had before; "" if it had none.
+            now: That it has now.
+        """
+        if digest and digest != now:
+            mark = _MARK + digest.encode()
+            yield _DELETE_UNUSED, (digest, mark, mark)
+
+
+def decoded(
+    db: sqlite3.Connection, decoder: msgspec.json.Decoder[Any], body: bytes, seen: dict[str, dict[str, Any]]
+) -> Any:
+    """Decode the body of a row, with the large fields that it refers to.
+
+    Args:
+        db: The file that the row is of.
+        decoder: Of the value's type.
+        body: Without its checksum.
+        seen: Large fields by digest, which is added to: values with one digest share them.
+
+    Raises:
+        sqlite3.DatabaseError: Its large fields are not there, or not what was written.
+    """
+    if not body.startswith(_MARK):
+        return decoder.decode(body)
+    value, digest = decoder.decode(body[_SIZE:]), body[len(_MARK) : _SIZE].decode()
+    if digest not in seen:
+        seen[digest] = _read(db, digest)
+    return replace(value, spec=replace(value.spec, **seen[digest]))
+
+
+def _read(db: sqlite3.Connection, digest: str) -> dict[str, Any]:
+    row = db.execute(_READ, (digest,)).fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError(f"large fields that a job refers to are not there: {digest!r:.80}")
+    found = _RAW.decode(opened(TABLE, (digest,), row[0]))
+    if not found.keys() <= _DECODERS.keys():
+        raise sqlite3.DatabaseError(f"large fields are of no job: {digest!r:.80}")
+    return {name: _DECODERS[name].decode(raw) for name, raw in found.items()}
+
+
+def _owner(value: Job | JobArray) -> tuple[str, str]:
+    return value.owner, value.spec.user or ""
+
+
+def _large_in(spec: JobSpec) -> dict[str, Any]:
+    return {
+        name: field for name in _DEFAULTS if len(msgspec.json.encode(field := getattr(spec, name))) > LEAST
+    }

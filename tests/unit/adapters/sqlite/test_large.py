@@ -1,0 +1,353 @@
+"""Large fields of jobs and arrays are in the state's file once by their digest, as long as a row refers to them."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from mesos_gpu.adapters.replicated.log import decoded, encoded
+from mesos_gpu.adapters.sqlite import schema, seal
+from mesos_gpu.adapters.sqlite.copies import backup
+from mesos_gpu.adapters.sqlite.large import LEAST
+from mesos_gpu.adapters.sqlite_store import SqliteStore, restore
+from mesos_gpu.errors import Damaged
+from mesos_gpu.model.arrays.array import JobArray
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.saves import ForgetArray, ForgetJob, Save, SaveArray, SaveJob
+from mesos_gpu.testing.memory_store import MemoryStore
+
+LARGE: Final = "x" * 250_000
+STATES: Final = Path(__file__).parents[3] / "data" / "states"
+
+
+def job(id: str, env: dict[str, str], *, owner: str = "ann", sequence: int = 1, **spec: Any) -> Job:
+    return Job(JobId(id), JobSpec(id, command="true", env=dict(env), **spec), 1.0, sequence, owner=owner)
+
+
+def array(id: str, env: dict[str, str], owner: str = "ann") -> JobArray:
+    return JobArray(
+        JobId(id),
+        JobSpec(id, command="true", env=dict(env), array="0-9"),
+        1.0,
+        1,
+        owner=owner,
+        left=((0, 9),),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    with closing(SqliteStore(path)) as store:
+        yield store
+
+
+def rows(store: SqliteStore, table: str) -> list[tuple[Any, ...]]:
+    return store._db.execute(f"SELECT * FROM {table}").fetchall()
+
+
+def written_by(store: SqliteStore, *batch: Save) -> int:
+    """Return how many bytes a batch adds to the log of the file."""
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.save(batch)
+    return Path(f"{store._path}-wal").stat().st_size
+
+
+def test_jobs_with_equal_environments_share_one_row_and_one_object(store: SqliteStore) -> None:
+    there = [job(f"j{n}", {"B": "1", "DATA": LARGE}, sequence=n) for n in range(5)]
+    mixed = replace(there[4], spec=replace(there[4].spec, env={"DATA": LARGE, "B": "1"}))  # in another order
+    store.save([SaveJob(each) for each in (*there[:4], mixed)])
+    store.save([SaveArray(array("a", {"B": "1", "DATA": LARGE}))])
+    assert len(rows(store, "large_fields")) == 1
+    assert all(len(body) < 5000 for *_, body in rows(store, "jobs") + rows(store, "arrays"))
+    found = store.load()
+    assert list(found.jobs) == there
+    assert len({id(each.spec.env) for each in (*found.jobs, *found.arrays)}) == 1
+
+
+def test_a_change_of_a_jobs_state_writes_no_environment(store: SqliteStore) -> None:
+    first = job("j", {"DATA": LARGE})
+    assert written_by(store, SaveJob(first)) > len(LARGE)
+    assert written_by(store, SaveJob(replace(first, state=JobState.RUNNING))) < 60_000
+    assert written_by(store, SaveJob(job("k", {"DATA": LARGE}))) < 60_000, "another's, with an equal one"
+    store.load()
+    [found, _] = store.load().jobs
+    assert written_by(store, SaveJob(replace(found, state=JobState.FINISHED))) < 60_000, (
+        "as it is after a start"
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"labels": {"a": LARGE}},
+        {"argv": ("sh", "-c", LARGE), "command": None},
+        {"command": LARGE},
+        {"env": {"A": LARGE}, "labels": {"a": LARGE}, "notify": ("x", "y" * 2000)},
+    ],
+)
+def test_any_large_field_is_written_once(store: SqliteStore, fields: dict[str, Any]) -> None:
+    spec = replace(JobSpec("j", command="true"), **fields)
+    first = Job(JobId("j"), spec, 1.0, 1)
+    written_by(store, SaveJob(first))
+    assert written_by(store, SaveJob(replace(first, state=JobState.RUNNING))) < 60_000
+    assert store.load().jobs == (replace(first, state=JobState.RUNNING),)
+
+
+def test_small_jobs_are_written_as_they_are(store: SqliteStore) -> None:
+    spread = JobSpec("j", command="c" * 600, env={"A": "e" * 600}, labels={"a": "l" * 600})
+    small = [job("k", {"A": "b"}), Job(JobId("j"), spread, 1.0, 2)]
+    store.save([SaveJob(each) for each in small])
+    assert rows(store, "large_fields") == []
+    bodies = {id: seal.opened("jobs", (id, sequence), body) for id, sequence, body in rows(store, "jobs")}
+    assert bodies == {each.id: msgspec.json.encode(each) for each in small}
+
+
+def test_owners_share_no_row_and_see_no_digest(store: SqliteStore) -> None:
+    """A save that is quicker, or a file that grows less, would tell who guesses another's environment."""
+    env = {"TOKEN": "s" * 5000}
+    store.save([SaveJob(job("j", env))])
+    other = [job("k", env, owner="bob"), job("l", env, user="ann"), job("m", env, owner="", user="ann")]
+    for number, each in enumerate(other):
+        store.save([SaveJob(each)])
+        assert len(rows(store, "large_fields")) == number + 2
+    digests = {digest for digest, _ in rows(store, "large_fields")}
+    shown = repr(store.load())
+    assert not any(digest in shown for digest in digests)
+
+
+def test_a_row_goes_with_the_last_that_refers_to_it(store: SqliteStore) -> None:
+    env = {"DATA": LARGE}
+    store.save([SaveJob(job("j", env)), SaveJob(job("k", env)), SaveArray(array("a", env))])
+    store.save([ForgetJob(JobId("j"))])
+    store.save([SaveJob(job("k", {"DATA": "other" * 1000}))])
+    assert len(rows(store, "large_fields")) == 2
+    store.save([ForgetArray(JobId("a")), ForgetJob(JobId("none"))])
+    assert len(rows(store, "large_fields")) == 1
+    store.save([SaveJob(job("k", {}))])
+    assert rows(store, "large_fields") == []
+
+
+def model_of(jobs: MemoryStore) -> set[tuple[str, str]]:
+    """Return the owners and environments that are to be there."""
+    return {
+        (each.owner, each.spec.env["DATA"])
+        for each in (*jobs.jobs.values(), *jobs.arrays.values())
+        if len(each.spec.env.get("DATA", "")) > LEAST
+    }
+
+
+def any_batch(chosen: random.Random) -> Iterator[Save]:
+    for _ in range(chosen.randint(1, 4)):
+        id, owner = JobId(f"j{chosen.randint(0, 5)}"), chosen.choice(["ann", "bob"])
+        env = chosen.choice([{}, {"DATA": "a"}, *({"DATA": char * 3000} for char in "abc")])
+        match chosen.randint(0, 4):
+            case 0:
+                yield ForgetJob(id)
+            case 1:
+                yield ForgetArray(id)
+            case 2:
+                yield SaveArray(array(id, env, owner))
+            case _:
+                yield SaveJob(job(id, env, owner=owner, sequence=chosen.randint(0, 3)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exactly_what_rows_refer_to_is_kept_whatever_is_saved(path: Path, seed: int) -> None:
+    chosen, model, store = random.Random(seed), MemoryStore(), SqliteStore(path)
+    for step in range(60):
+        batch = list(any_batch(chosen))
+        if chosen.random() < 0.2:  # what the engine has of jobs that were loaded
+            batch += [SaveJob(replace(each, attempts=each.attempts + 1)) for each in store.load().jobs[:2]]
+        if chosen.random() < 0.15:
+            with pytest.raises(RuntimeError):
+                store.save(each for each in (*batch, None) if each or fail())
+        else:
+            model.save(batch)
+            store.save(batch)
+        if step % 10 == 9:
+            store.close()
+            store = SqliteStore(path)
+        found = store.load()
+        assert (found.jobs, found.arrays) == (model.load().jobs, model.load().arrays)
+        assert len(rows(store, "large_fields")) == len(model_of(model))
+    store.close()
+
+
+def fail() -> bool:
+    raise RuntimeError("the batch cannot be read to its end")
+
+
+#: Is killed at a statement of a batch that adds and removes environments.
+_KILLED: Final = """
+import os, signal, sys
+from pathlib import Path
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from tests.unit.adapters.sqlite.test_large import changing
+store, at = SqliteStore(Path(sys.argv[1])), int(sys.argv[2])
+count = 0
+def traced(_):
+    global count
+    count += 1
+    if count == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+store._db.set_trace_callback(traced)
+store.save(changing())
+print(count)
+"""
+
+
+def changing() -> list[Save]:
+    return [
+        SaveJob(job("j", {"DATA": "new" * 1000})),
+        ForgetJob(JobId("k")),
+        SaveJob(job("l", {"DATA": LARGE})),
+    ]
+
+
+def killed_at(path: Path, at: int) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(path), str(at)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == (0 if done.stdout else -signal.SIGKILL), done.stderr
+    return int(done.stdout or 0)
+
+
+def test_a_kill_between_writes_leaves_what_was_there(path: Path, tmp_path: Path) -> None:
+    old: list[Save] = [SaveJob(job("j", {"DATA": "old" * 1000})), SaveJob(job("k", {"DATA": "gone" * 1000}))]
+    for each in (path, tmp_path / "whole.sqlite"):
+        with closing(SqliteStore(each)) as store:
+            store.save(old)
+            before = store.load()
+            there = rows(store, "large_fields")
+    statements = killed_at(tmp_path / "whole.sqlite", 0)
+    assert statements > 15
+    for at in (statements // 3, statements // 2, statements - 1):
+        killed_at(path, at)
+        with closing(SqliteStore(path)) as store:
+            assert store.load() == before
+            assert rows(store, "large_fields") == there
+
+
+def test_a_disk_that_was_full_loses_no_environment(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        first = job("j", {"DATA": LARGE})
+        with pytest.raises(RuntimeError):
+            store.save(each for each in (SaveJob(first), None) if each or fail())
+        assert rows(store, "large_fields") == []
+        store.save([SaveJob(first)])
+        assert store.load().jobs == (first,)
+
+
+DAMAGE: Final = (
+    "UPDATE large_fields SET body = CAST(replace(CAST(body AS TEXT), 'xxx', 'xxy') AS BLOB)",
+    "DELETE FROM large_fields",
+    "UPDATE large_fields SET digest = 'another'",
+    "UPDATE large_fields SET body = (SELECT body FROM jobs)",
+    "INSERT INTO large_fields VALUES ('another', (SELECT body FROM large_fields))",
+    "UPDATE jobs SET body = CAST(replace(CAST(body AS TEXT), '@', '{') AS BLOB)",
+)
+
+
+def damaged(path: Path, damage: str) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.save([SaveJob(job("j", {"DATA": LARGE}))])
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(damage)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_of_an_environment_is_refused(path: Path, damage: str) -> None:
+    damaged(path, damage)
+    with pytest.raises(Damaged, match=str(path)), closing(SqliteStore(path)) as store:
+        store.load()
+
+
+def test_a_scheduler_does_not_start_with_a_damaged_environment(path: Path) -> None:
+    damaged(path, DAMAGE[0])
+    done = subprocess.run(
+        [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1", "--state", str(path)],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(path.parent)},
+    )  # fmt: skip
+    assert done.returncode == os.EX_DATAERR, done.stderr
+    assert f"the scheduler's state in {path} cannot be read: a row of large_fields" in done.stderr
+
+
+def schema_16(path: Path, *jobs: Job) -> None:
+    """Write a state of the schema before, in which jobs have all their fields."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript((STATES / "16.sql").read_text())
+        for each in jobs:
+            columns = (each.id, each.sequence)
+            body = seal.sealed("jobs", columns, msgspec.json.encode(each))
+            db.execute("INSERT INTO jobs VALUES (?, ?, ?)", (*columns, body))
+        for statement, values in seal.fact("sum", str(schema.sum_of(db))):
+            db.execute(statement, values)
+
+
+def test_large_environments_of_the_schema_before_are_read_and_shared_once_saved(path: Path) -> None:
+    old = [job(f"large{n}", {"DATA": LARGE}, sequence=100 + n) for n in range(3)]
+    schema_16(path, *old)
+    with closing(SqliteStore(path)) as store:
+        assert list(store.load().jobs[-3:]) == old
+        assert rows(store, "large_fields") == []
+        later = [replace(each, state=JobState.RUNNING) for each in store.load().jobs[-3:]]
+        store.save([SaveJob(each) for each in later[:2]])
+        assert list(store.load().jobs[-3:]) == [*later[:2], old[2]]
+        assert len(rows(store, "large_fields")) == 1
+    with closing(SqliteStore(path)) as store:
+        assert list(store.load().jobs[-3:]) == [*later[:2], old[2]]
+    with closing(sqlite3.connect(schema.before(path, 17))) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (16,)
+        assert len(db.execute("SELECT 1 FROM jobs WHERE length(body) > 200000").fetchall()) == 3
+
+
+def test_a_backup_has_the_environments_and_a_restore_brings_them_back(path: Path, tmp_path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.save([SaveJob(job("j", {"DATA": LARGE}))])
+        backup(path, tmp_path / "copy.sqlite")
+        store.save([ForgetJob(JobId("j"))])
+    restore(tmp_path / "copy.sqlite", path)
+    with closing(SqliteStore(path)) as store:
+        assert store.load().jobs == (job("j", {"DATA": LARGE}),)
+        assert len(rows(store, "large_fields")) == 1
+
+
+def test_a_copy_that_follows_a_log_shares_them_too(store: SqliteStore) -> None:
+    first = job("j", {"DATA": LARGE})
+    for state in (JobState.PENDING, JobState.RUNNING):
+        store.save(
+            decoded(encoded([SaveJob(replace(first, state=state)), SaveJob(job("k", first.spec.env))]))
+        )
+    assert len(rows(store, "large_fields")) == 1
+    assert written_by(store, *decoded(encoded([SaveJob(first)]))) < 60_000
+
+
+def test_what_is_known_of_requests_goes_with_them(store: SqliteStore) -> None:
+    for number in range(20):
+        store.save([SaveJob(job("j", {"DATA": f"{number}" * 3000}))])
+    assert len(store._large._known) <= 1
+
+
+@pytest.mark.parametrize("table", ["jobs", "arrays"])
+def test_references_are_found_by_an_index(store: SqliteStore, table: str) -> None:
+    asked = f"SELECT 1 FROM {table} WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40'"
+    plan = store._db.execute(f"EXPLAIN QUERY PLAN {asked}", (b"@",)).fetchall()
+    assert f"INDEX {table}_by_large_fields" in str(plan)
