@@ -108,7 +108,9 @@ def test_a_launch_takes_four_processes(open_directory: Path) -> None:
             await_containers(stack, resident)
         parts = exits.parts([agent.pid for agent in stack.cluster.agents])
     assert parts is not None
-    processes = "its helper, its executor, the task, and the process that commands in the task are forked from"
+    processes = (
+        "its helper, its executor, the task, and the process that commands in the task are forked from"
+    )
     assert parts.processes == 4 * len(jobs), processes
     assert 0 < parts.tasks < parts.executors
     assert 0 < parts.helpers < parts.executors

@@ -38,8 +38,8 @@ AND NOT EXISTS (SELECT 1 FROM arrays WHERE substr(body, 1, 65) = ? AND substr(bo
 Statement = tuple[str, tuple[Any, ...]]
 
 _HINTS: Final = get_type_hints(JobSpec)
-_DEFAULTS: Final = {
-    each.name: each.default_factory() if each.default is MISSING else each.default
+_DEFAULTS: Final[dict[str, Any]] = {
+    each.name: each.default if each.default_factory is MISSING else each.default_factory()
     for each in fields(JobSpec)
     if each.default is not MISSING or each.default_factory is not MISSING
 }
@@ -83,7 +83,7 @@ class LargeFields:
         """
         if kind not in _OF:
             return ""
-        row = self._db.execute(_OF[kind], key).fetchone()  # type: ignore[index]
+        row = self._db.execute(_OF[kind], key).fetchone()
         return "" if row is None else bytes(row[0][1:]).decode()
 
     def body_of(self, value: object) -> tuple[bytes, str]:
@@ -159,10 +159,10 @@ def _read(db: sqlite3.Connection, digest: str) -> dict[str, Any]:
     row = db.execute(_READ, (digest,)).fetchone()
     if row is None:
         raise sqlite3.DatabaseError(f"large fields that a job refers to are not there: {digest!r:.80}")
-    found = _RAW.decode(opened(TABLE, (digest,), row[0]))
-    if not found.keys() <= _DECODERS.keys():
+    raw_fields = _RAW.decode(opened(TABLE, (digest,), row[0]))
+    if not raw_fields.keys() <= _DECODERS.keys():
         raise sqlite3.DatabaseError(f"large fields are of no job: {digest!r:.80}")
-    return {name: _DECODERS[name].decode(raw) for name, raw in found.items()}
+    return {name: _DECODERS[name].decode(raw) for name, raw in raw_fields.items()}
 
 
 def _owner(value: Job | JobArray) -> tuple[str, str]:
