@@ -180,7 +180,7 @@ def test_root_reads_nothing_through_a_directory_that_was_passed_on(
 def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
     stack: Stack, shared: Path, roots: Path
 ) -> None:
-    """It removes the file system of a container, by full paths as root, as soon as that has ended."""
+    """The agent removes the file system of a container as root, by full paths, when the container has ended."""
     before = sorted(path.name for path in roots.iterdir())
     provisioner = next(stack.directory.rglob("agent-1/work/provisioner"))
     with client_of(stack, 1) as client, passed_on(client, shared, roots, "/opt", **FORMS["nested"]):
