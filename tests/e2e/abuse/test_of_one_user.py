@@ -1,21 +1,24 @@
-"""Tasks of one user on one host: their environment, and the processes that their commands can signal."""
+"""Tasks of one host, of one user unless a pool gives each a uid: what each is given of the agent's environment, and
+whom its commands may signal.
+"""
 
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.runs.environment import PASSED
 from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.marathon import Marathon
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from tests.clients import client_of
@@ -48,29 +51,54 @@ BESIDE: Mapping[str, set[str]] = {
 }
 
 
+@dataclass(frozen=True)
+class Place:
+    """A cluster, and whether each of its tasks has a uid of its own; else they are nobody's."""
+
+    stack: Stack
+    pooled: bool
+
+
+def each(*forms: str, long: Collection[str] = ()) -> pytest.MarkDecorator:
+    """Parametrize a test with clusters and forms of tasks. Mesos runs images as users with an account only, which uids
+    of a pool do not have."""
+    pairs = [
+        (how, form)
+        for how in ("plain", "secure", "pool")
+        for form in forms
+        if (how, form) != ("pool", "nested")
+    ]
+    marks = {True: [pytest.mark.long], False: []}
+    rows = [pytest.param(how, form, marks=marks[how != "plain" or form in long]) for how, form in pairs]
+    return pytest.mark.parametrize(("place", "form"), rows, indirect=["place"])
+
+
 @pytest.fixture(scope="module")
-def stack(open_directory: Path, images: Path) -> Iterator[Stack]:
+def place(request: pytest.FixtureRequest, open_directory: Path, images: Path) -> Iterator[Place]:
+    how = request.param
     given = {**CANARIES, "NO_PROXY": "localhost", PASSED: "NO_PROXY", "LC_MESSAGES": "C", "TZ": "UTC"}
+    pool = {"MESOS_GPU_USER_POOL": "62020-62039"} if how == "pool" else {}
     with (
         dockerd.Dockerd() as engine,
         Stack(
-            open_directory / "of-one-user",
+            open_directory / f"of-one-user-{how}",
             [NodeSpec(1)],
             images=images,
             devices="mesos",
-            executor_environment={**given, "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)},
+            secure=how == "secure",
+            executor_environment={**given, **pool, "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)},
         ) as stack,
     ):
         engine.load(images / "tries:1.tar")
         with client_of(stack, 1):
             pass
-        yield stack
+        yield Place(stack, bool(pool))
 
 
 @contextmanager
-def running(stack: Stack, form: str, **more: object) -> Iterator[str]:
-    """Run a job of a form as the user `nobody` until the end of the block."""
-    with Client(stack.url) as client:
+def running(place: Place, form: str, **more: object) -> Iterator[str]:
+    """A job of that form, until the end of the block."""
+    with Client(place.stack.reach) as client:
         client.patience_s = 60
         request = {"name": f"one-{form}", "cpus": 0.1, "mem_mib": 64, "user": "nobody", **FORMS[form]}
         job = client.submit({"command": "exec sleep 600", **request, **more})["id"]
@@ -82,9 +110,9 @@ def running(stack: Stack, form: str, **more: object) -> Iterator[str]:
             wait_until("it has ended", lambda: client.job(job)["ended_at"], 60)
 
 
-def run_in(stack: Stack, job: str, *argv: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command in a job, by `exec`."""
-    words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", stack.url, job, "--", *argv]
+def run_in(place: Place, job: str, *argv: str) -> "subprocess.CompletedProcess[str]":
+    """A command in a job, by `exec`."""
+    words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", place.stack.reach, job, "--", *argv]
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
 
@@ -96,16 +124,16 @@ OF_PROGRAMS = {"PWD", "SHLVL", "_", "OLDPWD", "LC_CTYPE"}  # what shells and Pyt
 NAMES = "import os; print(*sorted(os.environ)); print(*os.environ.values())"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_environment_of_a_task_is_what_the_documents_list(stack: Stack, form: str) -> None:
+@each(*FORMS)
+def test_environment_of_a_task_is_what_the_documents_list(place: Place, form: str) -> None:
     """The names that a task and a command in it see are exactly those that docs/isolation.md lists; the values of the
     agent's other variables are nowhere."""
     script = f"{python_of(form)} -c '{NAMES}' > \"$MESOS_SANDBOX/seen\"; exec sleep 600"
-    with running(stack, form, command=script, env={"OWN": "1"}) as job:
+    with running(place, form, command=script, env={"OWN": "1"}) as job:
         own = wait_until(
-            "it says", lambda: run_in(stack, job, "/bin/sh", "-c", 'cat "$MESOS_SANDBOX/seen"').stdout
+            "it says", lambda: run_in(place, job, "/bin/sh", "-c", 'cat "$MESOS_SANDBOX/seen"').stdout
         )
-        of_command = run_in(stack, job, python_of(form), "-c", NAMES)
+        of_command = run_in(place, job, python_of(form), "-c", NAMES)
     names = set(own.splitlines()[0].split())
     assert names - OF_PROGRAMS == {*GIVEN, *BESIDE[form], "OWN"}
     assert set(of_command.stdout.splitlines()[0].split()) - names <= {"MESOS_GPU_CHANNEL"}, of_command
@@ -144,35 +172,35 @@ REFUSED = {"process": "1", "nested": "1", "docker": "none"}
 
 
 @pytest.fixture(scope="module")
-def victim(stack: Stack) -> Iterator[str]:
-    """Run a task of the user `nobody` on the host; return a word of its command line, which all host processes see."""
+def victim(place: Place) -> Iterator[str]:
+    """The word of a task of nobody's on the host, which every process of the host sees."""
     word = f"86{os.getpid()}"
-    with running(stack, "process", command=f"exec sleep {word}") as job:
+    with running(place, "process", command=f"exec sleep {word}") as job:
         yield word
-        with Client(stack.url) as client:
+        with Client(place.stack.reach) as client:
             assert client.job(job)["state"] == "running", "the victim was ended"
 
 
 @scoped
-@pytest.mark.parametrize("form", FORMS)
-def test_command_in_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
+@each(*FORMS)
+def test_command_in_a_task_signals_its_own_task_and_no_other(place: Place, victim: str, form: str) -> None:
     own = f"87{os.getpid()}"
-    with running(stack, form, command=f"sleep {own}; sleep 600") as job:
+    with running(place, form, command=f"sleep {own}; sleep 600") as job:
         python = python_of(form)
         for number in ("0", "9", "15"):
-            ran = run_in(stack, job, python, "-c", SIGNAL, victim, number)
+            ran = run_in(place, job, python, "-c", SIGNAL, victim, number)
             assert (ran.stdout.strip(), ran.stderr) == (REFUSED[form], "")
-        ran = run_in(stack, job, python, "-c", SIGNAL, own, "9")
+        ran = run_in(place, job, python, "-c", SIGNAL, own, "9")
         assert (ran.stdout, ran.stderr) == ("0\n", "")
-        assert run_in(stack, job, python, "-c", SIGNAL, own, "0").stdout == "none\n", "it was ended"
-        below = run_in(stack, job, "/bin/sh", "-c", "sleep 60 & kill -9 $! && wait $!; echo $?")
+        assert run_in(place, job, python, "-c", SIGNAL, own, "0").stdout == "none\n", "it was ended"
+        below = run_in(place, job, "/bin/sh", "-c", "sleep 60 & kill -9 $! && wait $!; echo $?")
         assert below.stdout.strip() == "137"
 
 
 @scoped
-@pytest.mark.parametrize("form", ["process", "nested", pytest.param("docker", marks=pytest.mark.long)])
-def test_check_of_a_task_signals_its_own_task_and_no_other(stack: Stack, victim: str, form: str) -> None:
-    """A check is healthy if it can signal its own task and not the other one, also with the filter `auto`."""
+@each(*FORMS, long=["docker"])
+def test_check_of_a_task_signals_its_own_task_and_no_other(place: Place, victim: str, form: str) -> None:
+    """Also with the filter `auto`: a check is healthy if it may signal its own task and not the other one."""
     own = f"88{os.getpid()}"
     script = f'{python_of(form)} "$MESOS_SANDBOX/signal.py"'
     check = f'test "$({script} {victim} 9)" = {REFUSED[form]} && test "$({script} {own} 0)" = 0'
@@ -197,23 +225,24 @@ def test_check_of_a_task_signals_its_own_task_and_no_other(stack: Stack, victim:
     if form != "process":
         kind = "DOCKER" if form == "docker" else "MESOS"
         app["container"] = {"type": kind, "docker": {"image": "tries:1"}}
-    place = f"{stack.url}/v2/apps"
-    assert requests.post(place, json=app, timeout=60).status_code == 201
+    with Client(place.stack.reach) as client:
+        apps = Marathon(client)
+        apps.create(app, force=False)
 
-    def healths() -> list[dict[str, Any]]:
-        tasks = requests.get(f"{place}/checked-{form}", timeout=60).json()["app"]["tasks"]
-        return [each for task in tasks for each in task.get("healthCheckResults", [])]
+        def healths() -> list[dict[str, Any]]:
+            tasks = apps.app(f"/checked-{form}")["tasks"]
+            return [each for task in tasks for each in task.get("healthCheckResults", [])]
 
-    try:
-        wait_until("it was checked", healths, 60)
-        assert [each["alive"] for each in healths()] == [True], healths()
-    finally:
-        assert requests.delete(f"{place}/checked-{form}?force=true", timeout=60).status_code == 200
+        try:
+            wait_until("it was checked", healths, 60)
+            assert [each["alive"] for each in healths()] == [True], healths()
+        finally:
+            apps.change("DELETE", f"/v2/apps/checked-{form}", force=True)
 
 
 @scoped
-@pytest.mark.parametrize("form", ["process", "nested"])
-def test_task_that_ends_its_inner_process_has_no_commands_and_goes_on(stack: Stack, form: str) -> None:
+@each("process", "nested")
+def test_task_that_ends_its_inner_process_has_no_commands_and_goes_on(place: Place, form: str) -> None:
     end = """
 import os
 for name in os.listdir("/proc"):
@@ -226,17 +255,18 @@ for name in os.listdir("/proc"):
         pass
 """
     program = {"process": b"mesos-gpu-inner", "nested": b"/dev/mesos_gpu/inner"}[form]
-    with running(stack, form) as job:
-        ran = run_in(stack, job, python_of(form), "-c", end.replace("PROGRAM", repr(program)))
+    with running(place, form) as job:
+        ran = run_in(place, job, python_of(form), "-c", end.replace("PROGRAM", repr(program)))
         assert ran.returncode == 137, "its session was among them"
-        ran = run_in(stack, job, "/bin/sh", "-c", "echo never")
+        ran = run_in(place, job, "/bin/sh", "-c", "echo never")
         assert (ran.stdout, ran.returncode != 0) == ("", True)
         assert "the process that starts commands in the task has ended" in ran.stderr
-        with Client(stack.url) as client:
+        with Client(place.stack.reach) as client:
             assert client.job(job)["state"] == "running"
 
 
-def test_inner_process_shows_a_task_nothing(stack: Stack) -> None:
+@each("process")
+def test_inner_process_shows_a_task_nothing(place: Place, form: str) -> None:
     """A task of the same user cannot read its memory, files or variables, attach to it, or take its socket."""
     look = """
 import ctypes, os
@@ -260,8 +290,8 @@ for name in os.listdir("/proc"):
         said.append("pidfd_getfd")
     print("open:", *said)
 """
-    with running(stack, "process") as job:
-        ran = run_in(stack, job, PYTHON, "-c", look)
+    with running(place, form) as job:
+        ran = run_in(place, job, PYTHON, "-c", look)
     lines = ran.stdout.splitlines()
     assert (set(lines), len(lines) >= 2, ran.stderr) == ({"open:"}, True, ""), (
         "that of the task, and the session"
@@ -318,14 +348,15 @@ REMAINS = {"sched_setaffinity", "sched_setscheduler", "oom_score_adj"}
 
 @scoped
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of its calls are those of x86-64")
-@pytest.mark.parametrize("form", ["process", "nested"])
-def test_task_changes_of_another_of_its_user_only_what_is_documented(stack: Stack, form: str) -> None:
-    """The command of `exec` is restricted like its task. A container of the engine sees no processes of other tasks."""
+@each("process", "nested")
+def test_task_changes_of_another_of_its_user_only_what_is_documented(place: Place, form: str) -> None:
+    """From a command in it, which is kept as the task is. A container of the engine sees no process of others."""
     word = f"89{os.getpid()}"
-    with running(stack, "process", command=f"exec sleep {word}"), running(stack, form) as job:
-        ran = run_in(stack, job, python_of(form), "-c", OTHERS, word)
+    with running(place, "process", command=f"exec sleep {word}"), running(place, form) as job:
+        ran = run_in(place, job, python_of(form), "-c", OTHERS, word)
     assert ran.stderr == ""
     said, own = json.loads(ran.stdout)
     assert own == {"prlimit64": 0, "setpriority": 0, "ioprio_set": 0}
-    assert {name for name, error in said.items() if not error} == REMAINS, said
+    remains = set() if place.pooled else REMAINS  # the other has another uid
+    assert {name for name, error in said.items() if not error} == remains, said
     assert {name: error for name, error in said.items() if error not in (0, 1, 13)} == {}, "not permitted"

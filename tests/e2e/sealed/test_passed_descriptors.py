@@ -30,6 +30,7 @@ pytestmark = [
 PROGRAM = Path(__file__).with_name("descriptors.py")
 PYTHON = "/usr/bin/python3"  # one that any user can run
 MODE = "cgroup2"
+POOL = {"MESOS_GPU_USER_POOL": "62000-62019"}
 CANARY = "canary: only root may read this"
 FORMS: dict[str, dict[str, Any]] = {
     "process": {},
@@ -151,21 +152,38 @@ def engine(images: Path) -> Iterator[dockerd.Dockerd]:
         yield daemon
 
 
-@pytest.fixture(scope="module")
-def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+@contextmanager
+def started(how: str, directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+    """Start a cluster that runs images, and containers of the engine. `how`: plain, secure or pool."""
     needs(MODE)
     given = {
         "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
         "MESOS_GPU_ISOLATION": MODE,
-        "MESOS_GPU_VOLUME_ROOTS": str(open_directory),
+        "MESOS_GPU_VOLUME_ROOTS": str(directory),
+        **(POOL if how == "pool" else {}),
     }
     with Stack(
-        open_directory / "plain",
+        directory / f"images-{how}",
         [NodeSpec(1)],
         images=images,
         devices=MODES[MODE],
+        secure=how == "secure",
         executor_environment=given,
     ) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path, images: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+    with started("plain", open_directory, images, engine) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    request: pytest.FixtureRequest, open_directory: Path, images: Path, engine: dockerd.Dockerd
+) -> Iterator[Stack]:
+    with started(request.param, open_directory, images, engine) as stack:
         yield stack
 
 
@@ -196,9 +214,7 @@ def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
 def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
     open_directory: Path, shared: Path, roots: Path, how: str
 ) -> None:
-    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
-    if how == "pool":
-        given["MESOS_GPU_USER_POOL"] = "62000-62019"
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory), **(POOL if how == "pool" else {})}
     with (
         Stack(
             open_directory / how, [NodeSpec(1)], executor_environment=given, secure=how == "secure"
@@ -206,6 +222,18 @@ def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
         client_of(stack, 1) as client,
     ):
         attack(client, shared, roots)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("guarded", "form"),
+    [("secure", "nested"), ("secure", "docker"), ("pool", "docker")],
+    indirect=["guarded"],
+)
+def test_nor_from_containers_there(guarded: Stack, shared: Path, roots: Path, form: str) -> None:
+    """Mesos runs images as users with an account only, which uids of a pool do not have."""
+    with client_of(guarded, 1) as client:
+        attack(client, shared, roots, **FORMS[form])
 
 
 def test_the_agents_clean_up_removes_the_sandbox_alone(
