@@ -1,5 +1,5 @@
-"""Tasks of one host, of one user unless a pool gives each a uid: what each is given of the agent's environment, and
-whom its commands may signal.
+"""Tasks of one user on one host, or of a user pool: their environment, and the processes that their commands can
+signal.
 """
 
 import json
@@ -97,7 +97,7 @@ def place(request: pytest.FixtureRequest, open_directory: Path, images: Path) ->
 
 @contextmanager
 def running(place: Place, form: str, **more: object) -> Iterator[str]:
-    """A job of that form, until the end of the block."""
+    """Run a job of a form as the user `nobody` until the end of the block."""
     with Client(place.stack.reach) as client:
         client.patience_s = 60
         request = {"name": f"one-{form}", "cpus": 0.1, "mem_mib": 64, "user": "nobody", **FORMS[form]}
@@ -111,7 +111,7 @@ def running(place: Place, form: str, **more: object) -> Iterator[str]:
 
 
 def run_in(place: Place, job: str, *argv: str) -> "subprocess.CompletedProcess[str]":
-    """A command in a job, by `exec`."""
+    """Run a command in a job, by `exec`."""
     words = [sys.executable, "-m", "mesos_gpu", "exec", "--url", place.stack.reach, job, "--", *argv]
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
@@ -173,7 +173,7 @@ REFUSED = {"process": "1", "nested": "1", "docker": "none"}
 
 @pytest.fixture(scope="module")
 def victim(place: Place) -> Iterator[str]:
-    """The word of a task of nobody's on the host, which every process of the host sees."""
+    """Run a task of the user `nobody` on the host; return a word of its command line, which all host processes see."""
     word = f"86{os.getpid()}"
     with running(place, "process", command=f"exec sleep {word}") as job:
         yield word
@@ -200,7 +200,7 @@ def test_command_in_a_task_signals_its_own_task_and_no_other(place: Place, victi
 @scoped
 @each(*FORMS, long=["docker"])
 def test_check_of_a_task_signals_its_own_task_and_no_other(place: Place, victim: str, form: str) -> None:
-    """Also with the filter `auto`: a check is healthy if it may signal its own task and not the other one."""
+    """A check is healthy if it can signal its own task and not the other one, also with the filter `auto`."""
     own = f"88{os.getpid()}"
     script = f'{python_of(form)} "$MESOS_SANDBOX/signal.py"'
     check = f'test "$({script} {victim} 9)" = {REFUSED[form]} && test "$({script} {own} 0)" = 0'
