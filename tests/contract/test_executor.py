@@ -570,7 +570,7 @@ def test_without_its_agent_it_ends_the_task(
         agent.close()
         assert one.process.wait(60) == 1
         assert sleeps(mark) == []
-        assert one.ledger.holdings() == ()
+        assert one.ledger.holdings() == (), one.stderr()
 
 
 def test_an_executor_that_is_not_let_in_ends(open_directory: Path, agent: ScriptedAgent) -> None:

@@ -27,7 +27,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 def helper_of(pid: int) -> psutil.Process:
     """Return the helper of a command, a child of the executor that the command's process is below."""
     beside = [child for above in psutil.Process(pid).parents() for child in above.children()]
-    [helper] = [each for each in beside if "helper.py" in " ".join(each.cmdline())]
+    [helper] = [each for each in beside if lives(each) and "helper.py" in " ".join(each.cmdline())]
     return helper
 
 

@@ -33,7 +33,7 @@ def test_launch_without_access_control_lists_fails_as_the_hosts_fault(
     with host(without_acls, agent, MESOS_GPU_ISOLATION="cgroup2") as one:
         one.launch("touch ran", user="nobody")
         message, outcome = one.end("TASK_FAILED")
-        assert "the sandbox cannot be kept root's: its file system has no access control lists" in message
+        assert "root cannot stay owner of the sandbox: its file system has no access control lists" in message
         assert "put work_dir on ext4, xfs or btrfs" in message
         assert outcome.infrastructure
         assert not (one.sandbox / "ran").exists()

@@ -194,7 +194,7 @@ def test_a_kernel_that_names_no_cgroup_proves_nothing(start: Start, monkeypatch:
     monkeypatch.setattr(module, "_CGROUP_ID", 9999)  # an attribute that no kernel has
     with (
         socket.create_connection(("127.0.0.1", task.port)) as line,
-        pytest.raises(NotOfTask, match=r"must be Linux 5.9 or newer"),
+        pytest.raises(NotOfTask, match=r"use Linux 5.9 or newer"),
     ):
         task.listeners().prove(line, task.port)
     assert task.listeners().proved([task.port])[0] == ()

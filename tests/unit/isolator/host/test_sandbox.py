@@ -330,6 +330,7 @@ ELSEWHERE = {
     "secrets/keys": "the node directory, which is root's",
     "secrets/attaching": "standard input, which is read",
     "secrets/mount": "the task's own file system of memory; in its sandbox it is the task's user",
+    "host/rootfs": "directories of the agent's provisioner, which are root's",
     "host/sealing": "a sandbox whose task has ended, by descriptors",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
