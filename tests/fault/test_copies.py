@@ -48,7 +48,9 @@ class Copies:
         self.up.stdin.flush()
         wait_until("it comes", lambda: moving(here))
         wait_until("it goes", lambda: moving(self.sandbox))
-        self.helpers = [each for each in self.executor.children() if "helper.py" in " ".join(each.cmdline())]
+        # A session of the task that no command needs has ended, and its executor has not collected it yet.
+        children = [each for each in self.executor.children() if each.status() != psutil.STATUS_ZOMBIE]
+        self.helpers = [each for each in children if "helper.py" in " ".join(each.cmdline())]
         self.workers = [each for helper in self.helpers for each in helper.children(recursive=True)]
         assert len(self.helpers) == 2
         assert len(self.workers) >= 2

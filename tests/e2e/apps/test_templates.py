@@ -138,6 +138,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
     given = {
         "MESOS_GPU_VOLUME_ROOTS": f"{data / 'code'}:ro,{data / 'out'}",
         "MESOS_GPU_TMP": "host",  # this checkout, of which one of them runs, may lie below /tmp
+        "MESOS_GPU_PORT_PROOF": "off",  # both agents are this machine, and workers on both share one port
     }
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with (
