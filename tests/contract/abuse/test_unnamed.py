@@ -1,6 +1,7 @@
 """Requests without a proved name: refused before routing, and limited for each address."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,11 +144,13 @@ def calls_of(rig: LoginRig, *headers: tuple[bytes, bytes]) -> int:
 
     async def twice() -> None:
         await ask()  # the first use imports modules and fills caches
+        gc.disable()  # finalizers of other tests' objects are no calls of the request
         sys.setprofile(count)
         try:
             await ask()
         finally:
             sys.setprofile(None)
+            gc.enable()
 
     asyncio.run(twice())
     return called
@@ -161,4 +164,4 @@ def test_a_request_without_a_proof_costs_less_than_a_good_one(tmp_path: Path) ->
         wrong = calls_of(rig, (b"authorization", f"Bearer {WRONG}".encode()))
     trail.close()
     assert unnamed < good, (unnamed, wrong, good)
-    assert wrong < 1.5 * good, (unnamed, wrong, good)
+    assert wrong < good, (unnamed, wrong, good)
