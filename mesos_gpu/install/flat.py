@@ -31,7 +31,7 @@ EXECUTOR: Final = (
     "isolator.executor.main",
     "mesos_gpu.adapters.accounts",
     "isolator.confinement.inner",
-    "isolator.host.sealing",
+    "isolator.host.unsealed",
 )
 NAME: Final = "programs.flat"
 KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs

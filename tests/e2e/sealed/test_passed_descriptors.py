@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from isolator.host.unsealed import place_of
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -28,6 +29,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the tasks run as other users"),
 ]
 PROGRAM = Path(__file__).with_name("descriptors.py")
+ENDLESS = Path(__file__).with_name("endless.py")
 PYTHON = "/usr/bin/python3"  # one that any user can run
 MODE = "cgroup2"
 POOL = {"MESOS_GPU_USER_POOL": "62000-62019"}
@@ -45,7 +47,8 @@ def shared(open_directory: Path) -> Path:
     path = open_directory / f"shared-{time.monotonic_ns()}"
     path.mkdir()
     path.chmod(0o1777)
-    (path / PROGRAM.name).write_bytes(PROGRAM.read_bytes())
+    for program in (PROGRAM, ENDLESS):
+        (path / program.name).write_bytes(program.read_bytes())
     return path
 
 
@@ -61,8 +64,8 @@ def roots(open_directory: Path) -> Path:
     return path
 
 
-def submit(client: Client, shared: Path, *words: str, **more: Any) -> str:
-    command = " ".join([PYTHON, f"shared/{PROGRAM.name}", *words])
+def submit(client: Client, shared: Path, *words: str, program: Path = PROGRAM, **more: Any) -> str:
+    command = " ".join([PYTHON, f"shared/{program.name}", *words])
     return client.submit(
         {
             "name": words[0],
@@ -252,4 +255,31 @@ def test_the_agents_clean_up_removes_the_sandbox_alone(
         (sandboxes,) = (path for path in runs if "meta" not in path.parts)
         wait_until("the sandbox is removed", lambda: not list(sandboxes.glob("*-*")), 60)
         assert (shared / "said").exists()
+    assert sorted(path.name for path in roots.iterdir()) == before
+
+
+@pytest.mark.long
+def test_clean_up_removes_the_sandbox_alone_though_its_seal_does_not_end(
+    open_directory: Path, shared: Path, roots: Path
+) -> None:
+    """A holder that adds directories faster than they are sealed keeps others unsealed until the agent removes them."""
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
+    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
+    before = sorted(path.name for path in roots.iterdir())
+    with (
+        Stack(open_directory / "endless", [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
+        client_of(stack, 1) as client,
+    ):
+        holder = submit(client, shared, "hold", "shared/socket", "shared/said", program=ENDLESS)
+        job = submit(client, shared, "give", "shared/socket", str(roots), program=ENDLESS)
+        wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
+        runs = stack.directory.rglob(f"slaves/*/frameworks/*/executors/{client.job(job)['task_id']}/runs")
+        (sandboxes,) = (path for path in runs if "meta" not in path.parts)
+        (place,) = sandboxes.glob("*-*")
+        apart = Path(place_of(str(place)))
+        wait_until("its directories are moved", apart.exists, 60)
+        wait_until("the sandbox is removed", lambda: not place.exists(), 150)
+        assert len((shared / "said").read_text().splitlines()) > 2, "the seal was kept busy"
+        client.kill(holder)
+        wait_until("they are removed, too", lambda: not apart.exists(), 120)
     assert sorted(path.name for path in roots.iterdir()) == before

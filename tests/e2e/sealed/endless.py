@@ -1,0 +1,81 @@
+"""Run as tasks: one passes a directory on, in which the other adds directories faster than they are sealed, and
+exchanges names in a directory that is not sealed yet.
+
+Arguments: `give`, a socket and a directory of root; or `hold`, a socket and a file that says when a directory is full.
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from descriptors import FILES, NAMES, exchange
+
+MANY = 8000  # sealed more slowly than made
+
+
+def give(path: str, target: str) -> None:
+    os.umask(0)
+    for number in range(40):
+        os.makedirs(f"d/{number}")
+    left = os.listdir("d")  # a walk enters the last first
+    for number in range(NAMES):
+        own = f"d/{left[0]}/own{number}"
+        os.mkdir(own)
+        for each in range(FILES):
+            os.close(os.open(f"{own}/file{each}", os.O_CREAT | os.O_WRONLY))
+        os.symlink(target, f"d/{left[0]}/directory{number}")
+    fill(os.open(f"d/{left[-1]}", os.O_RDONLY))
+    with socket.socket(socket.AF_UNIX) as line:
+        while line.connect_ex(path):
+            time.sleep(0.05)
+        names = f"{left[0]} {left[-1]}".encode()
+        socket.send_fds(line, [names], [os.open("d", os.O_RDONLY | os.O_DIRECTORY)])
+        line.recv(1)
+
+
+def fill(fd: int) -> None:
+    for number in range(MANY):
+        os.mkdir(str(number), dir_fd=fd)
+
+
+def below(fd: int, name: str) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+
+
+def hold(path: str, says: str) -> None:
+    os.umask(0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        line = listener.accept()[0]
+    names, (fd,), *_ = socket.recv_fds(line, 100, 1)
+    first, last = (below(fd, name) for name in names.decode().split())
+    at = below(last, os.listdir(last)[0])
+    fill(at)
+    line.send(b"x")
+    if os.fork() == 0:
+        while True:
+            for number in range(NAMES):
+                try:
+                    exchange(first, f"own{number}", f"directory{number}")
+                except OSError:  # root removes them
+                    continue
+            time.sleep(0.01)
+    while True:
+        try:
+            while True:
+                os.rmdir("0", dir_fd=at)
+                os.mkdir("0", dir_fd=at)
+                time.sleep(0.01)
+        except PermissionError:  # sealed
+            at = below(at, os.listdir(at)[0])
+            fill(at)
+        with open(says, "a") as file:
+            file.write("full\n")
+
+
+if __name__ == "__main__":
+    programs: dict[str, Callable[..., None]] = {"give": give, "hold": hold}
+    programs[sys.argv[1]](*sys.argv[2:])
