@@ -57,6 +57,7 @@ def seal_sandbox(sandbox: str, timeout_s: float) -> None:
     if os.path.lexists(sandbox):
         _move_out(sandbox, place)
         seal(place, timeout_s)
+    if os.path.lexists(sandbox):
         _move_back(place, sandbox)
     else:  # the agent has removed it
         from isolator.host.rootfs import remove  # few sandboxes need it

@@ -60,7 +60,7 @@ def test_they_come_back_when_they_are_sealed(sandbox: Path) -> None:
 
 
 def test_call_that_was_interrupted_is_gone_on_with(sandbox: Path) -> None:
-    """Its process may be killed between two moves, or between a move and the directory that keeps the name."""
+    """A process may be killed between two moves, or between a move and the directory that keeps the name."""
     place = Path(place_of(str(sandbox)))
     for name in ("e", "f"):
         (sandbox / name / "below").mkdir(parents=True)
