@@ -1,7 +1,8 @@
 """Run as tasks: one passes a directory on, in which the other adds directories faster than they are sealed, and
 exchanges names in a directory that is not sealed yet.
 
-Arguments: `give`, a socket and a directory of root; or `hold`, a socket and a file that says when a directory is full.
+Arguments: `give`, a socket and a directory of root; or `hold`, a socket and a file that gets a line for each directory
+that is full.
 """
 
 import ctypes
@@ -14,7 +15,8 @@ from collections.abc import Callable
 EXCHANGE = 2  # RENAME_EXCHANGE, linux/fs.h
 NAMES = 20
 FILES = 50  # in each directory, by the names that root's have
-MANY = 8000  # sealed more slowly than made
+MANY = 8000
+AHEAD = 4  # directories of so many each that are full and not sealed
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,21 +59,18 @@ def hold(path: str, says: str) -> None:
     first, last = (below(fd, name) for name in names.decode().split())
     at = below(last, os.listdir(last)[0])
     fill(at)
-    line.send(b"x")
+    line.send(b"x")  # the giver ends
     if os.fork() == 0:
         while True:
             for number in range(NAMES):  # of those that root does not remove at this moment
                 libc.renameat2(first, b"own%d" % number, first, b"directory%d" % number, EXCHANGE)
             time.sleep(0.01)
+    levels = [last, at]
     while True:
-        try:
-            while True:
-                os.rmdir("0", dir_fd=at)
-                os.mkdir("0", dir_fd=at)
-                time.sleep(0.01)
-        except PermissionError:  # sealed
-            at = below(at, os.listdir(at)[0])
-            fill(at)
+        while len(levels) > AHEAD and os.fstat(levels[-AHEAD]).st_uid != 0:
+            time.sleep(0.01)
+        levels.append(below(levels[-1], os.listdir(levels[-1])[0]))
+        fill(levels[-1])
         with open(says, "a") as file:
             file.write("full\n")
 
