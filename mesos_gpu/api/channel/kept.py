@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -36,6 +37,7 @@ MOST_OF_HOST: Final = 8  # from one host, which may hang
 FIRST_S: Final = (
     60.0  # until the host has sent the first record: it meets, and waits for the sandbox to be sealed
 )
+TURN_S: Final = 20.0  # until an earlier copy of the same caller from the same host has ended
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
 _IN_IMAGES: Final = "/mnt/mesos/sandbox"  # path of the sandbox inside containers with an image
@@ -47,6 +49,7 @@ class UnderWay:
     def __init__(self) -> None:
         """None is."""
         self._open, self._hosts = Counter[str](), Counter[str]()
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def room(self, key: str, host: str) -> None:
         """See that one more may begin.
@@ -58,6 +61,23 @@ class UnderWay:
         if every >= MOST_AT_ONCE or mine >= MOST_OF_ONE or here >= MOST_OF_HOST:
             what = f"there are {mine} copies out of sandboxes of {key}, {here} from {host}, and {every} of all, at once"
             raise Refusal(429, "copies", what, remedy="end some, or try again later")
+
+    async def turn(self, key: str, host: str) -> asyncio.Lock:
+        """Wait until no other copy of this caller from this host is under way; return the lock, to be released.
+
+        A host reads for two at a time, so that one caller who reads slowly leaves room for another.
+
+        Raises:
+            Refusal: An earlier copy has not ended in time.
+        """
+        turn = self._turns.setdefault((key, host), asyncio.Lock())
+        try:
+            async with asyncio.timeout(TURN_S):
+                await turn.acquire()
+        except TimeoutError:
+            what = f"another copy of {key} out of a sandbox on {host} has not ended in {TURN_S:g} s"
+            raise Refusal(429, "copies", what, remedy="end it, or try again later") from None
+        return turn
 
     @contextmanager
     def one(self, key: str, host: str) -> Iterator[None]:
@@ -103,14 +123,21 @@ class KeptFiles:
         key = key_of(request.scope)
         self._under_way.room(key, host)
         with self._under_way.one(key, host):
-            line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
-            pieces = line.output()
+            turn = await self._under_way.turn(key, host)
             try:
-                first = await unless_gone(request, _first(pieces, job.id))
+                line = await self._opening.within(
+                    request, job, FileOrder(what, "/".join(path)), monitor, kept
+                )
+                pieces = line.output()
+                try:
+                    first = await unless_gone(request, _first(pieces, job.id))
+                except BaseException:
+                    await line.close()
+                    raise
             except BaseException:
-                await line.close()
+                turn.release()
                 raise
-        return _Copy(self._sent(key, host, first, pieces), line)
+        return _Copy(self._sent(key, host, first, pieces), line, turn)
 
     async def _sent(
         self, key: str, host: str, first: bytes, pieces: AsyncIterator[bytes]
@@ -126,15 +153,18 @@ class KeptFiles:
 class _Copy(StreamingResponse):
     """Streaming response that closes its line to the host at the end, even if the client stops reading."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], line: Within) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], line: Within, turn: asyncio.Lock) -> None:
         super().__init__(pieces, media_type=MEDIA)
-        self._line = line
+        self._line, self._turn = line, turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            await self._line.close()
+            try:
+                await self._line.close()
+            finally:
+                self._turn.release()
 
 
 async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:

@@ -56,6 +56,28 @@ def test_copies_from_a_host_that_hangs_leave_room_for_those_from_others() -> Non
     under_way.room("ann", "frozen")
 
 
+def test_copies_of_one_caller_from_one_host_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host reads for two at a time: both could be one caller's who reads slowly."""
+    monkeypatch.setattr(kept, "TURN_S", 0.05)
+
+    async def ask() -> None:
+        under_way = UnderWay()
+        first = await under_way.turn("ann", "h1")
+        with pytest.raises(Refusal, match="another copy of ann out of a sandbox on h1") as error:
+            await under_way.turn("ann", "h1")
+        assert error.value.http_status == 429
+        for key, host in (("bob", "h1"), ("ann", "h2")):
+            (await under_way.turn(key, host)).release()
+        monkeypatch.setattr(kept, "TURN_S", 60.0)
+        second = asyncio.create_task(under_way.turn("ann", "h1"))
+        await asyncio.sleep(0)
+        assert not second.done()
+        first.release()
+        (await second).release()
+
+    asyncio.run(ask())
+
+
 def test_a_host_that_comes_and_sends_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "FIRST_S", 0.1)
     with pytest.raises(Unavailable, match="sent nothing in"):
