@@ -18,7 +18,9 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 
 #: Kills under way per agent and owner. Some hundred runnable threads of ending executors slow down a host for others.
 MAX_KILLS: Final = 4
-_KILL_S: Final = 2.0  # age, in seconds, from which a kill no longer counts: the task may have a long grace period
+_KILL_S: Final = (
+    2.0  # age, in seconds, from which a kill no longer counts: the task may have a long grace period
+)
 
 
 def has_turn(turn: Turn, job: Job, task: Task) -> bool:
@@ -27,7 +29,9 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
     Tasks of other owners do not count, so that many slow kills of one owner do not delay the kills of another.
     """
     killed = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S)
-    jobs = (turn.state.jobs.get(job_id) for id in killed if (job_id := turn.state.tasks[id].job_id) is not None)
+    jobs = (
+        turn.state.jobs.get(job_id) for id in killed if (job_id := turn.state.tasks[id].job_id) is not None
+    )
     own = (each for each in jobs if each is not None and each.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 

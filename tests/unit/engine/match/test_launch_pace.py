@@ -277,7 +277,9 @@ def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
     assert len(more) == MAX_KILLS - 1
     assert not told & {kill.task_id for kill in more}
     total = len(every(world.tick(60), fx.Kill))
-    assert total >= 100 - len(kills) - len(more), "tasks that take long to end do not keep others from being told"
+    assert total >= 100 - len(kills) - len(more), (
+        "tasks that take long to end do not keep others from being told"
+    )
     for task_id in list(world.state.live):
         world.status(task_id, "TASK_KILLED")
     assert all(job.state is JobState.KILLED for job in world.state.jobs.values())
