@@ -107,7 +107,8 @@ class Uploads:
     async def remove(self, request: Request) -> Response:
         """DELETE /v1/uploads/{sha256}: what no job needs."""
         store, digest, owner = self._store, request.path_params["sha256"], caller_of(request).name
-        with store.going(owner, digest):
+        with contextlib.ExitStack() as claim:
+            claim.enter_context(store.going(owner, digest))
             users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
             if jobs := users.get(digest):
                 named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
@@ -115,7 +116,10 @@ class Uploads:
                     f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
                     remedy="wait for their end, or kill them",
                 )
-            return json_answer(_shown(await self._on_writer(lambda: store.remove(owner, digest))))
+            removal = self._writers.submit(store.remove, owner, digest)
+            until_removed = claim.pop_all()  # the thread's claim, also if this request is cancelled
+            removal.add_done_callback(lambda _: until_removed.close())
+            return json_answer(_shown(await asyncio.wrap_future(removal)))
 
     @contextlib.asynccontextmanager
     async def _turn(self, owner: str) -> AsyncIterator[None]:
