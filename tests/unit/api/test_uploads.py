@@ -56,7 +56,7 @@ def test_a_removal_that_is_cancelled_keeps_its_claim_until_its_thread_has_ended(
     rights.put(scope, lambda: Rights(AccessDocument(), ANYBODY))
 
     async def cancelled() -> None:
-        removal = asyncio.ensure_future(Uploads(Idle(), store, b"").remove(Request(scope)))  # type: ignore[arg-type]
+        removal = asyncio.ensure_future(Uploads(Idle(), store, bytes).remove(Request(scope)))  # type: ignore[arg-type]
         assert await asyncio.to_thread(begun.wait, 60)
         removal.cancel()
         with pytest.raises(asyncio.CancelledError):

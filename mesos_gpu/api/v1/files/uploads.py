@@ -53,7 +53,7 @@ logger = logging.getLogger("mesos_gpu.api")
 class Uploads:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: bytes) -> None:
+    def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: Callable[[], bytes]) -> None:
         """`store`: None: there is none. `key`: that secrets of launches are made of; empty: there are none."""
         self._scheduler, self._stored, self._key = scheduler, store, key
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="uploads")
@@ -150,12 +150,12 @@ class Uploads:
         that copies an owner's archive."""
         request = HTTPConnection(scope)
         shown = request.headers.get(PASS, "")
-        if not (self._key and shown):
+        if not shown or not (key := self._key()):
             return False
         owner = request.query_params.get("owner")
         what = f"GET {request.url.path}" + ("" if owner is None else f" {owner}")
         sender = OF_STANDBY if owner is not None else request.headers.get(TASK, "")
-        return passes(shown, secret_for(self._key, sender), what)
+        return passes(shown, secret_for(key, sender), what)
 
     async def _sent(self, owner: str, digest: str) -> Response:
         fd = await run_in_threadpool(self._store.open, owner, digest)
