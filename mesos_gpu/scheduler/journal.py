@@ -214,9 +214,10 @@ class Journal:
         """
         was, self.problem = self.problem, ""
         if size > most or drops:
-            had, kept = f"{size >> 20} MiB of {self._most_bytes >> 20}", f"its last {self._least_s / DAY_S:g} days"
-            what = f"the oldest of {kept} are removed at {MOST_SIZES} times the size" if drops else f"{kept} are kept"
-            self.problem = f"the journal in {self._directory} has {had}: {what}"
+            days = f"its last {self._least_s / DAY_S:g} days"
+            ends = f"the oldest of {days} are removed at {MOST_SIZES} times the size"
+            had = f"the journal in {self._directory} has {size >> 20} MiB of {self._most_bytes >> 20}"
+            self.problem = f"{had}: {ends if drops else f'{days} are kept'}"
         if self.problem and (not was or drops > self._drops):
             logger.warning("%s; see --journal-size and --journal-keep-days", self.problem)
         self._drops = drops

@@ -128,7 +128,6 @@ class Passing:
         lines = [b"%s: %s\r\n" % each for each in (*ours, *kept)]
         return f"{scope['method']} {target} HTTP/1.1\r\n".encode("latin-1") + b"".join(lines) + b"\r\n"
 
-
     async def _proved(self, who: Who, scope: Scope) -> tuple[str, Sequence[Caller]]:
         """Return where a request comes from, and who is proved to send it by its connection.
 

@@ -28,8 +28,8 @@ class Window:
         size: Largest number of launches under way, rounded down where launches are counted.
         shrunk_at: Time of the last reduction, in seconds since the epoch; earlier launches do not reduce it again.
         back_offs: Number of consecutive back-offs because executors did not register in time.
-        backed_off_at: Begin of the last back-off, in seconds since the epoch; a timeout of an earlier launch is no reason
-            for another one.
+        backed_off_at: Begin of the last back-off, in seconds since the epoch; timeouts of earlier launches begin no
+            other one.
         latest: Launch time of the newest registered executor, in seconds since the epoch.
     """
 

@@ -139,7 +139,7 @@ def _serving(
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
     archives = Archives(
-        options.uploads.store(options.state, options.reserve),
+        options.uploads.store(options.state, options.reserve, is_copy=True),
         lambda: copy.read(needed_archives).result(),
         lambda: member.leader,
         lambda: member.key,
