@@ -58,9 +58,9 @@ class Hosts:
         self.host = "h1"
 
     def read(self, _fn: object) -> "Future[Any]":
-        found = Future[Any]()
-        found.set_result((SimpleNamespace(id="j"), "monitor", "kept", self.host))
-        return found
+        answer = Future[Any]()
+        answer.set_result((SimpleNamespace(id="j"), "monitor", "kept", self.host))
+        return answer
 
     async def within(self, *_: object) -> Line:
         return Line()
