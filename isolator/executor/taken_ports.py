@@ -13,7 +13,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -85,14 +85,14 @@ def vacate(ranges: Iterable[Range], own: Mapping[str, str], ledger: Ledger, cont
     ports = [port for first, last in ranges for port in range(first, last + 1)]
     deadline, before = time.monotonic() + END_S, frozenset[Taken]()
     while taken := _taken(ports):
-        holders = _holders(
-            {each.socket.inode for each in taken if each.socket is not None}, ledger, container, deadline
-        )
+        tasks = _processes(ledger, container)
+        holders = _holders({_inode_of(each) for each in taken}, tasks, deadline)
         ended = [_end(each, holder, deadline) for each in taken for holder in _of_tasks(each, holders)]
         # Two looks in a row must find the same: a probe of another executor holds a port for some microseconds.
         if time.monotonic() > deadline or (not any(ended) and not before.isdisjoint(taken)):
             first = min(taken, key=lambda each: each.port)
-            raise NotStarted(_problem(first, holders.get(_inode_of(first), ())), Outcome(infrastructure=True))
+            who = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
+            raise NotStarted(_problem(first, who), Outcome(infrastructure=True))
         before = frozenset(taken)
 
 
@@ -159,22 +159,49 @@ def _of_tasks(taken: Taken, holders: Mapping[int, Collection[Holder]]) -> list[H
     return [each for each in holders.get(_inode_of(taken), ()) if each.holding is not None]
 
 
+def _processes(ledger: Ledger, container: str) -> dict[int, Holding]:
+    """Return the processes of other tasks of this agent, without their executors, by process id."""
+    holdings = [each for each in ledger.holdings() if each.container != container]
+    tasks: dict[int, Holding] = {}
+    for holding, members in zip(holdings, members_of(holdings), strict=True):
+        tasks |= dict.fromkeys(members - {holding.owner.pid}, holding)
+    return tasks
+
+
 def _holders(
-    inodes: Collection[int], ledger: Ledger, container: str, deadline: float
+    inodes: Collection[int], tasks: Mapping[int, Holding], deadline: float
 ) -> dict[int, list[Holder]]:
     """Return the processes that hold sockets, by the inode numbers of the sockets.
 
     The search ends at the deadline, in seconds of `time.monotonic`: tasks can have very many descriptors.
     """
-    holdings = [each for each in ledger.holdings() if each.container != container]
-    tasks: dict[int, Holding] = {}
-    for holding, members in zip(holdings, members_of(holdings), strict=True):
-        tasks |= dict.fromkeys(members - {holding.owner.pid}, holding)
     holders: dict[int, list[Holder]] = {}
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), key=lambda pid: pid not in tasks):
         for inode in _sockets_of(pid, deadline) & set(inodes):
             holders.setdefault(inode, []).append(Holder(pid, _name_of(pid), tasks.get(pid)))
     return holders
+
+
+def _queuing(tasks: Mapping[int, Holding], deadline: float) -> list[Holder]:
+    """Return the processes of tasks with a Unix socket in whose queue a descriptor waits (`scm_fds`, Linux 5.6)."""
+    return [
+        Holder(pid, _name_of(pid), holding)
+        for pid, holding in sorted(tasks.items(), key=lambda each: each[0])
+        if any(b"scm_fds:" in line and int(line.split()[1]) for line in _lines_of(pid, deadline))
+    ]
+
+
+def _lines_of(pid: int, deadline: float) -> Iterator[bytes]:
+    """Yield the lines that the kernel has on a process' descriptors (proc_pid_fdinfo(5)), until the deadline."""
+    with (
+        contextlib.suppress(FileNotFoundError, ProcessLookupError),
+        os.scandir(f"/proc/{pid}/fdinfo") as files,
+    ):
+        for file in files:
+            if time.monotonic() > deadline:
+                return
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                yield from Path(file.path).read_bytes().splitlines()
 
 
 def _sockets_of(pid: int, deadline: float) -> set[int]:
@@ -243,14 +270,24 @@ def _report(holder: Holder, text: str) -> None:
             log(f"this cannot be written to the output of {holder.holding.task}: {error}")
 
 
-def _problem(taken: Taken, holders: Collection[Holder]) -> str:
-    """Return why a port is taken, and the remedy."""
+def _words(holders: Collection[Holder]) -> str:
+    return ", ".join(map(str, holders))
+
+
+def _unseen(queuing: Collection[Holder]) -> str:
+    """Return in words that no process shows the socket, and which ones may have it in a queue."""
+    return "no process that can be seen" + (
+        f" (it may wait in the queue of a Unix socket of {_words(queuing)})" if queuing else ""
+    )
+
+
+def _problem(taken: Taken, who: str) -> str:
+    """Return why a port is taken, and the remedy. `who`: the holders of the socket in words."""
     if taken.socket is None:
         return (
             f"port {taken.port} of this host, which Mesos gave to the task, is bound by a socket that the kernel does "
             "not list: use Linux 6.8 or newer with CONFIG_INET_UDP_DIAG, or end the jobs that run on this host"
         )
-    who = ", ".join(map(str, holders)) or "no process that can be seen"
     if taken.outlived:
         remedy = (
             f"end the jobs of uid {taken.socket.uid} and those that share directories with them on this host"

@@ -43,7 +43,11 @@ TAKER = """
 import os, socket, sys
 with open(sys.argv[1] + "/cgroup.procs", "w") as file:
     file.write("0")
-held = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)
+held = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)[1]
+if sys.argv[3:] == ["queue"]:
+    queue = socket.socketpair()
+    socket.send_fds(queue[0], [b"x"], held)
+    os.close(held[0])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -94,14 +98,14 @@ def outlived(kind: str = "listening") -> tuple[socket.socket, int]:
 class OtherTask:
     """Another task of the ledger, whose process holds a socket."""
 
-    def __init__(self, ledger: Ledger, directory: Path, taken: socket.socket) -> None:
+    def __init__(self, ledger: Ledger, directory: Path, taken: socket.socket, *how: str) -> None:
         container = f"other-{os.getpid()}-{time.monotonic_ns()}"
         self.cgroup, self.sandbox = made_cgroup(container), directory / container
         self.sandbox.mkdir()
         self._executor = subprocess.Popen(["sleep", "600"])
         here, there = socket.socketpair()
         with here, there:
-            argv = [sys.executable, "-c", TAKER, str(self.cgroup.path), str(there.fileno())]
+            argv = [sys.executable, "-c", TAKER, str(self.cgroup.path), str(there.fileno()), *how]
             self.process = subprocess.Popen(
                 argv, pass_fds=[there.fileno()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
@@ -120,8 +124,8 @@ class OtherTask:
 
 
 @contextlib.contextmanager
-def other_task(ledger: Ledger, directory: Path, taken: socket.socket) -> Iterator[OtherTask]:
-    task = OtherTask(ledger, directory, taken)
+def other_task(ledger: Ledger, directory: Path, taken: socket.socket, *how: str) -> Iterator[OtherTask]:
+    task = OtherTask(ledger, directory, taken, *how)
     try:
         yield task
     finally:
@@ -159,15 +163,19 @@ def test_a_process_outside_of_tasks_is_named_and_not_killed(ledger: Ledger) -> N
     assert f"held by process {os.getpid()} (" in said
 
 
-def test_a_socket_that_no_process_shows_is_reported(ledger: Ledger) -> None:
+def test_a_socket_that_no_process_shows_is_reported_with_who_may_have_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     """A descriptor that was sent and not received is in no process' table of descriptors."""
     passed, port = outlived()
-    here, there = socket.socketpair()
-    with here, there:
-        socket.send_fds(here, [b"x"], [passed.fileno()])
-        passed.close()
+    with other_task(ledger, tmp_path, passed, "queue") as other:
         said = refused(port, ledger)
-    assert "held by no process that can be seen: end the jobs of uid 0" in said
+        assert other.process.poll() is None, (
+            "whoever has a socket of a stranger in its queue did not ask for it"
+        )
+        who = f"process {other.process.pid} (python"
+    assert f"held by no process that can be seen (it may wait in the queue of a Unix socket of {who}" in said
+    assert "of task other.1): end the jobs of uid 0" in said
     vacate([(port, port)], {}, ledger, OWN)
 
 
