@@ -7,15 +7,12 @@ is.
 """
 
 import contextlib
-import errno
 import os
 import select
 import signal
-import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +22,7 @@ from isolator.devices.members import members_of
 from isolator.executor.verdicts import log
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host.not_started import NotStarted
-from isolator.host.port_ranges import Range
+from isolator.host.port_ranges import unbindable
 from isolator.host.sandbox import Sandbox
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.wire.plain import clean
@@ -67,11 +64,11 @@ class Holder:
         return f"process {self.pid} ({self.name}){task}"
 
 
-def vacate(ranges: Iterable[Range], own: Mapping[str, str], ledger: Ledger, container: str) -> None:
+def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, container: str) -> None:
     """Verify that no socket keeps a task from its ports, after killing holders of sockets that outlived other tasks.
 
     Args:
-        ranges: Ports of the host that Mesos gave to the task.
+        ports: Ports of the host that Mesos gave to the task.
         own: The executor's environment.
         ledger: Ledger of this host, which names its tasks.
         container: Container of the task itself, which has started nothing yet.
@@ -82,7 +79,6 @@ def vacate(ranges: Iterable[Range], own: Mapping[str, str], ledger: Ledger, cont
     """
     if not is_wanted(own):
         return
-    ports = [port for first, last in ranges for port in range(first, last + 1)]
     deadline, before = time.monotonic() + END_S, frozenset[Taken]()
     while taken := _taken(ports):
         tasks = _processes(ledger, container)
@@ -103,9 +99,7 @@ def _taken(ports: Iterable[int]) -> list[Taken]:
     """
     taken: list[Taken] = []
     paths: Mapping[int, Path] | None = None
-    for port in ports:
-        if _can_be_bound(port):
-            continue
+    for port in unbindable(ports):
         try:
             sockets = sockets_at(port)
         except OSError as error:
@@ -122,20 +116,6 @@ def _taken(ports: Iterable[int]) -> list[Taken]:
             if path is None or cgroups.OWN_ROOT not in path.parts:
                 taken.append(Taken(port, each, bool(paths) and each.cgroup is not None and path is None))
     return taken
-
-
-def _can_be_bound(port: int) -> bool:
-    """Return whether TCP and UDP sockets of this process can be bound to a port; any other refusal counts as yes."""
-    for family, kind in product((socket.AF_INET, socket.AF_INET6), (socket.SOCK_STREAM, socket.SOCK_DGRAM)):
-        try:
-            with socket.socket(family, kind) as probe:
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(("", port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return False
-    return True
 
 
 def _cgroups() -> dict[int, Path]:

@@ -135,7 +135,7 @@ def other_task(ledger: Ledger, directory: Path, taken: socket.socket, *how: str)
 def refused(port: int, ledger: Ledger) -> str:
     """Return why a task with a port does not start."""
     with pytest.raises(NotStarted) as caught:
-        vacate([(port, port)], {}, ledger, OWN)
+        vacate([port], {}, ledger, OWN)
     assert caught.value.outcome.infrastructure
     return str(caught.value)
 
@@ -145,7 +145,7 @@ def test_another_task_that_keeps_a_socket_of_an_ended_one_is_killed(
     ledger: Ledger, tmp_path: Path, kind: str
 ) -> None:
     with other_task(ledger, tmp_path, (passed := outlived(kind))[0]) as other:
-        vacate([(passed[1], passed[1])], {}, ledger, OWN)
+        vacate([passed[1]], {}, ledger, OWN)
         assert other.process.wait(60) == -9
         said = (other.sandbox / "stderr").read_text()
         assert said.startswith(f"[mesos-gpu] process {other.process.pid} (python")
@@ -176,7 +176,7 @@ def test_a_socket_that_no_process_shows_is_reported_with_who_may_have_it(
         who = f"process {other.process.pid} (python"
     assert f"held by no process that can be seen (it may wait in the queue of a Unix socket of {who}" in said
     assert "of task other.1): end the jobs of uid 0" in said
-    vacate([(port, port)], {}, ledger, OWN)
+    vacate([port], {}, ledger, OWN)
 
 
 def test_a_task_whose_process_made_the_socket_itself_is_not_killed(ledger: Ledger, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_port_of_a_living_task_of_another_agent_is_left_to_the_task(ledger: Le
         subprocess.run(argv, check=True, pass_fds=[there.fileno()], timeout=60)
         port, passed, _, _ = socket.recv_fds(here, 16, 1)
     with socket.socket(fileno=passed[0]):
-        vacate([(int(port), int(port))], {}, ledger, OWN)
+        vacate([int(port)], {}, ledger, OWN)
     assert cgroup.remove() == []
 
 
@@ -211,7 +211,7 @@ def test_connections_of_an_ended_server_do_not_matter(ledger: Ledger) -> None:
             client.recv(1)
     with socket.socket() as probe, pytest.raises(OSError, match="in use"):
         probe.bind(("", port))  # TIME_WAIT
-    vacate([(port, port)], {}, ledger, OWN)
+    vacate([port], {}, ledger, OWN)
 
 
 def test_a_probe_of_another_executor_is_not_taken_for_a_server(
@@ -227,7 +227,7 @@ def test_a_probe_of_another_executor_is_not_taken_for_a_server(
 
     monkeypatch.setattr(taken_ports, "sockets_at", sockets_once)
     port = server.getsockname()[1]
-    vacate([(port, port)], {}, ledger, OWN)
+    vacate([port], {}, ledger, OWN)
 
 
 def test_a_socket_that_the_kernel_does_not_list_is_reported(
@@ -248,7 +248,7 @@ def test_where_sockets_cannot_be_listed_the_task_starts(
     monkeypatch.setattr(taken_ports, "sockets_at", cannot)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        vacate([(port, port)], {}, ledger, OWN)
+        vacate([port], {}, ledger, OWN)
     assert f"what holds port {port} cannot be seen" in capsys.readouterr().err
 
 
@@ -256,9 +256,9 @@ def test_the_operator_sets_it_off_with_the_proof(ledger: Ledger) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         for own in ({"MESOS_GPU_PORT_PROOF": "off"}, {"MESOS_GPU_ISOLATION": "off"}):
-            vacate([(port, port)], own, ledger, OWN)
+            vacate([port], own, ledger, OWN)
         with pytest.raises(BadConfiguration, match="MESOS_GPU_PORT_PROOF is 'of'"):
-            vacate([(port, port)], {"MESOS_GPU_PORT_PROOF": "of"}, ledger, OWN)
+            vacate([port], {"MESOS_GPU_PORT_PROOF": "of"}, ledger, OWN)
 
 
 @pytest.mark.parametrize("proof", ["on", "off"])
