@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import socket
 import subprocess
 import tarfile
 import time
@@ -17,6 +18,7 @@ from isolator.gpus.ledger import Ledger
 from isolator.host.unsealed import place_of
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
+from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
@@ -214,6 +216,44 @@ def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
     left = provisioner / "mesos-gpu"
     assert left.is_dir()
     wait_until("what the task wrote is removed", lambda: not any(left.iterdir()), 60)
+
+
+@pytest.mark.parametrize("kind", ["listening", "bound", "udp"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
+    stack: Stack, shared: Path, form: str, kind: str
+) -> None:
+    """Without the check before its start, each task that gets the port fails: "Address already in use"."""
+    port = cluster.FIXED_PORTS[1]
+    with client_of(stack, 1) as client:
+        keeper = submit(client, shared, "keep", "shared/socket", **FORMS[form])
+        lender = submit(client, shared, "lend", "shared/socket", kind, ports=[port], **FORMS[form])
+        wait_until("the lender has ended", lambda: ended(client.job(lender)), 60)
+        assert client.job(lender)["state"] == "finished", client.job(lender)["message"]
+        assert client.job(keeper)["state"] == "running"
+        server = submit(client, shared, "serve", ports=[port])
+        wait_until("the server has ended", lambda: ended(client.job(server)), 60)
+        job = client.job(server)
+        assert (job["state"], job["infrastructure_failures"]) == ("finished", 0), job["message"]
+        wait_until("the keeper has ended", lambda: ended(client.job(keeper)), 60)
+        assert client.job(keeper)["state"] == "failed"
+        errors = client.logs(keeper, stream="stderr", offset=0, length=10000)["data"]
+        assert f"was killed: it held a socket at port {port} after the task" in errors
+
+
+def test_a_port_that_cannot_be_had_is_the_hosts_fault(stack: Stack, shared: Path) -> None:
+    """No launch counts as an attempt of the job, and the first one after the end of the other server runs."""
+    port = cluster.FIXED_PORTS[1]
+    with client_of(stack, 1) as client, socket.create_server(("127.0.0.1", port)) as other:
+        server = submit(client, shared, "serve", ports=[port])
+        wait_until("it was tried again", lambda: client.job(server)["infrastructure_failures"] >= 3, 60)
+        job = client.job(server)
+        assert job["attempts"] == 0
+        assert f"port {port} of this host, which Mesos gave to the task, is bound by" in job["message"]
+        assert f"held by process {os.getpid()} (" in job["message"]
+        other.close()
+        wait_until("the server has ended", lambda: ended(client.job(server)), 120)
+        assert client.job(server)["state"] == "finished", client.job(server)["message"]
 
 
 @pytest.mark.parametrize("how", ["secure", "pool"])
