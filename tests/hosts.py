@@ -16,7 +16,7 @@ from typing import Any
 from isolator.agent.agent_api import TERMINAL
 from isolator.agent.commands import executor_command
 from isolator.devices.facts import write_inventory
-from isolator.gpus.ledger import Ledger
+from isolator.gpus.ledger import Holding, Ledger
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -96,8 +96,12 @@ class Host:
         """Message and outcome of the last update; the executor has ended, and its task holds nothing."""
         message, data = self.update(state)
         assert self.process.wait(60) == 0
-        assert [holding for holding in self.ledger.holdings() if holding.task == self.task] == []
+        assert self.held() == []
         return message, decode_outcome(data)
+
+    def held(self) -> list[Holding]:
+        """Return what this executor holds of the host, not what others of the same task's name have left."""
+        return [each for each in self.ledger.holdings() if each.owner.pid == self.process.pid]
 
     def stderr(self) -> str:
         return (self.sandbox / "stderr").read_text()

@@ -382,10 +382,11 @@ def test_what_an_agent_says_that_no_agent_should_ends_the_task(one: Host) -> Non
     mark = unique()
     one.launch(f"setsid sleep {mark} & echo ready; sleep {mark}", gpus=GPUS)
     ready(one)
+    assert [each.gpus for each in one.held()] == [GPUS]
     one.agent.send({"no": "type"})
     assert one.process.wait(60) == 1
     assert sleeps(mark) == []
-    assert one.ledger.holdings() == ()
+    assert one.held() == []
     assert "the connection to the agent failed" in (one.sandbox / "executor.log").read_text()
 
 
@@ -570,7 +571,7 @@ def test_without_its_agent_it_ends_the_task(
         agent.close()
         assert one.process.wait(60) == 1
         assert sleeps(mark) == []
-        assert one.ledger.holdings() == (), one.stderr()
+        assert one.held() == []
 
 
 def test_an_executor_that_is_not_let_in_ends(open_directory: Path, agent: ScriptedAgent) -> None:

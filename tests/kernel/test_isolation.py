@@ -240,7 +240,7 @@ def test_what_cannot_be_undone_stays_on_record_and_does_not_change_how_the_task_
     finally:
         subprocess.run(["umount", node], check=True)
     reap(one.ledger)
-    assert one.ledger.holdings() == ()
+    assert one.held() == []
     assert not node.parent.exists()
 
 
