@@ -72,7 +72,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._go_on()
 
     def handle_ping(self) -> None:
-        """Answer a ping, unless the peer reads nothing: only the latest one needs an answer (RFC 6455, section 5.5.3)."""
+        """Answer a ping, unless the peer reads nothing: of several, one answer is enough (RFC 6455, section 5.5.3)."""
         if self.writable.is_set():
             super().handle_ping()
         else:
