@@ -72,8 +72,8 @@ def unread(rig: Playing) -> Iterator[tuple[socket.socket, WebSocket]]:
 def protocol_of(rig: Playing, client: socket.socket) -> WebSocketsSansIOProtocol:
     """Return the server's side of a client's connection."""
     every = list(rig.server._server.server_state.connections)
-    found = [each for each in every if isinstance(each, WebSocketsSansIOProtocol)]
-    return next(each for each in found if each.client == client.getsockname())
+    channels = [each for each in every if isinstance(each, WebSocketsSansIOProtocol)]
+    return next(each for each in channels if each.client == client.getsockname())
 
 
 STDIN: Final = bytes((Kind.STDIN,))
