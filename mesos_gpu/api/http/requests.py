@@ -24,7 +24,7 @@ from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
-MOST_CREDENTIALS: Final = 1 << 14  # bytes of a body that anybody may send
+MOST_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
 SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
 _READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
 #: Locks of callers, while one is held or awaited.
@@ -148,13 +148,13 @@ async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) 
     return value
 
 
-async def read_of(request: Request, read: Callable[[bytes], T]) -> T:
-    """Return what a function reads in the whole body.
+async def read_of(request: Request, read: Callable[[bytes], T], most: int = MOST_BODY) -> T:
+    """Return what a function reads in the whole body, which has at most `most` bytes.
 
     Raises:
         Refusal: As of `body_of` and `decoded_by`.
     """
-    return await decoded_by(request, await body_of(request), read)
+    return await decoded_by(request, await body_of(request, most), read)
 
 
 def _all(_job: Job) -> bool:

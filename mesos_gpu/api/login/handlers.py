@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.access.proofs import Authorization
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
-from mesos_gpu.api.http.requests import MOST_CREDENTIALS, body_of
+from mesos_gpu.api.http.requests import MOST_CREDENTIALS, body_of, read_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.login import whoami
 from mesos_gpu.api.login.page import login_page
@@ -35,7 +35,7 @@ class LoginHandlers:
 
     async def begin(self, request: Request) -> Response:
         """POST /v1/session: the body has name and password, or a token."""
-        given = _credentials(object_of(await body_of(request, MOST_CREDENTIALS)))
+        given = _credentials(await read_of(request, object_of, MOST_CREDENTIALS))
         caller, headers = await self._log_in(request, given)
         return json_answer(
             {"name": caller.name, "until": caller.until}, 201, {**headers, "Location": "/v1/whoami"}
