@@ -48,7 +48,7 @@ def test_large_bodies_of_one_caller_delay_no_other_request(rig: Rig, path: str) 
             took_s.append(time.monotonic() - asked)
     assert answers.result() == [422] * ROUNDS
     all_s = time.monotonic() - begin
-    assert max(took_s) < max(BOUND_S, all_s / ROUNDS / 3), (max(took_s), all_s)
+    assert sum(each for each in took_s if each > BOUND_S) < all_s / 2, (max(took_s), all_s)
 
 
 def test_one_caller_has_one_body_read_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

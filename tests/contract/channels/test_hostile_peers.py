@@ -108,7 +108,7 @@ def test_very_small_frames_delay_no_other_request(
             assert rig.call("GET", "/v1/health").status_code == 200
             took_s.append(time.monotonic() - asked)
         all_s = time.monotonic() - begin
-    assert max(took_s) < max(BOUND_S, all_s / 4), (max(took_s), all_s)
+    assert sum(each for each in took_s if each > BOUND_S) < all_s / 2, (max(took_s), all_s)
 
 
 def test_pings_of_a_client_that_reads_nothing_fill_no_memory(rig: Playing) -> None:
