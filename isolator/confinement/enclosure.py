@@ -201,9 +201,9 @@ def undo(trace: Trace) -> list[int]:
 
             return give_back(trace.what)
         case "sandbox":
-            from isolator.host.sealing import seal
+            from isolator.host.unsealed import seal_sandbox
 
-            seal(trace.what, SEAL_S)
+            seal_sandbox(trace.what, SEAL_S)
         case "rootfs":
             from isolator.host.rootfs import remove
 

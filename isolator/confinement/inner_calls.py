@@ -151,7 +151,7 @@ class Inner:
             OSError: See `call`.
         """
         with self._lock:
-            self.collect()
+            self._reap_ended()
             child = self.fork(CLONE_PARENT)
             self._children.append(child.pid)
         try:
@@ -162,8 +162,23 @@ class Inner:
             raise
         return child
 
-    def collect(self) -> None:
-        """Reap the ended sessions that are children of this process."""
+    def reap(self, pid: int, within_s: float) -> None:
+        """Wait until a session whose socket is closed has ended, and reap it. For any thread.
+
+        Args:
+            pid: Process id of the session.
+            within_s: Seconds to wait; afterwards the next session reaps it.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(pid)
+            try:
+                select.select([ended], [], [], within_s)
+            finally:
+                os.close(ended)
+        with self._lock:
+            self._reap_ended()
+
+    def _reap_ended(self) -> None:
         for pid in tuple(self._children):
             try:
                 ended = os.waitpid(pid, os.WNOHANG)[0]

@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -44,18 +44,20 @@ class NotOfTask(OSError):
 
 
 class Found(NamedTuple):
-    """A TCP socket as reported by the kernel.
+    """A TCP or UDP socket as reported by the kernel.
 
     Attributes:
         state: TCP state (linux/tcp_states.h).
         uid: User id of the socket's owner.
         cgroup: Id of the cgroup v2 in which the socket was created; None if the kernel does not report one, as for a
             connection that has not been accepted yet.
+        inode: Inode number of the socket, as in /proc/PID/fd; 0 if no descriptor refers to it.
     """
 
     state: int
     uid: int
     cgroup: int | None
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,23 @@ def listening(port: int) -> list[Found]:
     return sockets
 
 
+def sockets_at(port: int) -> list[Found]:
+    """Return the TCP and UDP sockets at a port in this thread's network namespace, in any state.
+
+    Before Linux 6.8 the kernel does not list TCP sockets that are bound and neither listen nor are connected.
+
+    Raises:
+        OSError: The kernel does not list sockets.
+    """
+    nobody = bytes(16)
+    sockets: list[Found] = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        sockets += _asked(family, _ALL, (port, nobody), (0, nobody), _DUMP)
+        with suppress(FileNotFoundError):  # a kernel without CONFIG_INET_UDP_DIAG
+            sockets += _asked(family, _ALL, (port, nobody), (0, nobody), _DUMP, socket.IPPROTO_UDP)
+    return sockets
+
+
 def _other_end(line: socket.socket) -> Found | None:
     """Return the socket at the other end of a connection within this thread's network namespace.
 
@@ -311,10 +330,15 @@ def _ends(line: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def _asked(
-    family: int, states: int, source: tuple[int, bytes], target: tuple[int, bytes], flags: int
+    family: int,
+    states: int,
+    source: tuple[int, bytes],
+    target: tuple[int, bytes],
+    flags: int,
+    protocol: int = socket.IPPROTO_TCP,
 ) -> list[Found]:
-    """Return the TCP sockets with these ports and addresses, by a request with struct inet_diag_req_v2."""
-    order = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, states)
+    """Return the sockets with these ports and addresses, by a request with struct inet_diag_req_v2."""
+    order = struct.pack("=BBBBI", family, protocol, 0, 0, states)
     ports = struct.pack("!HH", source[0], target[0])
     order += ports + source[1] + target[1] + struct.pack("=III", 0, _ALL, _ALL)
     with socket.socket(
@@ -343,11 +367,11 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _found(body: bytes) -> Found:
-    _, state, _, _, _, _, _, _, uid, _ = _ANSWER.unpack_from(body)
+    _, state, _, _, _, _, _, _, uid, inode = _ANSWER.unpack_from(body)
     rest, cgroup = body[_ANSWER.size :], None
     while len(rest) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(rest)
         if kind == _CGROUP_ID:
             cgroup = struct.unpack_from("=Q", rest, _ATTRIBUTE.size)[0]
         rest = rest[max((length + 3) & ~3, _ATTRIBUTE.size) :]
-    return Found(state, uid, cgroup)
+    return Found(state, uid, cgroup, inode)

@@ -111,8 +111,11 @@ def leave(limit: PidsLimit) -> None:
 
 
 def mounted(root: Path = Path("/")) -> Path | None:
-    """Where version 1 has the controller; None: nowhere."""
-    return cgroups.mounted_with(_CONTROLLER, root)
+    """Return the mount point of version 1's hierarchy of pids; None if it is not mounted."""
+    try:
+        return cgroups.mounted_with(_CONTROLLER, root)
+    except FileNotFoundError:
+        return None
 
 
 def _hand_down(path: Path) -> None:

@@ -195,14 +195,35 @@ def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     return mount_points
 
 
-def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
-    """Where a hierarchy of version 1 with that controller is mounted; None: nowhere."""
+def mounted_with(hierarchy: str, root: Path = Path("/")) -> Path:
+    """Return the mount point of a cgroup hierarchy.
+
+    Args:
+        hierarchy: Controllers of a hierarchy of version 1, separated by commas, or "name=…"; "" for version 2.
+        root: Directory whose /proc is read.
+
+    Raises:
+        FileNotFoundError: The hierarchy is not mounted.
+    """
     for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
-        if kind == "cgroup" and controller in options.split()[-1].split(","):
+        names = options.split()[-1].split(",")
+        if kind == "cgroup" and hierarchy and set(hierarchy.split(",")) <= set(names):
             return Path(unescaped(before.split()[4]))
-    return None
+        if kind == "cgroup2" and not hierarchy:
+            return Path(unescaped(before.split()[4]))
+    raise FileNotFoundError(errno.ENOENT, f"cgroups of {hierarchy or 'version 2'} are not mounted")
+
+
+def cgroups_of(pid: int | Literal["self"], root: Path = Path("/")) -> dict[str, str]:
+    """Return the cgroup paths of a process by hierarchy, named as in /proc/PID/cgroup; "" is version 2.
+
+    Raises:
+        OSError: There is no such process.
+    """
+    lines = (root / f"proc/{pid}/cgroup").read_text(errors="surrogateescape").splitlines()
+    return {names: path for _, names, path in (line.split(":", 2) for line in lines)}
 
 
 def unescaped(text: str) -> str:
@@ -219,11 +240,10 @@ def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> d
         OSError: There is no such process.
     """
     paths: dict[Version, str] = {}
-    for line in (root / f"proc/{pid}/cgroup").read_text(errors="surrogateescape").splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
+    for names, path in cgroups_of(pid, root).items():
+        if not names:
             paths["cgroup2"] = path
-        elif "devices" in controllers.split(","):
+        elif "devices" in names.split(","):
             paths["cgroup1"] = path
     return paths
 

@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -219,7 +220,10 @@ def mount_volume(build: str) -> None:
 
 
 def mount_paths(
-    mounts: Iterable[tuple[str, str, bool]], sandbox: str, covered: Mapping[str, int] | None = None
+    mounts: Iterable[tuple[str, str, bool]],
+    sandbox: str,
+    covered: Mapping[str, int] | None = None,
+    identities: Iterable[Sequence[int]] = (),
 ) -> None:
     """Put paths of the host where the task has them, without set-user-ID programs and device nodes.
 
@@ -228,12 +232,13 @@ def mount_paths(
             sandbox, where it is made; whether it is read-only.
         sandbox: The task's directory.
         covered: From `make_private`: sources are looked up below what was there, targets are made if need be.
+        identities: Device and inode that each source must be; none: whatever they are.
 
     Raises:
-        OSError: The kernel refuses, or one of them was exchanged for a symbolic link; its text names the path.
+        OSError: The kernel refuses, or one of them was exchanged for another; its text names the path.
     """
     sandbox = os.path.realpath(sandbox)
-    for source, target, read_only in mounts:
+    for (source, target, read_only), identity in zip_longest(mounts, identities):
         try:
             _mount_path(
                 source,
@@ -241,14 +246,25 @@ def mount_paths(
                 sandbox,
                 read_only,
                 covered or {},
+                identity,
             )
         except OSError as error:
             raise OSError(error.errno, f"{source} at {target}: {error.strerror}") from error
 
 
-def _mount_path(source: str, target: str, sandbox: str, read_only: bool, covered: Mapping[str, int]) -> None:
+def _mount_path(
+    source: str,
+    target: str,
+    sandbox: str,
+    read_only: bool,
+    covered: Mapping[str, int],
+    identity: Sequence[int] | None,
+) -> None:
     with held(source, {} if source.startswith(sandbox + "/") else covered) as outside:
-        is_file = not stat.S_ISDIR(os.fstat(outside).st_mode)
+        status = os.fstat(outside)
+        if identity is not None and [status.st_dev, status.st_ino] != [*identity]:
+            raise OSError(errno.ESTALE, "it was exchanged for another")
+        is_file = not stat.S_ISDIR(status.st_mode)
         # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
         kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         # In the sandbox; or where nothing of the task has been yet, and all that is there is ours.

@@ -25,7 +25,7 @@ from isolator.gpus import driver_volume
 from isolator.gpus.ledger import LAST, Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host.control_ports import denials, metadata_denials
 from isolator.host.not_started import NotStarted
-from isolator.host.port_ranges import grant_of
+from isolator.host.port_ranges import each_of, grant_of, of_task, unbindable
 from isolator.runs.gang import write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
@@ -146,6 +146,10 @@ class Work:
                 self._container, plan.gpus, inventory, self._env, denied=denied, grant=grant, share=share
             )
         )
+        if taken := unbindable(each_of(of_task(self._task))):
+            from isolator.executor.taken_ports import vacate
+
+            vacate(taken, self._env, self._ledger, self._container)
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
         volume = self._volume(plan, inventory)
         log_limit_mib = limit_of(self._env, plan.log_limit_mib)

@@ -3,9 +3,13 @@
 The executor imports this module, so it imports few others.
 """
 
+import _socket
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from isolator.host.control_ports import is_off
@@ -38,8 +42,7 @@ class PortGrant:
 
     def denied_port(self) -> int | None:
         """Return the lowest port that the task must not bind; None if the task may bind all ports."""
-        ports = (port for first, last in self.reserved for port in range(first, last + 1))
-        return next((port for port in ports if not _holds(self.granted, port)), None)
+        return next((port for port in each_of(self.reserved) if not _holds(self.granted, port)), None)
 
 
 EVERY_PORT: Final = PortGrant()
@@ -73,6 +76,33 @@ def without(ranges: Iterable[Range], removed: Iterable[Range]) -> tuple[Range, .
         cut = (((a, min(b, first - 1)), (max(a, last + 1), b)) for a, b in left)
         left = tuple(part for parts in cut for part in parts if part[0] <= part[1])
     return left
+
+
+def each_of(ranges: Iterable[Range]) -> Iterator[int]:
+    """Yield the ports of ranges."""
+    for first, last in ranges:
+        yield from range(first, last + 1)
+
+
+def unbindable(ports: Iterable[int]) -> list[int]:
+    """Return the ports at which a TCP or UDP socket of this process cannot be bound, as another one is there.
+
+    No option of the probing sockets lets them share a port.
+    """
+    kinds = tuple(product((_socket.AF_INET, _socket.AF_INET6), (_socket.SOCK_STREAM, _socket.SOCK_DGRAM)))
+    return [port for port in ports if not all(_can_bind(port, *kind) for kind in kinds)]
+
+
+def _can_bind(port: int, family: int, kind: int) -> bool:
+    """Return whether a socket can be bound to a port at all addresses; a refusal for another reason counts as yes."""
+    try:
+        with closing(_socket.socket(family, kind)) as probe:
+            if family == _socket.AF_INET6:
+                probe.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 1)
+            probe.bind(("", port))
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
+    return True
 
 
 def text_of(ranges: Iterable[Range]) -> str:

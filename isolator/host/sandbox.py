@@ -153,14 +153,14 @@ class Sandbox:
             os.unlink(new, dir_fd=self._fd)
             raise
 
-    def append(self, name: str) -> int:
-        """A file to append to, made if it is not there; the caller closes it.
+    def append(self, name: str, *, linked: bool = False) -> int:
+        """A file to append to, made if it is not there; the caller closes it. `linked`: as of `hold`.
 
         Raises:
             NotAFile: What has the name is a link, a FIFO or the like, or has a second name elsewhere.
             OSError: The kernel refuses.
         """
-        return self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, linked=linked)
 
     def hold(self, name: str, *, linked: bool = False) -> int:
         """A file to read and write; the caller closes it. `linked`: it may have a second name, as it has when it is

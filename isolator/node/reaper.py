@@ -17,7 +17,7 @@ from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import LAST, Holding, Ledger
 from isolator.host import processes
-from isolator.host.sealing import seal
+from isolator.host.unsealed import seal_sandbox
 from isolator.node import programs
 from isolator.node.whose import started_ticks
 from isolator.shares import card
@@ -28,8 +28,7 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.plain import clean
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
-#: Time in which the monitor seals one sandbox. A tenant can leave millions of directories, and the seal must be done
-#: before the agent removes the files.
+#: Time in which the monitor seals one sandbox: a tenant can leave millions of directories.
 SEAL_S: Final = 3600.0
 REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
 logger = logging.getLogger(__name__)
@@ -85,7 +84,7 @@ def seal_left(ledger: Ledger) -> None:
         try:
             for trace in reversed(holding.traces):
                 if trace.kind == "sandbox":
-                    seal(trace.what, SEAL_S)
+                    seal_sandbox(trace.what, SEAL_S)
                 else:
                     left += undo(trace)
         except (MesosGpuError, OSError) as error:

@@ -14,8 +14,9 @@ import json
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from isolator.agent.agent_api import Settings
@@ -40,10 +41,20 @@ STRANGER: Final = 0x7FFFFFFE
 _KEEPS: Final = (0, 6, 7)
 #: What the program and hadoop go by; nothing that speaks for the executor.
 _PASSED: Final = frozenset(
-    {"PATH", "LANG", "TZ", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME", "LD_LIBRARY_PATH", "http_proxy",
-     "https_proxy", "ftp_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-     "CURL_CA_BUNDLE"}
+    {"PATH", "LANG", "TZ", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME", "LD_LIBRARY_PATH", "SSL_CERT_FILE",
+     "SSL_CERT_DIR", "CURL_CA_BUNDLE"}
 )  # fmt: skip
+#: Variables that may contain passwords. They are passed for URIs of `_NET` alone: of others, one may name a file that
+#: contains the program's own environment (/proc/self/environ, or a link to that).
+_PROXIES: Final = frozenset(
+    {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+)
+_NET: Final = (
+    "http://",
+    "https://",
+    "ftp://",
+    "ftps://",
+)  # `Fetcher::isNetUri` in slave/containerizer/fetcher.cpp
 _FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), in its stderr
 
 
@@ -94,8 +105,8 @@ class Fetch:
     def _fetch(self, directory: str, user: pwd.struct_passwd | None) -> None:
         if self._plan.upload:
             self._bring(directory, user)
-        if self._plan.fetch:
-            helped = self._help(self._order(directory, user), directory)
+        for net, uris in groupby(self._plan.fetch, _is_net):
+            helped = self._help(self._order(directory, user, [*uris], proxies=net), directory)
             if helped.code:
                 raise self._failed(helped)
 
@@ -128,16 +139,24 @@ class Fetch:
         except LaunchFailed as error:
             raise _explained(error, order) from error
 
-    def _order(self, directory: str, user: pwd.struct_passwd | None) -> Order:
+    def _order(
+        self,
+        directory: str,
+        user: pwd.struct_passwd | None,
+        uris: Sequence[Mapping[str, object]],
+        *,
+        proxies: bool,
+    ) -> Order:
         info: dict[str, object] = {
             "sandbox_directory": directory,
-            "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in self._plan.fetch],
+            "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in uris],
             "stall_timeout": {"nanoseconds": STALL_S * 10**9},
         }
         becomes = user
         if user is not None and user.pw_uid != os.geteuid() and has_account(user):
             info["user"], becomes = user.pw_name, None  # it does that itself, and knows users by name only
-        return self._kept((self._program(),), {"MESOS_FETCHER_INFO": json.dumps(info)}, becomes)
+        given = {name: self._own[name] for name in _PROXIES & self._own.keys()} if proxies else {}
+        return self._kept((self._program(),), {"MESOS_FETCHER_INFO": json.dumps(info), **given}, becomes)
 
     def _kept(self, argv: tuple[str, ...], env: Mapping[str, str], user: pwd.struct_passwd | None) -> Order:
         """To run a program where the task will be; `user`: whom it becomes, None: nobody else."""
@@ -200,6 +219,10 @@ def _on_the_host(user: pwd.struct_passwd | None, plan: Assignment) -> pwd.struct
 def _ids(user: pwd.struct_passwd | None) -> tuple[int, int]:
     """The user's uid and gid; without a user, those of this process."""
     return (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
+
+
+def _is_net(uri: Mapping[str, object]) -> bool:
+    return str(uri.get("value")).lower().startswith(_NET)
 
 
 def failure_in(text: str) -> str:

@@ -15,11 +15,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isolator.devices.view import held
 from isolator.gpus.ledger import DEFAULT_DIRECTORY
 from isolator.host.not_started import NotStarted
 from isolator.host.paths import FORBIDDEN, is_within, overlap
@@ -48,8 +47,18 @@ class Root:
     read_only: bool
 
 
-def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_passwd) -> tuple[Mount, ...]:
+@dataclass(frozen=True, slots=True)
+class Granted(Mount):
+    """A path that a task is given. `identity`: of the file that its user reaches by that path."""
+
+    identity: Identity = (0, 0)
+
+
+def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_passwd) -> tuple[Granted, ...]:
     """What is asked for, with sources that have no symbolic link.
+
+    A path may lead elsewhere when it is mounted: directories on it can be exchanged. So what is mounted must be
+    compared with `identity`.
 
     Args:
         mounts: As the job has them.
@@ -68,8 +77,8 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
             _see_allowed(mount, real, roots, never)
         elif not is_within(real, sandbox):
             raise NotStarted(f"{mount.source} leads out of the sandbox; use a path in it")
-        _see_given(mount, real, user)
-        mounts_given.append(replace(mount, source=real))
+        identity = _identity(mount, real, user)
+        mounts_given.append(Granted(real, mount.target, mount.read_only, identity))
     return tuple(mounts_given)
 
 
@@ -107,7 +116,7 @@ def _see_allowed(mount: Mount, real: str, roots: Sequence[Root], never: Sequence
         raise NotStarted(f"this host gives {mount.source} for reading only; ask for it read-only")
 
 
-def _see_given(mount: Mount, real: str, user: pwd.struct_passwd) -> None:
+def _identity(mount: Mount, real: str, user: pwd.struct_passwd) -> Identity:
     try:
         mode = os.lstat(real).st_mode
     except OSError as error:
@@ -115,8 +124,9 @@ def _see_given(mount: Mount, real: str, user: pwd.struct_passwd) -> None:
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise NotStarted(f"{mount.source} is neither a directory nor a file, and is not given to tasks")
     check_alone(real)
-    if not _reaches(user, real):
+    if (identity := _reached(user, real)) is None:
         raise NotStarted(f"the user {user.pw_name} may not reach {mount.source} on this host")
+    return identity
 
 
 def _remedy(roots: Sequence[Root]) -> str:
@@ -137,20 +147,21 @@ def check_alone(path: str) -> None:
             raise NotStarted(f"{path} has another file system in it, at {point}; ask for that by itself")
 
 
-def _reaches(user: pwd.struct_passwd, path: str) -> bool:
-    """A mount would lead past directories that the user may not search; the kernel knows also their ACLs.
+def _reached(user: pwd.struct_passwd, path: str) -> Identity | None:
+    """Return which file the user reaches by a path; None if it reaches none.
 
+    A mount would lead past directories that the user may not search; the kernel knows also their ACLs.
     Asked by a thread that has the user's rights on files, and is nobody else: no process of that user is there to
     attach to (fsuid is not asked by ptrace(2)).
     """
-    answers: list[bool] = []
+    answers: list[Identity | None] = []
     asking = threading.Thread(target=lambda: answers.append(_seen_as(user, path)), daemon=True)
     asking.start()
     asking.join(_ASK_S)
-    return answers == [True]
+    return answers[0] if answers else None
 
 
-def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
+def _seen_as(user: pwd.struct_passwd, path: str) -> Identity | None:
     """Look as the user. Only this thread changes, and stays changed: each has credentials of its own
     (credentials(7)); the C library's setgroups would change all."""
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
@@ -158,33 +169,19 @@ def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
         number = _SETGROUPS.get(os.uname().machine)
         libc = ctypes.CDLL(None, use_errno=True)
         if number is None or libc.syscall(number, len(groups), (ctypes.c_uint32 * len(groups))(*groups)):
-            return False
+            return None
         libc.setfsgid(user.pw_gid)
         libc.setfsuid(user.pw_uid)
         if libc.setfsuid(-1) != user.pw_uid:  # how to ask for it: setfsuid(2)
-            return False
+            return None
     try:
-        os.stat(path)
+        status = os.stat(path)
     except OSError:
-        return False
-    return True
+        return None
+    return status.st_dev, status.st_ino
 
 
 # --- whether it is what was decided on
-
-
-def identity_of(path: str) -> Identity:
-    """Identify the file at `path`, which no link on the way may lead to.
-
-    Raises:
-        NotStarted: One does by now, or it is gone.
-    """
-    try:
-        with held(path) as fd:
-            status = os.fstat(fd)
-    except OSError as error:
-        raise NotStarted(f"{path} cannot be given: {error.strerror}") from error
-    return status.st_dev, status.st_ino
 
 
 def see_given(pid: int, given: Sequence[Identity]) -> None:

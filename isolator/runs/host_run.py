@@ -56,7 +56,7 @@ class HostRun:
         if not argv:
             raise NotStarted("the task has neither a command nor an argv")
         user = identity(plan, launch.own)
-        apart = apart_of(launch.own)
+        apart, mounts = apart_of(launch.own), _mounts(launch, user)
         named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(
             argv=argv,
@@ -67,7 +67,8 @@ class HostRun:
             },
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
-            mounts=_mounts(launch, user),
+            mounts=mounts[0],
+            identities=mounts[1],
             given=(*given_mounts(launch), *_over(launch)),
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
             hidden=of_others(launch.sandbox),
@@ -142,17 +143,21 @@ def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tup
     return user.pw_uid, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid))
 
 
-def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, str, bool], ...]:
+def _mounts(
+    launch: Launch, user: pwd.struct_passwd | None
+) -> tuple[tuple[tuple[str, str, bool], ...], tuple[tuple[int, int], ...]]:
+    """Return `Order.mounts` and `Order.identities`."""
     asked = launch.plan.mounts
     if not asked:
-        return ()
+        return (), ()
     if not launch.enclosure.isolated or launch.enclosure.cgroup is None:
         raise NotStarted("paths of the host are mounted in isolation only, and this host's is off")
     if user is None:
         raise NotStarted("a volume needs a user with an account on this host; name one")
     from isolator.runs.host_paths import granted, in_host
 
-    return in_host(granted(asked, launch.own, user), launch.sandbox)
+    given = granted(asked, launch.own, user)
+    return in_host(given, launch.sandbox), tuple(each.identity for each in given)
 
 
 def _secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:

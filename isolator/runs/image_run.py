@@ -91,8 +91,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
     if user.pw_uid == 0:
         _close_to_others(launch.sandbox)
-    binds = _mounts(launch, user, by_agent)
-    given = _identities(binds)
+    binds, given = _mounts(launch, user, by_agent)
     paths: Mapping[str, str] = {}
     if wants_volume(config) or share:
         binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
@@ -129,23 +128,19 @@ def _see_gate(launch: Launch, *, strict: bool) -> None:
         )
 
 
-def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:
+def _mounts(
+    launch: Launch, user: pwd.struct_passwd, by_agent: bool
+) -> tuple[tuple[tuple[str, str, bool], ...], tuple[tuple[int, int], ...]]:
+    """Return what is mounted, as `Prepared.binds`, and `Prepared.given`."""
     if not launch.plan.mounts:
-        return ()
+        return (), ()
     from isolator.runs.host_paths import granted, in_image, in_nested
 
     place = in_nested if by_agent else in_image
     if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
         raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
-    return place(granted(launch.plan.mounts, launch.own, user), SANDBOX)
-
-
-def _identities(binds: tuple[tuple[str, str, bool], ...]) -> tuple[tuple[int, int], ...]:
-    if not binds:
-        return ()
-    from isolator.runs.host_paths import identity_of
-
-    return tuple(identity_of(source) for source, _, _ in binds)
+    mounts = granted(launch.plan.mounts, launch.own, user)
+    return place(mounts, SANDBOX), tuple(each.identity for each in mounts)
 
 
 def _close_to_others(sandbox: str) -> None:

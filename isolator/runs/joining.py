@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 from isolator.confinement.apart import Apart, apart_of
 from isolator.confinement.inner_calls import Command, Inner
+from isolator.devices.cgroups import cgroups_of, mounted_with
 from isolator.host import processes
 from isolator.runs import joined
 
@@ -389,31 +390,7 @@ def _is_other(pid: int, name: str) -> bool:
 def _other_cgroups(pid: int) -> list[str]:
     """Directories of the cgroups that a process is in and this one is not."""
     mine, directories = cgroups_of("self"), []
-    for hierarchy, path in cgroups_of(str(pid)).items():
+    for hierarchy, path in cgroups_of(pid).items():
         if mine.get(hierarchy) != path:
-            directories.append(mount_of(hierarchy) + path)
+            directories.append(f"{mounted_with(hierarchy)}{path}")
     return directories
-
-
-def cgroups_of(pid: str) -> dict[str, str]:
-    """The paths of the process's cgroups, by their controllers as /proc names them; "" is version 2."""
-    with open(f"/proc/{pid}/cgroup", errors="surrogateescape") as file:
-        return {
-            controllers: path for _, controllers, path in (line.rstrip("\n").split(":", 2) for line in file)
-        }
-
-
-def mount_of(hierarchy: str) -> str:
-    """Where a hierarchy with these controllers is mounted; "" is version 2.
-
-    Raises:
-        FileNotFoundError: Nowhere.
-    """
-    with open("/proc/self/mounts", errors="surrogateescape") as file:
-        for line in file:
-            _, point, kind, options, *_ = line.split(" ")
-            if kind == "cgroup2" and not hierarchy:
-                return point
-            if kind == "cgroup" and hierarchy and set(hierarchy.split(",")) <= set(options.split(",")):
-                return point
-    raise FileNotFoundError(2, f"the cgroups of {hierarchy or 'version 2'} are mounted nowhere")

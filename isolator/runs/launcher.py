@@ -50,6 +50,7 @@ class Order:
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
+        identities: Device and inode that each of `mounts` must be.
         given: With `nodes`, as `mounts`, and absolute: what it sees for the sake of its share.
         denied: What must be denied once the cgroups are joined.
         private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
@@ -72,6 +73,7 @@ class Order:
     refused: str = ""
     volume: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
+    identities: tuple[tuple[int, int], ...] = ()
     given: tuple[tuple[str, str, bool], ...] = ()
     denied: tuple[Probe, ...] = ()
     keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
@@ -269,7 +271,8 @@ def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str
             ]
         if order["given"]:
             steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
-        steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
+        mounts, known = order["mounts"], order["identities"]
+        steps += [("mounts", lambda: view.mount_paths(mounts, order["cwd"], covered, known))]
         if order["secret_files"]:
             steps += [("secrets", lambda: _show_secrets(mount.show, order["secret_files"], order["user"]))]
         steps += [("sandboxes", lambda: view.hide(order["hidden"], order["cwd"]))]

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from isolator.runs.joining import cgroups_of, mount_of
+from isolator.devices.cgroups import cgroups_of, mounted_with
 from mesos_gpu.policy.tasks.limits import out_of_memory
 
 GONE_S: Final = 1.0
@@ -42,9 +42,9 @@ class Witness:
             OSError: It has ended, or no cgroup of version 1 limits its memory.
         """
         path_by_controller = {
-            name: path for names, path in cgroups_of(str(pid)).items() for name in names.split(",")
+            name: path for names, path in cgroups_of(pid).items() for name in names.split(",")
         }
-        self._directory = mount_of("memory") + path_by_controller.get("memory", "/none")
+        self._directory = f"{mounted_with('memory')}{path_by_controller.get('memory', '/none')}"
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             self._register()
@@ -84,7 +84,7 @@ def _files_of(container: str) -> tuple[Path | None, Path | None]:
             kind = next((kind for kind in _FILES if kind in controllers.split(",")), None)
             if kind is not None and path.rpartition("/")[2] == container:
                 counts, most = _FILES[kind]
-                directory = Path(mount_of(kind) + path)
+                directory = Path(f"{mounted_with(kind)}{path}")
                 if (directory / counts).exists():
                     return directory / counts, directory / most
     return None, None

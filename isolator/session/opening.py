@@ -26,6 +26,7 @@ _HELPER: Final = str(Path(__file__).with_name("helper.py"))
 SEALED_S: Final = 10.0  # a sandbox that is being sealed is waited for
 ROOM_S: Final = 10.0  # a read waits for others to end
 _LOOK_S: Final = 0.1
+_END_S: Final = 1.0  # longest wait for the end of a session's process after its helper has ended
 
 
 def open_session(
@@ -122,13 +123,14 @@ def _run_in(
 
 def _run(order: dict[str, object], name: str, inner: "Inner | None") -> str:
     told, (alive, ours) = os.memfd_create("channel", os.MFD_CLOEXEC), os.pipe()
+    session: list[int] | str | None = None
     with contextlib.ExitStack() as files:
         files.callback(os.close, ours)  # by this the helper sees that this process lives
         passed = [alive]
         try:
             if inner is not None:
-                order["session"] = passed_on = _session(inner)
-                passed += passed_on[:1] if isinstance(passed_on, list) else []
+                order["session"] = session = _session(inner)
+                passed += session[:1] if isinstance(session, list) else []
             os.write(told, json.dumps(order).encode())
             os.lseek(told, 0, os.SEEK_SET)
             process = subprocess.Popen(
@@ -150,6 +152,8 @@ def _run(order: dict[str, object], name: str, inner: "Inner | None") -> str:
         from isolator.session.command import end_left
 
         end_left(name)
+    if inner is not None and isinstance(session, list):
+        inner.reap(session[1], _END_S)
     return f"channel {name}: {said or f'its helper ended with {process.returncode}'}"
 
 

@@ -37,6 +37,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
         *login_routes(settings.who),
         *routes(scheduler, events, settings),
     ]
+    unnamed = Unnamed(settings.limits, all_routes, jobs.uploads.has_pass)
     app = Starlette(
         routes=all_routes,
         middleware=[
@@ -46,7 +47,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
             Middleware(Audit, trail=settings.audit),
             Middleware(Leaving),
             Middleware(Guard, names=settings.host_names),
-            _authenticate(scheduler, settings, Unnamed(settings.limits, all_routes, jobs.uploads.has_pass)),
+            _authenticate(scheduler, settings, unnamed),
             Middleware(Rate, limits=settings.limits),
         ],
         lifespan=jobs.lifespan,
@@ -55,6 +56,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings, outer: Sequence[M
     # Its answer would name http:// where a proxy before us speaks TLS, and a client send its token in the clear.
     app.router.redirect_slashes = False
     app.state.changes, app.state.events, app.state.leaving = jobs.changes, events, False
+    app.state.unnamed = unnamed  # requests that a standby passes on count, too
     return app
 
 

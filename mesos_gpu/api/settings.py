@@ -1,6 +1,7 @@
 """What an operator may set of the REST interface."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,7 +49,7 @@ class ApiSettings:
     uploads: UploadStore | None = None  # archives that are sent along with jobs; None: none are taken
     hooks: HookStore | None = None  # webhooks; None: there can be none
     sender: Sender | None = None  # that sends to them
-    task_key: bytes = field(default=b"", repr=False)  # that the secrets of launches are made of
+    task_key: Callable[[], bytes] = bytes  # that the secrets of launches are made of; empty: there are none
     peers: Peers | None = None  # other schedulers of this cluster; None: this one is alone
     leader_url: str = ""  # the one that leads, if that is this one; "": it is at `webui_url`
     flags: tuple[Flag, ...] = ()  # the scheduler's options

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mesos_gpu.api import openapi
-from mesos_gpu.api.host_threads import HostThreads
+from mesos_gpu.api.host_places import HostPlaces
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.requests import result_of
@@ -43,7 +43,7 @@ class System:
     ) -> None:
         """Serve a scheduler. `counted`: how many GPUs there are of each kind."""
         self._scheduler, self._settings, self._counted = scheduler, settings, counted
-        self._threads = HostThreads("questions who leads", most=8, of_host=8, of_caller=4)
+        self._threads = HostPlaces("questions who leads", most=8, of_host=8, of_caller=4)
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""

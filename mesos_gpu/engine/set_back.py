@@ -112,7 +112,7 @@ def _remember(state: State, moments: _Moments) -> None:
     _change(state.backoffs, lambda each: (each[0], moments.until(each[1])))
     _change(state.notified, lambda each: (each[0], moments.since(each[1])))
     _change(state.capacities, lambda each: moments.of(each, "since"))
-    _change(state.windows, lambda each: moments.of(each, "shrunk_at", "latest"))
+    _change(state.windows, lambda each: moments.of(each, "shrunk_at", "backed_off_at", "latest"))
     _change(state.unreserved, lambda each: moments.of(each, to_come=("until",)))
     _change(state.secrets, lambda each: moments.of(each, "asked_at", "read_at", to_come=("next_at",)))
     state.rolls.looked_at = moments.since(state.rolls.looked_at)

@@ -25,13 +25,15 @@ from mesos_gpu.install.lean import lean
 from mesos_gpu.install.library import above, imports
 from mesos_gpu.wire.digest import blake2b
 
-#: Modules that each executor imports: at its start, for the user of its task, when it starts the task, after the end.
+#: Modules that executors import: at the start, for the task's user, for the start of the task, after its end, and for a
+#: task that was killed or failed.
 EXECUTOR: Final = (
     "isolator.__main__",
     "isolator.executor.main",
     "mesos_gpu.adapters.accounts",
     "isolator.confinement.inner",
-    "isolator.host.sealing",
+    "isolator.host.unsealed",
+    "isolator.runs.memory",
 )
 NAME: Final = "programs.flat"
 KEPT_S: Final = 86400.0  # in the cache, where several installations have theirs

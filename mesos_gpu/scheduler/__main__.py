@@ -208,7 +208,7 @@ def _run(
         uploads=options.uploads.store(options.state, options.reserve),
         hooks=hooks,
         sender=sender,
-        task_key=key,
+        task_key=lambda: key,
         own_url=(options.uploads.executor_url or own_url).rstrip("/"),
         own_url_is_told=options.uploads.executor_url is not None,
         peers=part.peers if part else None,

@@ -32,6 +32,7 @@ from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.wire.journal import PATTERN, Copied, decode_batch, decode_head, state_name
 
 FILES: Final = 8  # that the size is divided into, so that an eighth at most is lost at once
+MOST_SIZES: Final = 8  # times the size that files of the last `least_days` may have
 DAY_S: Final = 86400.0
 _STATES: Final = "state-*.json"
 _PARTS: Final = "state-*.part"  # pattern of states that were not written completely
@@ -60,7 +61,8 @@ class Journal:
             directory: Of the journal alone.
             most_bytes: Size limit of all files except the newest state, in bytes.
             most_days: How long what was written is kept; up to a quarter longer, as whole files are removed.
-            least_days: How long what was written is kept even if the files have more than `most_bytes`.
+            least_days: How long what was written is kept even if the files have more than `most_bytes`; not beyond
+                `MOST_SIZES` times that.
             reserve: Free space of the file system below half of which old files are removed whenever they were written.
 
         Raises:
@@ -76,6 +78,7 @@ class Journal:
         self.problem = ""  # why the journal has more than `most_bytes`, or is not written; for any thread
         self._began: float | None = None  # the time of the file's first step
         self._ended = False
+        self._drops = False  # whether files of the last `least_days` were removed because of their size
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             ours = [entry for kind in (PATTERN, _STATES, _PARTS) for entry in directory.glob(kind)]
@@ -182,25 +185,42 @@ class Journal:
         """Remove the oldest files until no file is too old and another file fits; return whether the disk has room for
         a state.
 
-        Files of the last `least_days` are removed only if the disk would have less than its reserve.
+        Files of the last `least_days` are removed only beyond `MOST_SIZES` times the size limit, or if the disk would
+        have less than its reserve.
         """
-        now, size = time.time(), sum(map(_size_of, old))
+        now, size, drops = time.time(), sum(map(_size_of, old)), False
         most = self._most_bytes * (FILES - 1) // FILES
+        most_kept = self._most_bytes * MOST_SIZES - max(self._most_bytes // FILES, self._state_size)
         for path in old:
             written_at = path.stat().st_mtime
-            is_excess = size > most and written_at < now - self._least_s
+            is_kept = written_at >= now - self._least_s
+            is_excess = size > (most_kept if is_kept else most)
             if not (is_excess or written_at < now - self._most_s or self._lacks_room()):
                 break
+            drops |= is_kept and is_excess
             size -= _size_of(path)
             path.unlink()
             _state_of(path).unlink(missing_ok=True)
-        was, self.problem = self.problem, ""
-        if size > most:
-            had, kept = f"{size >> 20} MiB of {self._most_bytes >> 20}", f"{self._least_s / DAY_S:g} days"
-            self.problem = f"the journal in {self._directory} has {had}: its last {kept} are kept"
-            if not was:
-                logger.warning("%s; see --journal-size and --journal-keep-days", self.problem)
+        self._note_size(size, most, drops=drops)
         return not self._lacks_room()
+
+    def _note_size(self, size: int, most: int, *, drops: bool) -> None:
+        """Set `problem` if the remaining files have more than `most` bytes; log a line when that begins.
+
+        Args:
+            size: Size of the remaining files, in bytes.
+            most: Size limit of these files, in bytes.
+            drops: Whether files of the last `least_days` were removed because of their size.
+        """
+        was, self.problem = self.problem, ""
+        if size > most or drops:
+            days = f"its last {self._least_s / DAY_S:g} days"
+            ends = f"the oldest of {days} are removed at {MOST_SIZES} times the size"
+            had = f"the journal in {self._directory} has {size >> 20} MiB of {self._most_bytes >> 20}"
+            self.problem = f"{had}: {ends if drops else f'{days} are kept'}"
+        if self.problem and (not was or drops > self._drops):
+            logger.warning("%s; see --journal-size and --journal-keep-days", self.problem)
+        self._drops = drops
 
     def _lacks_room(self) -> bool:
         """Whether less than half of the reserve would be left with a state. Archives are refused at the whole of it, so

@@ -23,7 +23,12 @@ START = frozenset(Path(__file__, "../../data/executor_imports.txt").resolve().re
 #: And until its end, for a plain task: the groups of its user, and the seal of its sandbox.
 LATER = {
     "isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp",
-    "isolator.host.sealing", "isolator.host.beneath", "array",
+    "isolator.host.unsealed", "isolator.host.sealing", "isolator.host.beneath", "array",
+}  # fmt: skip
+#: And for a task that failed or was killed: the search for a lack of memory.
+FAILED = {
+    "isolator.runs.memory", "mesos_gpu.model.tasks.status", "mesos_gpu.policy.tasks",
+    "mesos_gpu.policy.tasks.limits",
 }  # fmt: skip
 
 
@@ -54,12 +59,19 @@ def submit(client: Client, command: str) -> str:
     return str(client.submit(request)["id"])
 
 
+@pytest.mark.parametrize(
+    ("command", "state", "more"),
+    [("true", "finished", set[str]()), ("exit 3", "failed", FAILED), ("sleep 600", "killed", FAILED)],
+)
 def test_what_an_executor_imports_in_its_whole_life_is_bounded(
-    counting: tuple[Stack, Client, Path],
+    counting: tuple[Stack, Client, Path], command: str, state: str, more: set[str]
 ) -> None:
     _, client, told = counting
-    job = submit(client, "true")
-    wait_until("it ends", lambda: client.job(job)["state"] == "finished")
+    job = submit(client, command)
+    if state == "killed":
+        wait_until("it runs", lambda: client.job(job)["state"] == "running")
+        client.kill(job)
+    wait_until("it ends", lambda: client.job(job)["state"] == state)
     wait_until("its executor ends", lambda: told.exists() and told.read_text())
     empty = subprocess.run(
         [helpers.python(), "-IS", "-c", "import sys; print(*sys.modules)"],
@@ -67,7 +79,8 @@ def test_what_an_executor_imports_in_its_whole_life_is_bounded(
         text=True,
         check=True,
     ).stdout
-    assert set(told.read_text().split()) - set(empty.split()) - START - LATER - {"marshal"} == set()
+    allowed = {*empty.split(), *START, *LATER, *more, "marshal"}
+    assert set(told.read_text().split()) - allowed == set()
 
 
 def first_mapping(process: psutil.Process) -> str:

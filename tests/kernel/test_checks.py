@@ -13,6 +13,7 @@ import pytest
 
 from isolator.confinement.apart_sys import SCOPES_SINCE, landlock_abi
 from isolator.confinement.listeners import Listeners
+from isolator.devices.cgroups import mounted_with
 from isolator.executor import checks as checks_module
 from isolator.executor.checks import Checker
 from isolator.host.processes import descendants
@@ -309,9 +310,7 @@ def test_the_tasks_root_directory(start: Start, watch: Begin, tmp_path: Path) ->
 
 @needs_root
 def test_the_tasks_cgroup(start: Start, watch: Begin) -> None:
-    mount = next(
-        (Path(joining.mount_of(name)) for name in ("devices", "pids", "") if _is_mounted(name)), None
-    )
+    mount = next((mounted_with(name) for name in ("devices", "pids", "") if _is_mounted(name)), None)
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup can be made here")
     group = mount / f"mesos-gpu-check-{os.getpid()}"
@@ -330,7 +329,7 @@ def test_the_tasks_cgroup(start: Start, watch: Begin) -> None:
 
 def _is_mounted(hierarchy: str) -> bool:
     try:
-        return bool(joining.mount_of(hierarchy))
+        return bool(mounted_with(hierarchy))
     except FileNotFoundError:
         return False
 

@@ -63,11 +63,24 @@ class Mismatch(MesosGpuError):
 
 @dataclass(frozen=True, slots=True)
 class UploadLimits:
-    """Limits in bytes: of one archive, of all archives of one owner, and of all archives together."""
+    """Limits in bytes: of one archive, of all archives of one owner, and of all archives together.
+
+    The last quarter of the latter is kept for owners whose archives have no more than one archive may have. So a few
+    owners that use up their own limits leave room for others.
+
+    Attributes:
+        keeps_quarter: Whether that holds; not in a copy of another scheduler's archives, which come in any order.
+    """
 
     archive_bytes: int = 512 << 20
     owner_bytes: int = 4096 << 20
     all_bytes: int = 16384 << 20
+    keeps_quarter: bool = True
+
+    def all_bytes_for(self, owned: int) -> int:
+        """Return the limit of all archives together for an owner who would have `owned` bytes."""
+        is_small = owned <= self.archive_bytes
+        return self.all_bytes if is_small or not self.keeps_quarter else self.all_bytes * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +388,10 @@ class UploadStore:
                     f"{len(mine)} of {MOST_ARCHIVES}",
                     remedy="wait until jobs that need them have ended: others go when room is needed",
                 )
-            if whole + size > most.all_bytes:
+            if whole + size > most.all_bytes_for(sum(mine) + size):
                 return NoRoom(
-                    f"size={size}: archives of all names take {whole >> 20} MiB of {most.all_bytes >> 20}",
+                    f"size={size}: archives of all names take {whole >> 20} MiB of {most.all_bytes >> 20}, the last "
+                    f"quarter of which is for names with at most {most.archive_bytes >> 20} MiB",
                     remedy="try again when jobs that need them have ended, or have --all-uploads raised",
                 )
             if free.spare < size - received:

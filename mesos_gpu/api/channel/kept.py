@@ -1,10 +1,10 @@
 """GET /v1/jobs/{id}/files: files that an ended job left in its sandbox."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
 from typing import Final
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mesos_gpu.access.rights import JOB_EXEC
 from mesos_gpu.api.channel.opening import Opening
 from mesos_gpu.api.channel.within import Within
-from mesos_gpu.api.host_threads import unless_gone
+from mesos_gpu.api.host_places import HostPlaces, unless_gone
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.http.rate import key_of
@@ -30,47 +30,36 @@ from mesos_gpu.wire.channel.file import GET, LIST, FileOrder
 from mesos_gpu.wire.channel.tree import Decoder, Mark, Said
 from mesos_gpu.wire.checking import Problem
 
-MOST_AT_ONCE: Final = 16
-MOST_OF_ONE: Final = 4  # of one caller
-MOST_OF_HOST: Final = 8  # from one host, which may hang
 FIRST_S: Final = (
     60.0  # until the host has sent the first record: it meets, and waits for the sandbox to be sealed
 )
+TURN_S: Final = 20.0  # until an earlier copy of the same caller from the same host has ended
 RANK: Final = Number("rank", 0, 0, (1 << 20) - 1)
 MEDIA: Final = "application/octet-stream"
 _IN_IMAGES: Final = "/mnt/mesos/sandbox"  # path of the sandbox inside containers with an image
 
 
-class UnderWay:
-    """Copies that are under way, by whose they are and where from. Only for the server's loop."""
+class Turns:
+    """Turns of copies. A host reads for two at a time, so that a caller who reads slowly leaves room for another."""
 
     def __init__(self) -> None:
-        """None is."""
-        self._open, self._hosts = Counter[str](), Counter[str]()
+        """No copy is under way."""
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    def room(self, key: str, host: str) -> None:
-        """See that one more may begin.
+    async def next(self, host: str, caller: str) -> asyncio.Lock:
+        """Wait until no other copy of a caller from a host is under way; return the lock, which is to be released.
 
         Raises:
-            Refusal: There are too many, of this caller, from this host, or of all.
+            Refusal: An earlier copy has not ended in time.
         """
-        mine, every, here = self._open[key], self._open.total(), self._hosts[host]
-        if every >= MOST_AT_ONCE or mine >= MOST_OF_ONE or here >= MOST_OF_HOST:
-            what = f"there are {mine} copies out of sandboxes of {key}, {here} from {host}, and {every} of all, at once"
-            raise Refusal(429, "copies", what, remedy="end some, or try again later")
-
-    @contextmanager
-    def one(self, key: str, host: str) -> Iterator[None]:
-        """Count one, for as long as this lasts."""
-        self._open[key] += 1
-        self._hosts[host] += 1
+        lock = self._locks.setdefault((host, caller), asyncio.Lock())
         try:
-            yield
-        finally:
-            self._open[key] -= 1
-            self._hosts[host] -= 1
-            self._open += Counter()  # forgets who has none
-            self._hosts += Counter()
+            async with asyncio.timeout(TURN_S):
+                await lock.acquire()
+        except TimeoutError:
+            what = f"another copy of {caller} out of a sandbox at {host} has not ended in {TURN_S:g} s"
+            raise Refusal(429, "copies", what, remedy="end it, or try again later") from None
+        return lock
 
 
 class KeptFiles:
@@ -84,7 +73,8 @@ class KeptFiles:
             opening: Opener of channels to hosts.
         """
         self._scheduler, self._opening = scheduler, opening
-        self._under_way = UnderWay()
+        self._copies = HostPlaces("copies out of sandboxes", most=16, of_host=8, of_caller=4)
+        self._turns = Turns()
 
     async def read(self, request: Request) -> Response:
         """Handle GET /v1/jobs/{id}/files: stream the records that a channel to a running job would send."""
@@ -100,9 +90,10 @@ class KeptFiles:
 
         job, monitor, kept, host = await result_of(self._scheduler.read(find))
         note.about("job", job.id)
-        key = key_of(request.scope)
-        self._under_way.room(key, host)
-        with self._under_way.one(key, host):
+        caller = key_of(request.scope)
+        with ExitStack() as held:
+            held.enter_context(self._copies.place(host, caller))
+            held.callback((await self._turns.next(host, caller)).release)
             line = await self._opening.within(request, job, FileOrder(what, "/".join(path)), monitor, kept)
             pieces = line.output()
             try:
@@ -110,31 +101,31 @@ class KeptFiles:
             except BaseException:
                 await line.close()
                 raise
-        return _Copy(self._sent(key, host, first, pieces), line)
-
-    async def _sent(
-        self, key: str, host: str, first: bytes, pieces: AsyncIterator[bytes]
-    ) -> AsyncIterator[bytes]:
-        """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
-        with self._under_way.one(key, host):
-            yield first
-            with suppress(Unavailable):
-                async for piece in pieces:
-                    yield piece
+            return _Copy(_sent(first, pieces), line, held.pop_all())
 
 
 class _Copy(StreamingResponse):
-    """Streaming response that closes its line to the host at the end, even if the client stops reading."""
+    """Streaming response that closes its line to the host at the end, even if the client stops reading, and then gives
+    its place back."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], line: Within) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], line: Within, place: ExitStack) -> None:
         super().__init__(pieces, media_type=MEDIA)
-        self._line = line
+        self._line, self._place = line, place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._line.close()
+        with self._place:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                await self._line.close()
+
+
+async def _sent(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """All of them, each read when the one before is sent. If they cannot be had to their end, DONE is missing."""
+    yield first
+    with suppress(Unavailable):
+        async for piece in pieces:
+            yield piece
 
 
 async def _first(pieces: AsyncIterator[bytes], job_id: JobId) -> bytes:

@@ -173,6 +173,7 @@ class Who:
         kind, shown = HEADERS, None
         try:
             shown = self.shown(scope)
+            note_address(scope, shown.address)
             callers = []
             for kind_of in OF_CONNECTIONS:
                 kind, prover = kind_of.value, self.provers.get(kind_of)
@@ -181,6 +182,16 @@ class Who:
         except WrongProof as wrong:
             raise self.refused(scope, wrong, kind, shown) from wrong
         return shown.address, callers
+
+    def shows_more(self, scope: Scope) -> bool:
+        """Return whether a request shows a proof that is passed on with it: an Authorization header or the cookie of a
+        session. Whether it is right is not checked.
+        """
+        try:
+            shown = self.shown(scope)
+            return shown.authorization is not None or cookies.read(scope, shown, self.proxies) is not None
+        except WrongProof:
+            return True
 
     def _nobody(self, path: str, shown: Shown) -> Caller:
         """Whoever shows no proof: some routes are for everybody, by the operator's word."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,12 +12,15 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.authenticate import address_of
 from mesos_gpu.api.http.door import SAFE
 from mesos_gpu.api.http.note import REQUEST_ID
+from mesos_gpu.api.http.rate import Unnamed
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.standby.heard import target_of
 from mesos_gpu.api.standby.upstream import CONNECT_S, Headers, Upstream, opened
 from mesos_gpu.api.standby.word import HEADER, Signer
+from mesos_gpu.model.access.caller import Caller
 
 LEADER: Final = b"mesos-gpu-standby"  # of answers: who leads
 RETRY_S: Final = 2
@@ -104,7 +107,7 @@ class Passing:
 
     async def _head(self, leader: Leader, scope: Scope) -> bytes:
         client = scope.get("client") or ("", 0)
-        address, callers = (client[0], ()) if self._who is None else await self._who.of_connection(scope)
+        address, callers = (client[0], ()) if self._who is None else await self._proved(self._who, scope)
         target = target_of(scope)
         word = self._signer.sign(
             leader.run, scope["method"], target, address, int(client[1] or 0), tuple(callers)
@@ -124,6 +127,25 @@ class Passing:
         ]
         lines = [b"%s: %s\r\n" % each for each in (*ours, *kept)]
         return f"{scope['method']} {target} HTTP/1.1\r\n".encode("latin-1") + b"".join(lines) + b"\r\n"
+
+    async def _proved(self, who: Who, scope: Scope) -> tuple[str, Sequence[Caller]]:
+        """Return where a request comes from, and who is proved to send it by its connection.
+
+        A request without any proof counts for its address as one that is answered here. Whether a token, a password or
+        a session is right only the leader knows, which counts wrong ones.
+
+        Raises:
+            Refusal: A proof of the connection is wrong, or the address sends too many requests without a name.
+        """
+        unnamed: Unnamed = scope["app"].state.unnamed
+        try:
+            address, callers = await who.of_connection(scope)
+        except Refusal as refusal:
+            raise unnamed.count(address_of(scope)) or refusal from refusal
+        too_much = None if callers or who.shows_more(scope) else unnamed.over_limit(scope, address)
+        if too_much is not None:
+            raise too_much
+        return address, callers
 
 
 def unavailable(what: str) -> Refusal:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from mesos_gpu.access.rights import JOB_CHECKPOINT, JOB_ENV, JOB_KILL, JOB_OUTPUT
 from mesos_gpu.adapters.hosts.agents import Agents
 from mesos_gpu.api.admission import admit
-from mesos_gpu.api.host_threads import HostThreads, unless_gone
+from mesos_gpu.api.host_places import HostPlaces, unless_gone
 from mesos_gpu.api.http import arrays, note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
@@ -64,7 +64,7 @@ class Jobs:
         # For callers who see all jobs, by how many of them are asked for: many pages ask every few seconds.
         self._lines = {most: Kept(partial(_line, most)) for most in (_FIRST, int(asked.MOST_QUEUED.default))}
         self._agents = Agents(settings.agent_authorization, settings.agent_tls)
-        self._readers = HostThreads("reads of output", most=64, of_host=8, of_caller=4)
+        self._readers = HostPlaces("reads of output", most=64, of_host=8, of_caller=4)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:

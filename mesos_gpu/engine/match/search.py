@@ -11,9 +11,10 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.apps.ports import choose, enough, first
+from mesos_gpu.policy.apps.ports import choose, enough
 from mesos_gpu.policy.apps.task_ids import launch_id
 from mesos_gpu.policy.capacity.fit import Chosen, room_for
 from mesos_gpu.policy.capacity.node import NodeCapacity
@@ -21,6 +22,7 @@ from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 
 Nodes = Mapping[AgentId, NodeCapacity]
+_ONE_PORT = (PortWish(None, 0, 0),)  # what each member of a gang takes
 
 
 class Search:
@@ -223,10 +225,8 @@ class Search:
 
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
         offered = self._remains.ports(chosen.agent_id)
-        if job.spec.tasks > 1:
-            ports = first(offered)
-        else:
-            ports = choose(job.spec.ports, offered, task_id_of(job))
+        wishes = _ONE_PORT if job.spec.tasks > 1 else job.spec.ports
+        ports = choose(wishes, offered, task_id_of(job))
         if ports is None:
             raise ValueError(f"agent {chosen.agent_id} does not offer the ports of job {job.id}")
         return Take(

@@ -16,17 +16,22 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 
-MAX_KILLS: Final = 8  # of an agent and owner, under way: each ends processes, and undoes an enclosure
-_KILL_S: Final = 5.0  # then a task that has not ended yet does not count among them: it may have a long grace
+#: Kills under way per agent and owner. Some hundred runnable threads of ending executors slow down a host for others.
+MAX_KILLS: Final = 4
+_KILL_S: Final = (
+    2.0  # age, in seconds, from which a kill no longer counts: the task may have a long grace period
+)
 
 
 def has_turn(turn: Turn, job: Job, task: Task) -> bool:
-    """Whether a task may be told to end now, beside those of its agent and its owner that were told a moment ago.
+    """Return whether a task may be killed now, given the kills under way on its agent for tasks of its owner.
 
-    Those of other owners do not count: who ends many tasks that take long for it delays nobody else's kill.
+    Tasks of other owners do not count, so that many slow kills of one owner do not delay the kills of another.
     """
-    told = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S)
-    jobs = (turn.state.jobs.get(job_id) for id in told if (job_id := turn.state.tasks[id].job_id) is not None)
+    killed = turn.state.restless.told_since(task.agent_id, turn.now - _KILL_S)
+    jobs = (
+        turn.state.jobs.get(job_id) for id in killed if (job_id := turn.state.tasks[id].job_id) is not None
+    )
     own = (each for each in jobs if each is not None and each.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 

@@ -29,7 +29,7 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
         return
     window = turn.state.windows.get(node.id, Window())
     if status.reason == TIMED_OUT:
-        _back_off(turn, node, window)
+        _back_off(turn, node, window, task.launched_at)
     elif task.state is TaskState.LAUNCHED and new in _BY_EXECUTOR:
         under_way = len(turn.state.restless.under_way.get(node.id, ()))
         now_is = launch_window.registered(window, task.launched_at, turn.now, under_way)
@@ -38,12 +38,13 @@ def on_first_word(turn: Turn, task: Task, new: TaskState, status: Status) -> Non
             turn.put_node(changed(node, timeouts=0, launch_not_before=0.0))
 
 
-def _back_off(turn: Turn, node: Node, window: Window) -> None:
+def _back_off(turn: Turn, node: Node, window: Window, launched_at: float) -> None:
     """Give the agent no launches for some time.
 
-    A timeout during a back-off does not extend it, because that executor was launched before the back-off began.
+    A timeout of an executor that was launched before the last back-off began neither extends it nor begins another one.
+    After a restart windows are new; then this holds while the back-off lasts.
     """
     until = node.launch_not_before
-    if until <= turn.now:
+    if until <= turn.now and launched_at > window.backed_off_at:
         turn.state.windows[node.id], until = launch_window.timed_out(window, turn.now)
     turn.put_node(changed(node, timeouts=node.timeouts + 1, launch_not_before=until))

@@ -97,14 +97,6 @@ def choose(wishes: Sequence[PortWish], offered: Sequence[PortRange], seed: str) 
     return Chosen(tuple(numbers), tuple(taken))
 
 
-def first(offered: Sequence[PortRange]) -> Chosen | None:
-    """The first port that is offered: a member of a gang may have any; None: there is none."""
-    if not offered:
-        return None
-    port = offered[0].begin
-    return Chosen((port,), (PortRange(port, port, offered[0].kind),))
-
-
 def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
     """Whether `choose` finds ports: a thousand agents are asked at a match."""
     fixed = {wish.host_port for wish in wishes if wish.host_port}

@@ -28,12 +28,15 @@ class Window:
         size: Largest number of launches under way, rounded down where launches are counted.
         shrunk_at: Time of the last reduction, in seconds since the epoch; earlier launches do not reduce it again.
         back_offs: Number of consecutive back-offs because executors did not register in time.
+        backed_off_at: Begin of the last back-off, in seconds since the epoch; timeouts of earlier launches begin no
+            other one.
         latest: Launch time of the newest registered executor, in seconds since the epoch.
     """
 
     size: float = FIRST_SIZE
     shrunk_at: float = 0.0
     back_offs: int = 0
+    backed_off_at: float = 0.0
     latest: float = 0.0
 
 
@@ -71,4 +74,5 @@ def timed_out(window: Window, now: float) -> tuple[Window, float]:
     """
     back_offs = window.back_offs + 1
     wait_s = delay_s(back_offs, first_s=MIN_BACK_OFF_S, most_s=MAX_BACK_OFF_S)
-    return replace(window, size=PROBE_SIZE, shrunk_at=now, back_offs=back_offs), now + wait_s
+    window = replace(window, size=PROBE_SIZE, shrunk_at=now, back_offs=back_offs, backed_off_at=now)
+    return window, now + wait_s

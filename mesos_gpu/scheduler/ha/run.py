@@ -131,7 +131,7 @@ def _serving(
     copy = Copy(member.local, engine_settings(options))
     api = cast(SchedulerApi, copy)  # what it lacks is refused, and never asked for: it is sent on
     who = who_asks(options, api)
-    given = replace(settings(who), peers=member, leader_url="")
+    given = replace(settings(who), peers=member, leader_url="", task_key=lambda: member.key)
     served = tls()
     context = options.cluster.context(options.tls.tls_cert, options.tls.tls_key) if served else None
     passing = _standby(options, member, copy, who, given, context)
@@ -139,7 +139,7 @@ def _serving(
     if served:
         signal.signal(signal.SIGHUP, lambda *_: served.wake())
     archives = Archives(
-        options.uploads.store(options.state, options.reserve),
+        options.uploads.store(options.state, options.reserve, is_copy=True),
         lambda: copy.read(needed_archives).result(),
         lambda: member.leader,
         lambda: member.key,

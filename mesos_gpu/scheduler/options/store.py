@@ -63,8 +63,8 @@ OPTIONS: Decorators = (
         show_default=True,
         type=click.IntRange(0),
         metavar="DAYS",
-        help="Time for which its files are kept whatever their size, while the disk has more than half of "
-        "--disk-reserve.",
+        help="Time for which its files are kept beyond --journal-size, up to 8 times that, while the disk has more "
+        "than half of --disk-reserve.",
     ),
     click.option(
         "--journal-days",

@@ -92,7 +92,7 @@ def test_a_scheduler_that_asks_nobody_does_not_bound_unnamed_requests() -> None:
 def test_requests_of_executors_are_not_counted_with_their_host(tmp_path: Path) -> None:
     """Tasks get their archives whatever else their host sends: the pass is the proof, not the path."""
     store = UploadStore(tmp_path / "uploads", UploadLimits(1 << 12, 1 << 13))
-    with asking(uploads=store, task_key=KEY) as (rig, _):
+    with asking(uploads=store, task_key=lambda: KEY) as (rig, _):
         path = f"/v1/uploads/{'a' * 64}/archive"
         shown = pass_for(secret_for(KEY, "t1"), f"GET {path}")
         for secret, statuses in ((shown, [404] * 6), ("0" * 64, [404] * 3 + [429] * 3), (shown, [404] * 6)):

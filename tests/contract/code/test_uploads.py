@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> UploadStore:
 
 @pytest.fixture
 def rig(store: UploadStore) -> Iterator[Rig]:
-    rig = Rig(uploads=store, task_key=KEY)
+    rig = Rig(uploads=store, task_key=lambda: KEY)
     rig.node()
     rig.node("a2", (gpu("g1"),))
     yield rig

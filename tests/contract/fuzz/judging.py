@@ -84,7 +84,7 @@ class Judge:
             token_of(self.daemon, name)
         self.uploads = UploadStore(Path(self._directory.name) / "uploads", UploadLimits(1 << 12, 1 << 13))
         settings = ApiSettings(
-            "http://w", "1", who=who, limits=unlimited, uploads=self.uploads, task_key=b"k" * 16
+            "http://w", "1", who=who, limits=unlimited, uploads=self.uploads, task_key=lambda: b"k" * 16
         )
         self.app = create_app(self.daemon, settings)
         self.daemon.put(ev.Registered("fw", "http://master"))

@@ -24,7 +24,7 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 def rig(tmp_path: Path) -> Iterator[Rig]:
     store = UploadStore(tmp_path / "leader")
     assert store.put(OWNER, DIGEST, 0, len(DATA), DATA).complete
-    rig = Rig(uploads=store, task_key=KEY)
+    rig = Rig(uploads=store, task_key=lambda: KEY)
     yield rig
     rig.close()
 

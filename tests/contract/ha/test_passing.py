@@ -18,6 +18,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocket
 
+from mesos_gpu.access.rate import Limits
+from mesos_gpu.api.http.rate import Unnamed
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.login.vouched import vouched_in
 from mesos_gpu.api.standby.heard import Heard, target_of
@@ -36,12 +38,13 @@ ANN = Caller("ann", frozenset({"staff"}), Proof.CERTIFICATE, "10.1.2.3", proof_i
 
 
 class Leading:
-    """Answers by what it was asked; `held` are requests that wait."""
+    """Answers by what it was asked; `held` are requests that wait, `asked` all that it is told of."""
 
     def __init__(self) -> None:
-        self.held = 0
+        self.held = self.asked = 0
 
     async def told(self, request: Request) -> Response:
+        self.asked += 1
         body = await request.body()
         callers = [each.name for each in vouched_in(request.scope)]
         said = {
@@ -84,6 +87,9 @@ class Who:
     async def of_connection(self, _scope: object) -> tuple[str, list[Caller]]:
         return self.address, self.callers
 
+    def shows_more(self, _scope: object) -> bool:
+        return False
+
 
 @dataclass
 class Both:
@@ -110,6 +116,7 @@ class Both:
 
 def served(app: Starlette) -> Server:
     app.state.changes = app.state.events = SimpleNamespace(close=lambda: None)
+    app.state.unnamed = Unnamed(Limits(), [], lambda _scope: False)
     return Server(app, listen("127.0.0.1", 0))
 
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 from typing import Any
 
 import requests
+from starlette.middleware import Middleware
 
 from mesos_gpu.access.rate import Limits
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, parts_of, text_of
@@ -99,7 +100,8 @@ class LoginRig:
         clock: Clock | None = None,
         limits: Limits | None = None,
         uploads: UploadStore | None = None,
-        task_key: bytes = b"",
+        task_key: Callable[[], bytes] = bytes,
+        outer: Callable[[Who], Sequence[Middleware]] = lambda _who: (),
         **more: Any,
     ) -> None:
         self.daemon = knowing(DOCUMENT)(
@@ -110,7 +112,7 @@ class LoginRig:
             "http://w", "0.1.0", who=self.who, audit=audit, limits=limits or Limits(), uploads=uploads,
             task_key=task_key,
         )  # fmt: skip
-        self.app = create_app(self.daemon, settings)
+        self.app = create_app(self.daemon, settings, outer(self.who))
         self.server = Server(self.app, listen("127.0.0.1", 0), local=local, tls=tls)
         self.url = self.server.url
         self.daemon.start()

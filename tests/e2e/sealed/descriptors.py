@@ -1,7 +1,7 @@
 """Run as tasks: one passes a directory of its sandbox on as a descriptor, the other changes names there for ever.
 
 Arguments: `give`, a socket, a directory of root, and where to begin if that is not here; or `hold`, a socket and a file
-to write to what was denied.
+to write to what was denied. Of a socket at a port: `lend`, a socket and a kind; `keep`, a socket; `serve`.
 """
 
 import ctypes
@@ -105,6 +105,41 @@ def succeeds(attempt: Callable[[], object]) -> bool:
     return True
 
 
+def lend(path: str, kind: str) -> None:
+    """Pass on a socket that is bound to this task's port, and end."""
+    lent = socket.socket(type=socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
+    lent.bind(("", int(os.environ["PORT0"])))
+    if kind == "listening":
+        lent.listen()
+    with socket.socket(socket.AF_UNIX) as line:
+        while line.connect_ex(path):
+            time.sleep(0.05)
+        socket.send_fds(line, [b"x"], [lent.fileno()])
+        line.recv(1)
+
+
+def keep(path: str) -> None:
+    """Keep a socket that another task passes on, for ever."""
+    os.umask(0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        line = listener.accept()[0]
+    kept = socket.recv_fds(line, 1, 1)[1]
+    line.send(b"x")
+    print("keeps", len(kept), flush=True)
+    time.sleep(600)
+
+
+def serve() -> None:
+    """Listen at this task's port, by TCP and UDP, without an option that would share it."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        socket.socket(type=kind).bind(("", int(os.environ["PORT0"])))
+    print("serves", flush=True)
+
+
 if __name__ == "__main__":
-    programs: dict[str, Callable[..., None]] = {"give": give, "hold": hold}
+    programs: dict[str, Callable[..., None]] = {
+        "give": give, "hold": hold, "lend": lend, "keep": keep, "serve": serve,
+    }  # fmt: skip
     programs[sys.argv[1]](*sys.argv[2:])

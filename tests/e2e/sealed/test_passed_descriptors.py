@@ -2,6 +2,9 @@
 
 import io
 import os
+import signal
+import socket
+import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
@@ -11,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from isolator.gpus.ledger import Ledger
+from isolator.host.unsealed import place_of
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.reach.failures import Unreachable
+from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
@@ -28,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the tasks run as other users"),
 ]
 PROGRAM = Path(__file__).with_name("descriptors.py")
+ENDLESS = Path(__file__).with_name("endless.py")
 PYTHON = "/usr/bin/python3"  # one that any user can run
 MODE = "cgroup2"
 POOL = {"MESOS_GPU_USER_POOL": "62000-62019"}
@@ -45,7 +52,8 @@ def shared(open_directory: Path) -> Path:
     path = open_directory / f"shared-{time.monotonic_ns()}"
     path.mkdir()
     path.chmod(0o1777)
-    (path / PROGRAM.name).write_bytes(PROGRAM.read_bytes())
+    for program in (PROGRAM, ENDLESS):
+        (path / program.name).write_bytes(program.read_bytes())
     return path
 
 
@@ -61,8 +69,8 @@ def roots(open_directory: Path) -> Path:
     return path
 
 
-def submit(client: Client, shared: Path, *words: str, **more: Any) -> str:
-    command = " ".join([PYTHON, f"shared/{PROGRAM.name}", *words])
+def submit(client: Client, shared: Path, *words: str, program: Path = PROGRAM, **more: Any) -> str:
+    command = " ".join([PYTHON, f"shared/{program.name}", *words])
     return client.submit(
         {
             "name": words[0],
@@ -210,6 +218,44 @@ def test_the_agent_removes_an_image_without_the_files_that_a_task_wrote_there(
     wait_until("what the task wrote is removed", lambda: not any(left.iterdir()), 60)
 
 
+@pytest.mark.parametrize("kind", ["listening", "bound", "udp"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_socket_that_was_passed_on_keeps_no_port_from_the_next_task(
+    stack: Stack, shared: Path, form: str, kind: str
+) -> None:
+    """Without the check before its start, each task that gets the port fails: "Address already in use"."""
+    port = cluster.FIXED_PORTS[1]
+    with client_of(stack, 1) as client:
+        keeper = submit(client, shared, "keep", "shared/socket", **FORMS[form])
+        lender = submit(client, shared, "lend", "shared/socket", kind, ports=[port], **FORMS[form])
+        wait_until("the lender has ended", lambda: ended(client.job(lender)), 60)
+        assert client.job(lender)["state"] == "finished", client.job(lender)["message"]
+        assert client.job(keeper)["state"] == "running"
+        server = submit(client, shared, "serve", ports=[port])
+        wait_until("the server has ended", lambda: ended(client.job(server)), 60)
+        job = client.job(server)
+        assert (job["state"], job["infrastructure_failures"]) == ("finished", 0), job["message"]
+        wait_until("the keeper has ended", lambda: ended(client.job(keeper)), 60)
+        assert client.job(keeper)["state"] == "failed"
+        errors = client.logs(keeper, stream="stderr", offset=0, length=10000)["data"]
+        assert f"was killed: it held a socket at port {port} after the task" in errors
+
+
+def test_a_port_that_cannot_be_had_is_the_hosts_fault(stack: Stack, shared: Path) -> None:
+    """No launch counts as an attempt of the job, and the first one after the end of the other server runs."""
+    port = cluster.FIXED_PORTS[1]
+    with client_of(stack, 1) as client, socket.create_server(("127.0.0.1", port)) as other:
+        server = submit(client, shared, "serve", ports=[port])
+        wait_until("it was tried again", lambda: client.job(server)["infrastructure_failures"] >= 3, 60)
+        job = client.job(server)
+        assert job["attempts"] == 0
+        assert f"port {port} of this host, which Mesos gave to the task, is bound by" in job["message"]
+        assert f"held by process {os.getpid()} (" in job["message"]
+        other.close()
+        wait_until("the server has ended", lambda: ended(client.job(server)), 120)
+        assert client.job(server)["state"] == "finished", client.job(server)["message"]
+
+
 @pytest.mark.parametrize("how", ["secure", "pool"])
 def test_nor_where_everybody_proves_who_he_is_and_each_task_has_a_uid(
     open_directory: Path, shared: Path, roots: Path, how: str
@@ -252,4 +298,36 @@ def test_the_agents_clean_up_removes_the_sandbox_alone(
         (sandboxes,) = (path for path in runs if "meta" not in path.parts)
         wait_until("the sandbox is removed", lambda: not list(sandboxes.glob("*-*")), 60)
         assert (shared / "said").exists()
+    assert sorted(path.name for path in roots.iterdir()) == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)  # some 100,000 directories are made, and removed
+def test_clean_up_removes_the_sandbox_alone_though_its_seal_does_not_end(
+    open_directory: Path, shared: Path, roots: Path
+) -> None:
+    """A holder that adds directories faster than they are sealed keeps others unsealed until the agent removes them."""
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
+    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
+    before = sorted(path.name for path in roots.iterdir())
+    with (
+        Stack(open_directory / "endless", [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
+        client_of(stack, 1) as client,
+    ):
+        holder = submit(client, shared, "hold", "shared/socket", "shared/said", program=ENDLESS)
+        job = submit(client, shared, "give", "shared/socket", str(roots), program=ENDLESS)
+        wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
+        task = client.job(job)["task_id"]
+        runs = f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task}/runs"
+        (sandbox,) = stack.directory.glob(f"{runs}/*-*")
+        apart = Path(place_of(str(sandbox)))
+        wait_until("its directories are moved", apart.exists, 60)
+        holdings = Ledger(stack.directory / "nodes/1/ledger.sqlite").holdings()
+        (executor,) = (each.owner.pid for each in holdings if each.task == task)
+        os.kill(executor, signal.SIGKILL)  # else it goes on for a minute
+        wait_until("the sandbox is removed", lambda: not sandbox.exists(), 60)
+        assert len((shared / "said").read_text().splitlines()) > 1, "the seal was kept busy"
+        client.kill(holder)
+        wait_until("the holder has ended", lambda: ended(client.job(holder)), 60)
+        subprocess.run(["rm", "-rf", str(apart)], check=True)
     assert sorted(path.name for path in roots.iterdir()) == before

@@ -142,6 +142,14 @@ def test_inner_process_ends_with_its_socket(first: Inner) -> None:
     wait_until("both have ended", lambda: not is_alive(pid) and not is_alive(session.pid))
 
 
+def test_session_whose_socket_is_closed_is_reaped(first: Inner) -> None:
+    session = first.session()
+    assert is_alive(session.pid)
+    session.close()
+    first.reap(session.pid, 30)
+    assert not Path(f"/proc/{session.pid}").exists()
+
+
 def name_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()

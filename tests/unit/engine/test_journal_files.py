@@ -198,6 +198,27 @@ def test_the_last_days_are_kept_whatever_their_size(tmp_path: Path, caplog: pyte
     assert replay(files_of(tmp_path)).first_difference is None
 
 
+def test_kept_days_have_a_limit_of_bytes_and_the_oldest_go_first(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, state = Journal(tmp_path, 16 << 10, least_days=7.0), State(1.0)
+    journal.begin(state, SETTINGS)
+    most, sizes = 8 * (16 << 10), list[int]()
+    for _ in range(40):
+        feed(journal, state, 50)
+        if journal._writer is not None:
+            journal._writer.join()
+        newest = state_of(files_of(tmp_path)[-1]).stat().st_size
+        sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()) - newest)
+    journal.close()
+    assert most * 0.8 < max(sizes) <= most + 256, "a file ends with the batch that fills it"
+    words = "has 0 MiB of 0: the oldest of its last 7 days are removed at 8 times the size"
+    assert journal.problem == f"the journal in {tmp_path} {words}"
+    assert caplog.text.count(words) == 1
+    files = files_of(tmp_path)
+    assert (head_of(files[0])["seq"] > 1, replay(files).first_difference) == (True, None)
+
+
 def test_old_files_go_before_the_disk_has_less_than_half_of_its_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

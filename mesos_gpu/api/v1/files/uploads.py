@@ -53,7 +53,7 @@ logger = logging.getLogger("mesos_gpu.api")
 class Uploads:
     """The routes' functions."""
 
-    def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: bytes) -> None:
+    def __init__(self, scheduler: SchedulerApi, store: UploadStore | None, key: Callable[[], bytes]) -> None:
         """`store`: None: there is none. `key`: that secrets of launches are made of; empty: there are none."""
         self._scheduler, self._stored, self._key = scheduler, store, key
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="uploads")
@@ -107,7 +107,8 @@ class Uploads:
     async def remove(self, request: Request) -> Response:
         """DELETE /v1/uploads/{sha256}: what no job needs."""
         store, digest, owner = self._store, request.path_params["sha256"], caller_of(request).name
-        with store.going(owner, digest):
+        with contextlib.ExitStack() as claim:
+            claim.enter_context(store.going(owner, digest))
             users = await result_of(self._scheduler.read(lambda view: _users(view, owner)))
             if jobs := users.get(digest):
                 named = ", ".join(jobs[:_MOST_NAMED]) + (", …" if len(jobs) > _MOST_NAMED else "")
@@ -115,7 +116,10 @@ class Uploads:
                     f"{counted(len(jobs), 'job')} of yours need{'s' * (len(jobs) == 1)} it: {named}",
                     remedy="wait for their end, or kill them",
                 )
-            return json_answer(_shown(await self._on_writer(lambda: store.remove(owner, digest))))
+            removal = self._writers.submit(store.remove, owner, digest)
+            until_removed = claim.pop_all()  # the thread's claim, also if this request is cancelled
+            removal.add_done_callback(lambda _: until_removed.close())
+            return json_answer(_shown(await asyncio.wrap_future(removal)))
 
     @contextlib.asynccontextmanager
     async def _turn(self, owner: str) -> AsyncIterator[None]:
@@ -146,12 +150,12 @@ class Uploads:
         that copies an owner's archive."""
         request = HTTPConnection(scope)
         shown = request.headers.get(PASS, "")
-        if not (self._key and shown):
+        if not shown or not (key := self._key()):
             return False
         owner = request.query_params.get("owner")
         what = f"GET {request.url.path}" + ("" if owner is None else f" {owner}")
         sender = OF_STANDBY if owner is not None else request.headers.get(TASK, "")
-        return passes(shown, secret_for(self._key, sender), what)
+        return passes(shown, secret_for(key, sender), what)
 
     async def _sent(self, owner: str, digest: str) -> Response:
         fd = await run_in_threadpool(self._store.open, owner, digest)

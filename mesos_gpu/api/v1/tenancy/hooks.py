@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mesos_gpu.adapters.hooks.send import Sender, new_secret, text_of
 from mesos_gpu.adapters.hooks.store import HookStore
-from mesos_gpu.api.host_threads import HostThreads
+from mesos_gpu.api.host_places import HostPlaces
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.rate import key_of
@@ -40,7 +40,7 @@ class HookHandlers:
     def __init__(self, scheduler: SchedulerApi, kept: HookStore | None, sender: Sender | None) -> None:
         """Serve webhooks; None: there are none here."""
         self._scheduler, self._store, self._sender = scheduler, kept, sender
-        self._threads = HostThreads("trials of webhooks", most=16, of_host=4, of_caller=2)
+        self._threads = HostPlaces("trials of webhooks", most=16, of_host=4, of_caller=2)
 
     async def list(self, _request: Request) -> Response:
         """GET /v1/webhooks."""

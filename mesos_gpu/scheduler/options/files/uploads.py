@@ -30,19 +30,25 @@ class UploadOptions:
     all_uploads_mib: int = 16384
     executor_url: str | None = None
 
-    def store(self, state: Path, reserve: Reserve) -> UploadStore:
+    def store(self, state: Path, reserve: Reserve, *, is_copy: bool = False) -> UploadStore:
         """Return the store of a scheduler.
 
         Args:
             state: Path of the scheduler's state file.
             reserve: Free space that archives leave on their file system.
+            is_copy: Whether it only copies the archives of the leader.
 
         Raises:
             BadConfiguration: Its directory cannot be used.
         """
         directory = self.uploads_dir or state.parent / "uploads"
-        limits = (self.upload_size_mib, self.user_uploads_mib, self.all_uploads_mib)
-        return UploadStore(directory, UploadLimits(*(mib << 20 for mib in limits)), reserve=reserve)
+        limits = UploadLimits(
+            self.upload_size_mib << 20,
+            self.user_uploads_mib << 20,
+            self.all_uploads_mib << 20,
+            keeps_quarter=not is_copy,
+        )
+        return UploadStore(directory, limits, reserve=reserve)
 
 
 UPLOADS: Final = Section(
@@ -80,7 +86,7 @@ UPLOADS: Final = Section(
             show_default=True,
             type=click.IntRange(1),
             metavar="MIB",
-            help="Most that is kept of all names together.",
+            help="Most that is kept of all names together; the last quarter is for names with at most --upload-size.",
         ),
         click.option(
             "--executor-url",

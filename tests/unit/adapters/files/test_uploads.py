@@ -149,6 +149,29 @@ def test_all_owners_together_have_so_much_and_who_has_most_gives_first(tmp_path:
     kept.put(new, "eve")
 
 
+def test_owners_of_many_archives_leave_the_last_quarter_to_others(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "uploads", all_bytes=800)
+    for number in range(6):
+        kept.put(b"%d" % number * 100, f"owner {number // 2}")
+    more = b"m" * 10
+    with pytest.raises(NoRoom, match="the last quarter of which is for names with at most 0 MiB"):
+        kept.store.put("owner 0", digest(more), 0, 10, more)
+    kept.put(b"e" * 60, "eve")
+    kept.put(b"f" * 40, "eve")
+    with pytest.raises(NoRoom):
+        kept.store.put("eve", digest(more), 0, 10, more)
+    kept.put(b"b" * 100, "bob")
+    with pytest.raises(NoRoom):
+        kept.store.put("joe", digest(more), 0, 10, more)
+    copy = UploadStore(
+        tmp_path / "copy", UploadLimits(100, 250, 250, keeps_quarter=False), reserve=Reserve(0)
+    )
+    for number in (1, 0):
+        data = b"%d" % number * 100
+        assert copy.put("owner 0", digest(data), 0, 100, data).complete, "the leader has it"
+    assert copy.put("owner 0", digest(more), 0, 10, more).complete
+
+
 def test_parts_are_counted_at_once_and_what_was_removed_no_more(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "uploads", all_bytes=150)
     first, second = b"a" * 100, b"b" * 100

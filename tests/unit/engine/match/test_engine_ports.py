@@ -55,6 +55,19 @@ def test_no_port_is_given_twice_in_one_match(world: World) -> None:
     assert sorted(ports) == [100, 101, 102, 103]
 
 
+def test_a_member_of_a_gang_gets_another_port_at_each_launch() -> None:
+    """The lowest port may be one that a host cannot give."""
+    ports = []
+    for name in ("j1", "j2"):
+        world = World()
+        world.register()
+        world.offers(replace(offer("o1"), ports=(PortRange(100, 1099),)))
+        effects = world.feed(ev.JobSubmitted(JobId(name), spec(tasks=2)))
+        items = [item for launch in every(effects, fx.Launch) for item in launch.tasks]
+        ports += [port.begin for item in items for port in item.ports]
+    assert len(set(ports)) == 4
+
+
 @pytest.mark.parametrize(("wishes", "agent"), [((wish(9),), "b"), ((ANY, ANY), "a"), ((ANY,) * 4, None)])
 def test_it_goes_where_the_ports_are(world: World, wishes: tuple[PortWish, ...], agent: str | None) -> None:
     world.offers(

@@ -332,6 +332,7 @@ ELSEWHERE = {
     "secrets/mount": "the task's own file system of memory; in its sandbox it is the task's user",
     "host/rootfs": "directories of the agent's provisioner, which are root's",
     "host/sealing": "a sandbox whose task has ended, by descriptors",
+    "host/unsealed": "a sandbox whose task has ended, its directories, by descriptors",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {

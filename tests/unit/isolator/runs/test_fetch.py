@@ -6,7 +6,7 @@ import json
 import os
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,19 @@ class Program:
         return told
 
 
-def fetch(program: Program, sandbox: Path, nested: str = "") -> None:
+def fetch(
+    program: Program,
+    sandbox: Path,
+    nested: str = "",
+    uris: Sequence[str] = ("http://h/a", "http://h/b"),
+    **env: str,
+) -> None:
     own = {
+        **env,
         "MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "host", "MESOS_GPU_FETCHER": "/there/mesos-fetcher",
         "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "secret", "PATH": "/bin",
     }  # fmt: skip
-    plan = Assignment("j", 1, "true", fetch=({"value": "http://h/a"}, {"value": "http://h/b", "cache": True}))
+    plan = Assignment("j", 1, "true", fetch=tuple({"value": uri, "cache": True} for uri in uris))
     enclosure = Enclosure("c", isolated=False, cgroup=None, devices=(), extra=(), gpu_major=195)
     Fetch(plan, "task-1", program, enclosure, own).run(nested)  # type: ignore[arg-type]
 
@@ -111,6 +118,23 @@ def test_the_executor_moves_what_was_fetched(tmp_path: Path) -> None:
     assert [(item["uri"]["value"], item["action"]) for item in program.info["items"]] == [
         ("http://h/a", "BYPASS_CACHE"), ("http://h/b", "BYPASS_CACHE"),
     ]  # fmt: skip
+
+
+def test_file_that_contains_the_programs_environment_contains_no_password_of_a_proxy(tmp_path: Path) -> None:
+    """mesos-fetcher copies a file by cp(1), whose own environment /proc/self/environ is."""
+    program = Program()
+    net = ("https://h/a", "HTTP://h/b")
+    others = ("/proc/self/environ", "file:///tmp/link", "hdfs://h/c", " http://h/d")
+    proxies = {"https_proxy": "http://user:password@h", "NO_PROXY": "h"}
+    fetch(program, tmp_path, uris=(net[0], *others[:2], net[1], *others[2:]), **proxies)
+    seen = [(_values(order), proxies.keys() & order.env.keys()) for order in program.orders]
+    assert seen == [
+        ([net[0]], {*proxies}), ([*others[:2]], set()), ([net[1]], {*proxies}), ([*others[2:]], set()),
+    ]  # fmt: skip
+
+
+def _values(order: Order) -> list[str]:
+    return [item["uri"]["value"] for item in json.loads(order.env["MESOS_FETCHER_INFO"])["items"]]
 
 
 def test_what_an_image_gets_is_moved_to_where_it_will_be(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Threads for requests that wait for other hosts, so that a host that hangs does not delay other requests.
+"""Places of operations that wait for other hosts, so that a host that hangs does not delay other requests.
 
-Requests that block share the 40 threads of anyio. A host that hangs would occupy them one after the other. Operations
-that wait for a host therefore run on separate threads, with a limit for each host and each caller; operations beyond a
-limit are refused.
+Each kind of operation has a limit for each host, for each caller, and in all; operations beyond a limit are refused.
+Requests that block share the 40 threads of anyio, which a host that hangs would occupy one after the other. Operations
+that block therefore run on threads of their kind.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ class Asking(Protocol):
         """Free all resources. Called when no request is under way."""
 
 
-class HostThreads:
-    """Threads for one kind of request to other hosts. May be used by several threads at once."""
+class HostPlaces:
+    """Places of one kind of operation, and threads for those that block. May be used by several threads at once."""
 
     def __init__(self, what: str, *, most: int, of_host: int, of_caller: int) -> None:
         """Set the limits; threads start when they are needed.
 
         Args:
-            what: Kind of request, as a plural noun for error messages.
+            what: Kind of operation, as a plural noun for error messages.
             most: Largest number of operations at once.
             of_host: Largest number of operations at once for one host.
             of_caller: Largest number of operations at once for one caller.
@@ -106,11 +106,11 @@ class HostThreads:
 
 
 class Place:
-    """Reservation for one operation; freed when both the operation and its thread have ended."""
+    """Reservation for one operation; freed when the operation and its thread, if any, have ended."""
 
-    def __init__(self, threads: HostThreads, host: str, caller: str, asking: Asking | None) -> None:
-        """Hold the reservation; for the arguments see `HostThreads.place`."""
-        self._threads, self._asking, self.host, self.caller = threads, asking, host, caller
+    def __init__(self, of: HostPlaces, host: str, caller: str, asking: Asking | None) -> None:
+        """Hold the reservation; for the arguments see `HostPlaces.place`."""
+        self._of, self._asking, self.host, self.caller = of, asking, host, caller
         self._holders, self._lock = 1, threading.Lock()
 
     def __enter__(self) -> Self:
@@ -125,7 +125,7 @@ class Place:
         """Run a function that waits for the host on a thread; cancel it if the caller's task is cancelled."""
         with self._lock:
             self._holders += 1
-        future = self._threads.submit(work)
+        future = self._of.submit(work)
         future.add_done_callback(lambda _: self._let_go())
         try:
             return await asyncio.wrap_future(future)
@@ -145,7 +145,7 @@ class Place:
                 return
         if self._asking is not None:
             self._asking.close()
-        self._threads.give_back(self)
+        self._of.give_back(self)
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:

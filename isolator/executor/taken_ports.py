@@ -1,0 +1,284 @@
+"""Sockets at ports of a task that would keep it from binding them: looked for before its start, ended or reported.
+
+A task may pass a socket on to another task (SCM_RIGHTS), and the socket then holds its port after the end of the first
+task. Destroying such a socket (SOCK_DESTROY) does not release a port that was bound by its number, and its holder can
+listen again (net/ipv4/tcp.c, `tcp_abort`). Therefore the processes of tasks that hold it are killed; no other process
+is.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from isolator.confinement.listeners import PROOF, Found, is_wanted, sockets_at
+from isolator.devices import cgroups
+from isolator.devices.members import members_of
+from isolator.executor.verdicts import log
+from isolator.gpus.ledger import Holding, Ledger
+from isolator.host.not_started import NotStarted
+from isolator.host.port_ranges import unbindable
+from isolator.host.sandbox import Sandbox
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.wire.plain import clean
+
+END_S: Final = 30.0  # time limit for finding and ending the holders of sockets, in seconds
+
+
+class Taken(NamedTuple):
+    """A socket that keeps a port from being bound.
+
+    Attributes:
+        port: Port of the host.
+        socket: The socket; None if the kernel does not list it.
+        outlived: Whether the cgroup of the task that made it is gone.
+    """
+
+    port: int
+    socket: Found | None
+    outlived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process with a descriptor of a socket.
+
+    Attributes:
+        pid: Process id.
+        name: Name of its program.
+        holding: The task that it belongs to; None for a process outside of this agent's tasks.
+    """
+
+    pid: int
+    name: str
+    holding: Holding | None
+
+    def __str__(self) -> str:
+        """Return the process and its task in words."""
+        task = f" of task {self.holding.task}" if self.holding is not None else ""
+        return f"process {self.pid} ({self.name}){task}"
+
+
+def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, container: str) -> None:
+    """Verify that no socket keeps a task from its ports, after killing holders of sockets that outlived other tasks.
+
+    Args:
+        ports: Ports of the host that Mesos gave to the task.
+        own: The executor's environment.
+        ledger: Ledger of this host, which names its tasks.
+        container: Container of the task itself, which has started nothing yet.
+
+    Raises:
+        NotStarted: A port is taken. The host is at fault.
+        BadConfiguration: `MESOS_GPU_PORT_PROOF` is neither "on" nor "off".
+    """
+    if not is_wanted(own):
+        return
+    deadline, before = time.monotonic() + END_S, frozenset[Taken]()
+    while taken := _taken(ports):
+        tasks = _processes(ledger, container)
+        holders = _holders({_inode_of(each) for each in taken}, tasks, deadline)
+        ended = [_end(each, holder, deadline) for each in taken for holder in _of_tasks(each, holders)]
+        # Two looks in a row must find the same: a probe of another executor holds a port for some microseconds.
+        if time.monotonic() > deadline or (not any(ended) and not before.isdisjoint(taken)):
+            first = min(taken, key=lambda each: each.port)
+            who = _words(holders.get(_inode_of(first), ())) or _unseen(_queuing(tasks, deadline))
+            raise NotStarted(_problem(first, who), Outcome(infrastructure=True))
+        before = frozenset(taken)
+
+
+def _taken(ports: Iterable[int]) -> list[Taken]:
+    """Return the sockets that keep ports from being bound, but those of living tasks.
+
+    Another agent of this machine may give the same port to its tasks, which listen at different addresses.
+    """
+    taken: list[Taken] = []
+    paths: Mapping[int, Path] | None = None
+    for port in unbindable(ports):
+        try:
+            sockets = sockets_at(port)
+        except OSError as error:
+            log(f"what holds port {port} cannot be seen, and the task starts all the same: {error}")
+            continue
+        if not sockets:
+            taken.append(Taken(port, None))
+        for each in sockets:
+            if not each.inode:
+                continue  # no process has it: the kernel removes it soon
+            if paths is None:
+                paths = _cgroups()
+            path = paths.get(each.cgroup or 0)
+            if path is None or cgroups.OWN_ROOT not in path.parts:
+                taken.append(Taken(port, each, bool(paths) and each.cgroup is not None and path is None))
+    return taken
+
+
+def _cgroups() -> dict[int, Path]:
+    """Return the cgroups v2 of this host by their ids, which are their inode numbers; empty if none is mounted."""
+    mount = cgroups.mounted().get("cgroup2")
+    paths: dict[int, Path] = {}
+    for directory, _, _ in os.walk(mount) if mount is not None else ():
+        with contextlib.suppress(FileNotFoundError):
+            paths[os.stat(directory).st_ino] = Path(directory)
+    return paths
+
+
+def _inode_of(taken: Taken) -> int:
+    return taken.socket.inode if taken.socket is not None else 0
+
+
+def _of_tasks(taken: Taken, holders: Mapping[int, Collection[Holder]]) -> list[Holder]:
+    """Return the processes to kill for a socket: those of other tasks, if the socket outlived its own task."""
+    if not taken.outlived:
+        return []
+    return [each for each in holders.get(_inode_of(taken), ()) if each.holding is not None]
+
+
+def _processes(ledger: Ledger, container: str) -> dict[int, Holding]:
+    """Return the processes of other tasks of this agent, without their executors, by process id."""
+    holdings = [each for each in ledger.holdings() if each.container != container]
+    tasks: dict[int, Holding] = {}
+    for holding, members in zip(holdings, members_of(holdings), strict=True):
+        tasks |= dict.fromkeys(members - {holding.owner.pid}, holding)
+    return tasks
+
+
+def _holders(
+    inodes: Collection[int], tasks: Mapping[int, Holding], deadline: float
+) -> dict[int, list[Holder]]:
+    """Return the processes that hold sockets, by the inode numbers of the sockets.
+
+    The search ends at the deadline, in seconds of `time.monotonic`: tasks can have very many descriptors.
+    """
+    holders: dict[int, list[Holder]] = {}
+    for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), key=lambda pid: pid not in tasks):
+        for inode in _sockets_of(pid, deadline) & set(inodes):
+            holders.setdefault(inode, []).append(Holder(pid, _name_of(pid), tasks.get(pid)))
+    return holders
+
+
+def _queuing(tasks: Mapping[int, Holding], deadline: float) -> list[Holder]:
+    """Return the processes of tasks with a Unix socket in whose queue a descriptor waits (`scm_fds`, Linux 5.6)."""
+    return [
+        Holder(pid, _name_of(pid), holding)
+        for pid, holding in sorted(tasks.items(), key=lambda each: each[0])
+        if any(b"scm_fds:" in line and int(line.split()[1]) for line in _lines_of(pid, deadline))
+    ]
+
+
+def _lines_of(pid: int, deadline: float) -> Iterator[bytes]:
+    """Yield the lines that the kernel has on a process' descriptors (proc_pid_fdinfo(5)), until the deadline."""
+    with (
+        contextlib.suppress(FileNotFoundError, ProcessLookupError),
+        os.scandir(f"/proc/{pid}/fdinfo") as files,
+    ):
+        for file in files:
+            if time.monotonic() > deadline:
+                return
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                yield from Path(file.path).read_bytes().splitlines()
+
+
+def _sockets_of(pid: int, deadline: float) -> set[int]:
+    """Return the inode numbers of a process' sockets. Each thread is searched: it may have descriptors of its own."""
+    inodes: set[int] = set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            directory = f"/proc/{pid}/task/{thread}/fd"
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), os.scandir(directory) as entries:
+                for entry in entries:
+                    if time.monotonic() > deadline:
+                        return inodes
+                    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                        kind, _, rest = os.readlink(entry.path).partition(":[")
+                        if kind == "socket":
+                            inodes.add(int(rest[:-1]))
+    return inodes
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return clean(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    except OSError:
+        return "ended"
+
+
+def _end(taken: Taken, holder: Holder, deadline: float) -> bool:
+    """Kill a process of another task that holds a socket, and report it in that task's output.
+
+    Returns:
+        Whether the process has ended before the deadline, in seconds of `time.monotonic`.
+    """
+    try:
+        process = os.pidfd_open(holder.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if _inode_of(taken) not in _sockets_of(holder.pid, deadline):
+            return True  # another process may have the id by now
+        text = (
+            f"{holder} was killed: it held a socket at port {taken.port} after the task that bound the port had "
+            "ended, and another task got the port"
+        )
+        log(text)
+        _report(holder, text)
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return bool(poll.poll(max(deadline - time.monotonic(), 0) * 1000))
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(process)
+
+
+def _report(holder: Holder, text: str) -> None:
+    """Append a line to the errors of the task that a process belongs to."""
+    assert holder.holding is not None
+    traces = holder.holding.traces
+    shown = any(trace.kind == "rootfs" for trace in traces)  # its output is shown from a sandbox below
+    for sandbox in (trace.what for trace in traces if trace.kind == "sandbox"):
+        try:
+            with Sandbox(sandbox) as place, os.fdopen(place.append("stderr", linked=shown), "wb") as stream:
+                stream.write(f"[mesos-gpu] {text}\n".encode())
+        except OSError as error:
+            log(f"this cannot be written to the output of {holder.holding.task}: {error}")
+
+
+def _words(holders: Collection[Holder]) -> str:
+    return ", ".join(map(str, holders))
+
+
+def _unseen(queuing: Collection[Holder]) -> str:
+    """Return in words that no process shows the socket, and which ones may have it in a queue."""
+    return "no process that can be seen" + (
+        f" (it may wait in the queue of a Unix socket of {_words(queuing)})" if queuing else ""
+    )
+
+
+def _problem(taken: Taken, who: str) -> str:
+    """Return why a port is taken, and the remedy. `who`: the holders of the socket in words."""
+    if taken.socket is None:
+        return (
+            f"port {taken.port} of this host, which Mesos gave to the task, is bound by a socket that the kernel does "
+            "not list: use Linux 6.8 or newer with CONFIG_INET_UDP_DIAG, or end the jobs that run on this host"
+        )
+    if taken.outlived:
+        remedy = (
+            f"end the jobs of uid {taken.socket.uid} and those that share directories with them on this host"
+        )
+        what = "a socket of a task that has ended"
+    else:
+        remedy = (
+            f"end that process, leave the port out of the agent's resources, or set {PROOF}=off on the agent"
+        )
+        what = "a socket of another process"
+    return (
+        f"port {taken.port} of this host, which Mesos gave to the task, is bound by {what}, of uid "
+        f"{taken.socket.uid}, held by {who}: {remedy}"
+    )

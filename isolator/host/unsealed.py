@@ -1,0 +1,101 @@
+"""Directories of ended tasks that are not sealed yet, kept from the agent's removal.
+
+Whoever holds a descriptor of a directory may add directories there faster than a walk seals them, so a seal may never
+end. The agent removes sandboxes as root and by full paths, and those paths are not safe before the end of the seal. So
+when a seal takes long, the directories are moved to where the agent does not look. An empty directory keeps each name
+in the sandbox. They come back when they are sealed.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from isolator.host.sealing import is_sealed, seal
+
+#: Time limit of a seal in the sandbox itself, in seconds: enough for some 100,000 files. The agent begins to count its
+#: `gc_delay` when the executor ends, which is after that.
+SOON_S: Final = 10.0
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OURS: Final = (
+    "mesos-gpu-unsealed"  # beside `containers`, which alone the agent looks after (provisioner/paths.cpp)
+)
+#: Mode of the directories that keep the names. It is not that of a sealed directory, so files of it are not given yet.
+_KEEPING: Final = 0o720
+
+
+def place_of(sandbox: str) -> str:
+    """Return where the directories of a sandbox are kept until they are sealed; "" if it is not one of an agent.
+
+    Args:
+        sandbox: Path of the sandbox (slave/paths.hpp).
+    """
+    work, below, _ = os.path.realpath(sandbox).partition("/slaves/")
+    return f"{work}/provisioner/{_OURS}/{os.path.basename(os.path.realpath(sandbox))}" if below else ""
+
+
+def seal_sandbox(sandbox: str, timeout_s: float) -> None:
+    """Seal a sandbox; move its directories away from the agent while they are not sealed.
+
+    Args:
+        sandbox: Path of the sandbox; only root may be able to change the directories above it.
+        timeout_s: Seconds until the walk is given up. The next call goes on.
+
+    Raises:
+        OSError: See `sealing.seal`; or the directories cannot be moved.
+    """
+    place = place_of(sandbox)
+    if not os.path.lexists(place):
+        try:
+            seal(sandbox, min(SOON_S, timeout_s) if place else timeout_s)
+        except OSError:
+            if not place:
+                raise
+        else:
+            return
+    if os.path.lexists(sandbox):
+        _move_out(sandbox, place)
+        seal(place, timeout_s)
+    if os.path.lexists(sandbox):
+        _move_back(place, sandbox)
+    else:  # the agent has removed it
+        from isolator.host.rootfs import remove  # few sandboxes need it
+
+        remove(place)
+
+
+def _move_out(sandbox: str, place: str) -> None:
+    """Move the directories of a sandbox, also those that an earlier call left."""
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    with _opened(sandbox) as top, _opened(place) as aside:
+        if not is_sealed(os.fstat(top)):
+            raise PermissionError(errno.EPERM, "others than root can change its names", sandbox)
+        kept = set(os.listdir(aside))
+        with os.scandir(top) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for name in names:
+            if name not in kept:
+                os.rename(name, name, src_dir_fd=top, dst_dir_fd=aside)
+        for name in os.listdir(aside):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=top)
+            os.chown(name, 0, 0, dir_fd=top, follow_symlinks=False)
+            os.chmod(name, _KEEPING, dir_fd=top)
+
+
+def _move_back(place: str, sandbox: str) -> None:
+    with _opened(place) as aside, _opened(sandbox) as top:
+        for name in os.listdir(aside):
+            os.rename(name, name, src_dir_fd=aside, dst_dir_fd=top)
+    os.rmdir(place)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, _DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
