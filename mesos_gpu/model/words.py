@@ -1,6 +1,14 @@
-"""Numbers and names in sentences. Pure."""
+"""Numbers and names in texts. Pure."""
 
 from collections.abc import Iterable
+from typing import Final
+
+_MOST_DIGITS: Final = 18  # Python converts no more than 4,300
+
+
+def whole_of(text: str) -> int | None:
+    """Return the whole number that a text of at most 18 ASCII digits says; None if it is no such text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def counted(count: float, noun: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
 from mesos_gpu.api.http.door import CHANNELS
 from mesos_gpu.api.http.rate import key_of
-from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.requests import job_of, read_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.settings import ApiSettings
@@ -59,7 +60,7 @@ class Opening:
         return await self._open(request, file_order_of)
 
     async def _open(self, request: Request, reader: "_Reader") -> Response:
-        rank, order = _asked(await body_of(request), reader)
+        rank, order = await read_of(request, partial(_asked, reader=reader))
         wanted, sight = request.path_params["id"], Sight.of(request)
 
         def find(view: View) -> tuple[Job, Task]:

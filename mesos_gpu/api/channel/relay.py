@@ -22,6 +22,7 @@ from mesos_gpu.api.http.guard import ascii_names, csrf_problem, host_problem
 from mesos_gpu.wire.channel.frames import FROM_CLIENT, FROM_HOST, LAST, Frame, Kind, decode, encode, kind_of
 
 LOOK_S: Final = 2.0  # between two looks at whether who opened it still may
+TELL_S: Final = 2.0  # in which a side that does not read can be told, or its connection closed
 SUBPROTOCOL: Final = "mesos-gpu.channel.v1"
 _PROOF: Final = "proof."
 WRONG, GONE, NOT_ALLOWED = 1002, 1001, 1008  # RFC 6455, section 7.4.1
@@ -105,14 +106,20 @@ async def _watch(channels: Channels, channel: Channel) -> None:
 
 
 async def _end(channels: Channels, channel: Channel) -> None:
-    """Close the connection of the other side after one side has disconnected."""
+    """Close the connections of both sides after one side has disconnected, or must end. A side that reads nothing does
+    not delay the other."""
     channels.drop(channel)
     lines = [*channel.lines.values()]
     channel.lines.clear()
-    for line in lines:
-        if line.application_state is WebSocketState.CONNECTED:
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await line.close(GONE)
+    await asyncio.gather(
+        *(_closed(line) for line in lines if line.application_state is WebSocketState.CONNECTED)
+    )
+
+
+async def _closed(line: Line) -> None:
+    with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+        async with asyncio.timeout(TELL_S):
+            await line.close(GONE)
 
 
 async def _carry(channel: Channel, line: Line, other: Line, *, is_client: bool) -> None:
@@ -134,8 +141,9 @@ async def _carry(channel: Channel, line: Line, other: Line, *, is_client: bool) 
 
 
 async def _told(line: Line, frame: Frame) -> None:
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        await line.send_bytes(encode(frame))
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+        async with asyncio.timeout(TELL_S):
+            await line.send_bytes(encode(frame))
 
 
 def _shown(scope: Scope) -> tuple[str, str | None]:

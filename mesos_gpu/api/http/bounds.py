@@ -23,6 +23,7 @@ import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_remote_addr
 
 from mesos_gpu.access.proofs import is_listed
 from mesos_gpu.access.rate import Limits, Waiters, network_of
@@ -126,6 +127,12 @@ class Crowd:
         else:
             spared, key = is_listed(address, self.proxies.networks), network_of(address)
         return f"{key} #{next(self._numbers)}" if spared else key
+
+    def key_at(self, transport: asyncio.Transport) -> str:
+        """Return the key of the connection of a transport."""
+        client = get_remote_addr(transport)
+        local = peers.local_peer_of(transport.get_extra_info("socket"))
+        return self.key_of(client[0] if client else "", local)
 
 
 class Bounded(HttpToolsProtocol):

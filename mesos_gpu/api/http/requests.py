@@ -2,15 +2,18 @@
 
 import asyncio
 import re
+import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
 from mesos_gpu.api.http import arrays
 from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.http.rate import key_of
 from mesos_gpu.api.http.rights import admit_again
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.errors import NotFound
@@ -21,6 +24,11 @@ from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
+MOST_CREDENTIALS: Final = 1 << 17  # bytes of a body that anybody may send
+SMALL_BODY: Final = 1 << 13  # bytes; what is larger is read beside the event loop
+_READERS: Final = ThreadPoolExecutor(4, thread_name_prefix="bodies")
+#: Locks of callers, while one is held or awaited.
+_turns: Final = weakref.WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock]()
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?")
 
@@ -96,19 +104,19 @@ async def result_of(future: Future[T]) -> T:
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
-async def body_of(request: Request) -> bytes:
+async def body_of(request: Request, most: int = MOST_BODY) -> bytes:
     """The whole body.
 
     Raises:
-        Refusal: It is larger than 1 MiB, or does not come; or the right of who sends it has ended meanwhile. The
+        Refusal: It is larger than `most` bytes, or does not come; or the right of who sends it has ended meanwhile. The
             connection ends when it does not come in time.
     """
     chunks, size = [], 0
     try:
         async for chunk in request.stream():
             size += len(chunk)
-            if size > MOST_BODY:
-                what = f"the body is larger than {MOST_BODY} bytes"
+            if size > most:
+                what = f"the body is larger than {most} bytes"
                 raise Refusal(413, "too-large", what, remedy="send less")
             chunks.append(chunk)
     except ClientDisconnect:
@@ -117,6 +125,36 @@ async def body_of(request: Request) -> bytes:
         ) from None
     admit_again(request)
     return b"".join(chunks)
+
+
+async def in_turn(request: Request, work: Callable[[], T]) -> T:
+    """Run work that takes long on a thread, at a time one of each caller, and return its result."""
+    loop, key = asyncio.get_running_loop(), key_of(request.scope)
+    turn = _turns.setdefault((loop, key), asyncio.Lock())
+    async with turn:
+        return await loop.run_in_executor(_READERS, work)
+
+
+async def decoded_by(request: Request, body: bytes, read: Callable[[bytes], T]) -> T:
+    """Return what a function reads in a body; of a large one it does so in turn, beside the event loop.
+
+    Raises:
+        Refusal: The right of who sends it has ended meanwhile.
+    """
+    if len(body) <= SMALL_BODY:
+        return read(body)
+    value = await in_turn(request, partial(read, body))
+    admit_again(request)
+    return value
+
+
+async def read_of(request: Request, read: Callable[[bytes], T], most: int = MOST_BODY) -> T:
+    """Return what a function reads in the whole body, which has at most `most` bytes.
+
+    Raises:
+        Refusal: As of `body_of` and `decoded_by`.
+    """
+    return await decoded_by(request, await body_of(request, most), read)
 
 
 def _all(_job: Job) -> bool:

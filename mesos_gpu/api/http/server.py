@@ -14,6 +14,7 @@ from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.bounds import Bounded, Crowd, connections, on_trouble
 from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
+from mesos_gpu.api.websocket import BoundedWebSocket
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.wire.channel.frames import MOST_FRAME
 
@@ -142,7 +143,10 @@ class Server:
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=cast("type[asyncio.Protocol]", partial(Bounded, crowd=crowd)),
-            ws="websockets-sansio",
+            ws=cast(
+                "type[asyncio.Protocol]",
+                partial(BoundedWebSocket, take_turn=crowd.turns.take, key_of=crowd.key_at),
+            ),
             ws_max_size=MOST_FRAME,
             ws_per_message_deflate=False,
             server_header=False,

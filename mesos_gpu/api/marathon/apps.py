@@ -1,6 +1,7 @@
 """/v2/apps."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -8,7 +9,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
-from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
+from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body, json_read
 from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.scheduler_api import View
@@ -88,7 +89,7 @@ class Apps:
 
     async def create(self, request: Request, _place: Place) -> Response:
         """POST /v2/apps."""
-        app = _read(app_of(await json_body(request), allowed=self._core.allowed))
+        app = _read(await json_read(request, partial(app_of, allowed=self._core.allowed)))
         AppSight.of(request).require_place(app.id)
 
         def target(root: Group) -> Group:

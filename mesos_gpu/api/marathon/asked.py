@@ -1,16 +1,18 @@
 """What a request asks for: its path, its query, its body."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from mesos_gpu.api.http.requests import body_of
+from mesos_gpu.api.http.requests import read_of
 from mesos_gpu.api.marathon.errors import refused
 from mesos_gpu.wire.marathon.app import json_of
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Problems
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,28 @@ def embeds(request: Request, *prefixes: str) -> frozenset[str]:
 
 
 async def json_body(request: Request) -> Any:
-    """The body's JSON.
+    """Return the body's JSON.
 
     Raises:
         Refused: It is none.
     """
-    value = json_of(await body_of(request))
+    value = await read_of(request, json_of)
     if isinstance(value, Problems):
         raise refused(value)
     return value
+
+
+async def json_read(request: Request, read: Callable[[Any], T]) -> T:
+    """Return what a function reads in the body's JSON.
+
+    Raises:
+        Refused: It is none.
+    """
+
+    def whole(body: bytes) -> T:
+        value = json_of(body)
+        if isinstance(value, Problems):
+            raise refused(value)
+        return read(value)
+
+    return await read_of(request, whole)

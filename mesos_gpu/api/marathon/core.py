@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer
-from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.http.requests import in_turn, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
@@ -83,7 +83,7 @@ class Core:
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
             may = Consent(rights, pooled=self._settings.has_user_pool, splits=splits, tree=queues)
             given = partial(may.given, seen, restarts=restarts, kills=kill)
-            wanted = await run_in_threadpool(self._wanted, _both(target, given), seen, under_way)
+            wanted = await in_turn(request, partial(self._wanted, _both(target, given), seen, under_way))
             with suppress(_Overtaken), ExitStack() as held:
                 await run_in_threadpool(self._hold_archives, held, seen, wanted)
                 change = self.scheduler.change_apps(
@@ -173,7 +173,7 @@ class Core:
             return views.steps_json(steps), views.changes_json(sight.tree(seen), sight.tree(wanted))
 
         try:
-            return await run_in_threadpool(foreseen)
+            return await in_turn(request, foreseen)
         except NotAccepted as error:
             raise told_of(rights, error, "what it names") from None
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -13,7 +13,7 @@ from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import app_seen
-from mesos_gpu.api.marathon.asked import Place, flag, json_body
+from mesos_gpu.api.marathon.asked import Place, flag, json_read
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
 from mesos_gpu.api.scheduler_api import View
@@ -79,16 +79,10 @@ class Tasks:
 
     async def kill_listed(self, request: Request, _place: Place) -> Response:
         """POST /v2/tasks/delete; tasks that are gone are passed over."""
-        body = await json_body(request)
-        ids = body.get("ids") if isinstance(body, dict) else None
-        if not isinstance(ids, list):
-            raise not_json("error.path.missing" if ids is None else "error.expected.jsarray", at="/ids")
-        for id in ids:
-            if not isinstance(id, str) or name_of(id) is None:
-                raise Refused(400, f"Invalid task id {id}")
+        ids = await json_read(request, _ids)
         sight = AppSight.of(request)
         tasks = await self._core.read(lambda view: _of(view, view.root.all_apps(), sight))
-        return await self._end(request, [each for each in tasks if each[1].task.id in set(ids)])
+        return await self._end(request, [each for each in tasks if each[1].task.id in ids])
 
     async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
         """End tasks: others take their places, unless the apps are scaled down by as many."""
@@ -111,6 +105,21 @@ class Tasks:
         kills = [self._core.scheduler.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
+
+
+def _ids(body: Any) -> frozenset[str]:
+    """Read the ids of tasks.
+
+    Raises:
+        Refused: They are none.
+    """
+    ids = body.get("ids") if isinstance(body, dict) else None
+    if not isinstance(ids, list):
+        raise not_json("error.path.missing" if ids is None else "error.expected.jsarray", at="/ids")
+    for id in ids:
+        if not isinstance(id, str) or name_of(id) is None:
+            raise Refused(400, f"Invalid task id {id}")
+    return frozenset(ids)
 
 
 def _wants_text(request: Request) -> bool:

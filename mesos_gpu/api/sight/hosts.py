@@ -8,6 +8,7 @@ from mesos_gpu.access.rights import SERVICE_WRITE
 from mesos_gpu.api.sight.apps import AppSight
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import TrafficSplit
+from mesos_gpu.model.words import whole_of
 from mesos_gpu.policy.apps.backends import DEPLOYMENT_GROUP
 
 _HOSTS: Final = re.compile(r"HAPROXY_.*_VHOST")
@@ -19,12 +20,12 @@ def wanted_by(app: App) -> frozenset[str]:
     """What an app asks for, in words: virtual hosts, ports where a load balancer listens, and the group of apps that
     share their service, whose newest member gets what comes for the others."""
     hosts = (value for label, value in app.labels.items() if _HOSTS.fullmatch(label))
-    numbers = [value for label, value in app.labels.items() if _PORT.fullmatch(label)]
+    numbers = [whole_of(value.strip()) for label, value in app.labels.items() if _PORT.fullmatch(label)]
     group = app.labels.get(DEPLOYMENT_GROUP, "").strip().strip("/")
     return frozenset(
         {
             *(_host(host) for value in hosts for host in value.split(",") if host.strip()),
-            *(_port(int(text)) for text in numbers if text.strip().isascii() and text.strip().isdecimal()),
+            *(_port(port) for port in numbers if port is not None),
             *(_port(port) for port in app.service_ports if port),
             *([f"the deployment group {group}"] if group else []),
         }

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.requests import read_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.access.document import AccessDocument
@@ -87,7 +87,7 @@ class Documents(Generic[D]):
         Raises:
             Refusal: It is no such document, or does not say which version was read; all of it at once.
         """
-        value = object_of(await body_of(request))
+        value = await read_of(request, object_of)
         expected = expected_version(request, value, self._kind.route)
         wanted = self._kind.decode({**value, "version": expected or 0})
         problems = wanted if isinstance(wanted, list) else []

@@ -20,7 +20,7 @@ from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
 from mesos_gpu.api.http.guard import may_see_env
 from mesos_gpu.api.http.rate import key_of
-from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
+from mesos_gpu.api.http.requests import body_of, decoded_by, job_of, launch_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
@@ -85,9 +85,10 @@ class Jobs:
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
         body = await body_of(request)
-        spec = self._decoded(body)
+        spec = await decoded_by(request, body, self._decoded)
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
-            spec = self._decoded(body, await self._read(most_for_shares))
+            most_mib = await self._read(most_for_shares)
+            spec = await decoded_by(request, body, partial(self._decoded, most_mib=most_mib))
         sight = Sight.of(request)  # what he may when all of the body is there
         spec = admit(sight.rights, valid(spec), pooled=self._settings.has_user_pool)
         if unheard := wrong_receivers(self._settings.hooks, self._settings.sender, spec.notify):

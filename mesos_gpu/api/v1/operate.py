@@ -1,13 +1,14 @@
 """GPUs and nodes: how they stand, and what operators do with them."""
 
 from dataclasses import replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
-from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.requests import read_of, result_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.kept import Kept
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
@@ -187,5 +188,5 @@ def _by(request: Request) -> str:
 
 
 async def _asked(request: Request, *, deadline: bool) -> operations.Request:
-    operation = valid(operations.decode(await body_of(request), deadline=deadline))
+    operation = valid(await read_of(request, partial(operations.decode, deadline=deadline)))
     return replace(operation, by=_who(request, operation.by))

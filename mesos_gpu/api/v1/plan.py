@@ -1,13 +1,13 @@
 """Plans: what an operator could do. Nothing is changed."""
 
 from collections.abc import Collection
+from functools import partial
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer, valid
-from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.requests import in_turn, job_of, read_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
@@ -30,9 +30,9 @@ class Plans:
 
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
-        spec = _spec(await body_of(request))
+        spec = await read_of(request, _spec)
         problem = await result_of(self._scheduler.read(lambda view: view.defrag(spec)))
-        return await self._planned(Sight.of(request), problem)
+        return await self._planned(request, problem)
 
     async def for_job(self, request: Request) -> Response:
         """GET /v1/plan/defrag/{id}."""
@@ -45,11 +45,12 @@ class Plans:
                 raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
             return view.defrag(job)
 
-        return await self._planned(sight, await result_of(self._scheduler.read(read)))
+        return await self._planned(request, await result_of(self._scheduler.read(read)))
 
-    async def _planned(self, sight: Sight, problem: defrag.Problem) -> Response:
+    async def _planned(self, request: Request, problem: defrag.Problem) -> Response:
+        sight = Sight.of(request)
         # The search may take a while: it must not hold up the engine, nor other requests.
-        plan = await run_in_threadpool(defrag.plan, problem)
+        plan = await in_turn(request, partial(defrag.plan, problem))
         moved = {JobId(move.job_id) for move in plan.moves}
 
         def unseen(view: View) -> frozenset[str]:

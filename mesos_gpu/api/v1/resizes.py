@@ -10,7 +10,7 @@ from mesos_gpu.access.rights import JOB_RESIZE
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, json_answer, valid
-from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.requests import job_of, read_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.jobs import Sight
 from mesos_gpu.api.spec import shapes
@@ -39,7 +39,7 @@ class Resizes:
 
     async def resize(self, request: Request) -> Response:
         """PATCH /v1/jobs/{id}: 200 when its host has done it, 409 when it cannot, 202 while it has not answered."""
-        patch = valid(decode(await body_of(request)))
+        patch = valid(await read_of(request, decode))
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
         job_id = await self._job_id(request)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from mesos_gpu.access.decide import Subject
 from mesos_gpu.access.rights import APP_SEE, SERVICE_WRITE
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
-from mesos_gpu.api.http.requests import Number, body_of, result_of
+from mesos_gpu.api.http.requests import Number, read_of, result_of
 from mesos_gpu.api.http.rights import require
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.sight.apps import AppSight
@@ -58,7 +59,7 @@ class ServiceHandlers:
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/services/{name}: as a whole."""
-        wanted = valid(split.decode(_name(request), await body_of(request)))
+        wanted = valid(await read_of(request, partial(split.decode, _name(request))))
         sight = AppSight.of(request)
         unknown = await self._read(lambda view: _unknown(view, wanted, sight))
         if unknown:

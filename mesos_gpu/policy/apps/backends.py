@@ -12,6 +12,7 @@ from typing import Final
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import HOST, Backend, Mode, Server, TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
+from mesos_gpu.model.words import whole_of
 from mesos_gpu.policy.apps.split import server_weights
 
 ANY_GROUP: Final = "*"
@@ -107,8 +108,8 @@ def _of_group(
 
 def _target(new: App) -> int:
     """How many tasks the group shall have in the end."""
-    said = new.labels.get(TARGET_INSTANCES, "")
-    return int(said) if said.isascii() and said.isdigit() else new.instances
+    said = whole_of(new.labels.get(TARGET_INSTANCES, ""))
+    return new.instances if said is None else said
 
 
 def _exposed(
@@ -187,7 +188,7 @@ def _wishes(app: App, index: int) -> _Wishes:
             return ""
         return value
 
-    port = said("PORT", lambda text: text.isascii() and text.isdigit() and 0 < int(text) < 65536)
+    port = said("PORT", lambda text: 0 < (whole_of(text) or 0) < 65536)
     hosts = said("VHOST", lambda text: all(HOST.fullmatch(host.strip()) for host in text.split(",")))
     mode = said("MODE", lambda text: text.lower() in ("http", "tcp")).lower()
     balance = said("BALANCE", _BALANCES.__contains__)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mesos_gpu.model.shares.card import MigInstance, MigProfile, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.words import whole_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,9 @@ def slot_for(request: ShareRequest, sharing: Sharing, taken: Collection[str]) ->
 
 def place_of(instance: str) -> tuple[str, int] | None:
     """Profile and start of an instance that its host makes; None: it is a UUID of one that was there."""
-    profile, at, start = instance.rpartition("@")
-    return (profile, int(start)) if at and start.isdigit() else None
+    profile, at, text = instance.rpartition("@")
+    start = whole_of(text)
+    return None if not at or start is None else (profile, start)
 
 
 def start_for(profile: MigProfile, profiles: Iterable[MigProfile], occupied: Collection[int]) -> int | None:

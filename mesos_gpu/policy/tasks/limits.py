@@ -5,6 +5,7 @@ from typing import Final
 
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.words import whole_of
 
 _MEMORY: Final = "REASON_CONTAINER_LIMITATION_MEMORY"
 _USED: Final = "Maximum Used: "  # Mesos' cgroups/mem, before its counters (subsystems/memory.cpp)
@@ -26,9 +27,10 @@ def is_out_of_memory(reason: str) -> bool:
 def used_in(message: str) -> int | None:
     """Bytes that Mesos says a container had at most; None: it does not say."""
     words = message.partition(_USED)[2].split(maxsplit=1)
-    number = words[0].rstrip("BKMGT") if words else ""
-    unit = words[0][len(number) :] if words else ""
-    return int(number) * _UNITS[unit] if number.isdigit() and unit in _UNITS else None
+    digits = words[0].rstrip("BKMGT") if words else ""
+    unit = words[0][len(digits) :] if words else ""
+    number = whole_of(digits)
+    return None if number is None or unit not in _UNITS else number * _UNITS[unit]
 
 
 def in_words(status: Status, outcome: Outcome | None, mem_mib: float) -> tuple[Status, Outcome | None]:

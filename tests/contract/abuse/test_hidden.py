@@ -111,6 +111,11 @@ def test_what_a_load_balancer_gives_to_anothers_app_is_not_taken(
     assert create(rig, "boss", "/research/mine", **mine).status_code == 201
 
 
+def test_a_port_that_is_no_number_asks_for_nothing(rig: Rig) -> None:
+    body = {"id": "/research/far", "labels": {"HAPROXY_0_PORT": "9" * 5000}, **APP}
+    assert rig.call("ann", "POST", "/v2/apps", json=body).status_code == 201
+
+
 def test_an_app_keeps_what_it_has_whoever_changes_it(rig: Rig) -> None:
     create(rig, "boss", "/research/old", **LB)
     create(rig, "boss", "/shop/web", **{**LB, "portDefinitions": [{"port": 10051}]})

@@ -96,6 +96,7 @@ def test_labels_say_what_a_split_leaves_open() -> None:
         ("PORT", "0"),
         ("PORT", "65536"),
         ("PORT", "80\n  bind *:22"),
+        ("PORT", "9" * 5000),
         ("VHOST", "a.example }\nbackend evil"),
         ("VHOST", "*"),
         ("MODE", "tcp\n  acl x"),
@@ -140,7 +141,7 @@ def test_apps_of_a_group_are_exposed_as_marathon_lb_does() -> None:
     assert len(labelled([checked, app("/no")], serving, ["*"])) == 2  # /no says no port
 
 
-def colour(id: str, started: str, instances: int, target: int = 4) -> App:
+def colour(id: str, started: str, instances: int, target: int | str = 4) -> App:
     labels = {
         "HAPROXY_GROUP": "x",
         "HAPROXY_0_PORT": "80",
@@ -171,6 +172,13 @@ def test_colours_serve_together_and_the_old_one_gives_way(
     served = [each.app_id for each in backend.servers]
     assert (served.count("/blue"), served.count("/green")) == want
     assert len({each.weight for each in backend.servers}) == 1
+
+
+@pytest.mark.parametrize("target", ["9" * 5000, "\N{SUPERSCRIPT TWO}", "-1", ""])
+def test_a_number_of_instances_that_is_none_ends_no_export(target: str) -> None:
+    """The export has the apps of all users."""
+    (backend,) = labelled([colour("/green", "2026-02", 1, target)], tasks(green=1), ["x"])
+    assert [each.app_id for each in backend.servers] == ["/green"]
 
 
 def test_a_port_or_host_serves_one_only() -> None:

@@ -12,7 +12,7 @@ from mesos_gpu.access.rights import ACCESS_SEE, ACCESS_WRITE, RIGHTS
 from mesos_gpu.access.roles import BUILT_IN
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, json_answer, valid
-from mesos_gpu.api.http.requests import Flag, body_of, result_of
+from mesos_gpu.api.http.requests import Flag, read_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.v1.access.checks import answer
@@ -64,7 +64,7 @@ class AccessDocuments(Documents[AccessDocument]):
 
     async def check(self, request: Request) -> Response:
         """POST /v1/access/check: whether a name may do something. What one may oneself, everybody may ask."""
-        asked = valid(check.decode(object_of(await body_of(request))))
+        asked = valid(check.decode(await read_of(request, object_of)))
         rights = rights_of(request)
         is_self = not asked.name or (asked.name == rights.caller.name and not asked.groups)
         if not is_self:

@@ -15,7 +15,7 @@ from mesos_gpu.access.rights import parse
 from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, text_of
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal, invalid, json_answer, valid
-from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.requests import read_of, result_of
 from mesos_gpu.api.http.rights import refusal, require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.errors import NotFound
@@ -49,7 +49,7 @@ class TokenHandlers:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/tokens: the answer alone has what proves it."""
-        asked = valid(wire.decode(object_of(await body_of(request)), self._longest_s))
+        asked = valid(wire.decode(await read_of(request, object_of), self._longest_s))
         wanted, until = _wanted(rights_of(request), asked)  # as they are when all of the body is there
         salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mesos_gpu.adapters.files.templates import load, load_all
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import body_of
+from mesos_gpu.api.http.requests import read_of
 from mesos_gpu.api.spec.cluster import templates as shapes
 from mesos_gpu.wire.checking import Check, object_of
 from mesos_gpu.wire.marathon.template import WrongValues, described, render
@@ -28,7 +28,7 @@ class TemplateHandlers:
 
     async def render(self, request: Request) -> Response:
         """POST /v1/templates/{name}/render."""
-        values = _values(await body_of(request))
+        values = await read_of(request, _values)
         return json_answer(await run_in_threadpool(_rendered, str(request.path_params["name"]), values))
 
 

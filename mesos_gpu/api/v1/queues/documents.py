@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer, valid
-from mesos_gpu.api.http.requests import Flag, Number, body_of, result_of
+from mesos_gpu.api.http.requests import Flag, Number, read_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import seen_queues
@@ -85,12 +85,12 @@ class QueueDocuments(Documents[QueueDocument]):
 
     async def plan(self, request: Request) -> Response:
         """POST /v1/plan/queues: what a document would change, whatever version it was made of."""
-        wanted = valid(document.decode(object_of(await body_of(request))))
+        wanted = valid(document.decode(await read_of(request, object_of)))
         warnings = await self._warnings(wanted)
         return json_answer({**await self._planned(wanted), "warnings": warnings})
 
     async def _set(self, request: Request, *, is_patch: bool) -> Response:
-        path, value = str(request.path_params["queue"]), object_of(await body_of(request))
+        path, value = str(request.path_params["queue"]), await read_of(request, object_of)
         note.about("queue", path)
         expected = expected_version(request, value, f"{QUEUES.route}/{path}")
         latest = await self.latest()

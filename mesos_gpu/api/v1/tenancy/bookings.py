@@ -11,7 +11,7 @@ from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import BOOKING_SEE, BOOKING_WRITE
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer, valid
-from mesos_gpu.api.http.requests import Flag, Number, body_of, result_of
+from mesos_gpu.api.http.requests import Flag, Number, read_of, result_of
 from mesos_gpu.api.http.rights import require, rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.engine import events as ev
@@ -61,7 +61,7 @@ class BookingHandlers:
 
     async def make(self, request: Request) -> Response:
         """POST /v1/bookings."""
-        spec = valid(decode(object_of(await body_of(request))))
+        spec = valid(decode(await read_of(request, object_of)))
         rights = rights_of(request)
         require(rights, BOOKING_WRITE, Subject(queue=spec.queue))
         booking_id = f"{spec.name}-{uuid.uuid4().hex[:8]}"
@@ -73,7 +73,7 @@ class BookingHandlers:
     async def change(self, request: Request) -> Response:
         """PUT /v1/bookings/{id}: what is left out stays."""
         old = await self._known(request, write=True)
-        value: Mapping[str, Any] = object_of(await body_of(request))
+        value: Mapping[str, Any] = await read_of(request, object_of)
         spec = valid(decode({**encode_spec(old.spec), **value}))
         require(rights_of(request), BOOKING_WRITE, Subject(queue=spec.queue))
         await result_of(self._scheduler.book(ev.BookingChanged(old.id, spec)))

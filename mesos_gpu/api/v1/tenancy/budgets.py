@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import Flag, body_of, result_of
+from mesos_gpu.api.http.requests import Flag, read_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.queues import sees_budget
@@ -43,7 +43,7 @@ class BudgetHandlers:
 
     async def grant(self, request: Request) -> Response:
         """POST /v1/budgets/grants."""
-        queue, user, hours = _granted(object_of(await body_of(request)))
+        queue, user, hours = _granted(await read_of(request, object_of))
         await result_of(self._scheduler.grant_budget(queue, user, round(hours * _HOUR)))
         every = await result_of(self._scheduler.read(lambda view: view.budgets()))
         return json_answer(

@@ -15,7 +15,7 @@ from mesos_gpu.api.host_places import HostPlaces
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer
 from mesos_gpu.api.http.rate import key_of
-from mesos_gpu.api.http.requests import body_of
+from mesos_gpu.api.http.requests import read_of
 from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.spec.cluster import hooks as shapes
@@ -77,7 +77,7 @@ class HookHandlers:
 
     async def put(self, request: Request) -> Response:
         """PUT /v1/webhooks/{name}."""
-        store, name, value = self._kept, _name(request), object_of(await body_of(request))
+        store, name, value = self._kept, _name(request), await read_of(request, object_of)
         note.about("webhook", name)
         if not NAME.fullmatch(name):
             raise invalid(Problem("/name", "must be 1 to 63 of a-z, 0-9, '.' and '-'"))
@@ -144,7 +144,7 @@ class HookHandlers:
 
     async def retry(self, request: Request) -> Response:
         """POST /v1/webhooks/{name}/retry."""
-        store, name, value = self._kept, _name(request), object_of(await body_of(request))
+        store, name, value = self._kept, _name(request), await read_of(request, object_of)
         note.about("webhook", name)
         store.hook(name)
         ids = _ids(value)

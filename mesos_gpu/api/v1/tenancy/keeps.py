@@ -8,7 +8,7 @@ from starlette.responses import Response
 from mesos_gpu.access.rights import JOB_KEEP
 from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import invalid, json_answer
-from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.http.requests import job_of, read_of, result_of
 from mesos_gpu.api.http.rights import rights_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.sight.jobs import Sight
@@ -30,7 +30,7 @@ class Keeps:
 
     async def keep(self, request: Request) -> Response:
         """PUT /v1/jobs/{id}/keep."""
-        for_s, until = _asked(object_of(await body_of(request)))
+        for_s, until = _asked(await read_of(request, object_of))
         job_id = await self._job_id(request)
         return await self._answer(request, KeepAsked(job_id, for_s, until, rights_of(request).caller.name))
 

@@ -63,6 +63,7 @@ def why_not(behaviour: Callable[[socket.socket, threading.Event], None], most: i
             "does not answer by HTTP/1.1",
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", "more than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5000 + b"1001\r\n\r\n", "more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, "more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * (MAX_HEAD + 1), "bytes of headers"),
         (

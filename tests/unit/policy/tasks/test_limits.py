@@ -34,7 +34,16 @@ def test_of_others_it_says_what_they_say(state: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("said", "used"),
-    [("114684KB", 114684 << 10), ("7B", 7), ("2GB", 2 << 30), ("", None), ("much", None), ("-1MB", None)],
+    [
+        ("114684KB", 114684 << 10),
+        ("7B", 7),
+        ("2GB", 2 << 30),
+        ("", None),
+        ("much", None),
+        ("-1MB", None),
+        ("²MB", None),
+        (f"{'9' * 5000}MB", None),
+    ],
 )
 def test_sizes_in_messages_of_mesos_are_read(said: str, used: int | None) -> None:
     assert used_in(f"Memory limit exceeded: Requested: 1MB Maximum Used: {said}\n\nrss 1\n") == used

@@ -1,0 +1,85 @@
+"""Large bodies: read beside the event loop, one of each caller at a time; without a name they are refused."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+import requests
+
+from mesos_gpu.api.http.requests import MOST_CREDENTIALS, SMALL_BODY
+from mesos_gpu.api.v1 import plan
+from mesos_gpu.wire.body import MOST_ITEMS
+from mesos_gpu.wire.checking import object_of
+from tests.conftest import wait_until
+from tests.contract.access.named import Rig
+
+BOUND_S: Final = 0.1
+ROUNDS: Final = 4
+CHECK: Final = {"protocol": "COMMAND", "command": {"value": "true"}}
+LARGE: Final[dict[str, Any]] = {
+    "/v1/jobs": {"x": [[1] * (MOST_ITEMS - 1)] * 9},
+    "/v2/apps": {"id": "/research/a", "cmd": "x", "healthChecks": [CHECK] * (MOST_ITEMS - 1)},
+    "/v2/groups": {"id": "/research", "apps": [{"id": f"a{n}", "cmd": "x"} for n in range(4000)]},
+}
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize("path", LARGE)
+def test_large_bodies_of_one_caller_delay_no_other_request(rig: Rig, path: str) -> None:
+    took_s, begin = [0.0], time.monotonic()
+
+    def send() -> list[int]:
+        return [rig.call("ann", "POST", path, json=LARGE[path]).status_code for _ in range(ROUNDS)]
+
+    with ThreadPoolExecutor(1) as sender:
+        answers = sender.submit(send)
+        while not answers.done():
+            asked = time.monotonic()
+            assert rig.call("bob", "GET", "/v1/health").status_code == 200
+            took_s.append(time.monotonic() - asked)
+    assert answers.result() == [422] * ROUNDS
+    all_s = time.monotonic() - begin
+    assert sum(each for each in took_s if each > BOUND_S) < all_s / 2, (max(took_s), all_s)
+
+
+def test_one_caller_has_one_body_read_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, going_on, at_once, most = plan._spec, threading.Event(), list[str](), list[int]()
+
+    def slow(body: bytes) -> Any:
+        at_once.append(object_of(body)["name"])
+        most.append(at_once.count("ann"))
+        assert going_on.wait(60)
+        at_once.pop()
+        return read(body)
+
+    monkeypatch.setattr(plan, "_spec", slow)
+
+    def ask(name: str) -> int:
+        body = {"name": name, "cpus": 1, "mem_mib": 1, "labels": {"large": "x" * SMALL_BODY}}
+        return rig.call(name, "POST", "/v1/plan/defrag", json=body).status_code
+
+    with ThreadPoolExecutor(6) as callers:
+        answers = [callers.submit(ask, name) for name in ("ann", "ann", "ann", "ann", "bob")]
+        wait_until("both are read", lambda: sorted(at_once) == ["ann", "bob"])
+        assert rig.call("carl", "GET", "/v1/status").status_code == 200
+        going_on.set()
+        assert [each.result() for each in answers] == [200] * 5
+    assert max(most) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/session", "/login"])
+def test_who_has_no_name_sends_no_large_body(rig: Rig, path: str) -> None:
+    form = "application/x-www-form-urlencoded" if path == "/login" else "application/json"
+    headers = {"Content-Type": form, "Origin": rig.server.url}
+    body = b" " * (MOST_CREDENTIALS + 1)
+    response = requests.post(rig.server.url + path, data=body, headers=headers, timeout=60)
+    assert response.status_code == 413
