@@ -19,7 +19,8 @@ def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
 def test_who_may_change_nothing_changes_nothing(judge: Judge) -> None:
     with no_traceback():
         judge.run(1000, POWERLESS)
-    assert judge.statuses[401] > 100
+    assert judge.statuses[401] > 20
+    assert judge.statuses[401] + judge.statuses[429] > 200, judge.statuses  # unnamed requests have a rate
 
 
 def test_who_may_little_changes_nothing_of_others(judge: Judge) -> None:
