@@ -27,7 +27,7 @@ LATER = {
 }  # fmt: skip
 #: And for a task that failed or was killed: the search for a lack of memory.
 FAILED = {
-    "isolator.runs.memory", "mesos_gpu.model.tasks.status", "mesos_gpu.policy.tasks",
+    "isolator.runs.memory", "mesos_gpu.model.tasks.status", "mesos_gpu.model.words", "mesos_gpu.policy.tasks",
     "mesos_gpu.policy.tasks.limits",
 }  # fmt: skip
 

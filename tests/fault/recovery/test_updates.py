@@ -53,7 +53,7 @@ class Played:
         self.began: dict[str, float] = {}  # when that was
         self.daemon.start()
         self.master.wait_for("RECONCILE")  # it has heard that it is registered
-        self.offer(gpus=CARDS)
+        self.offer(gpus=CARDS, kept_s=60.0)
         (self.monitor,) = self.launched()
         self.wait(0.0)
 
@@ -79,7 +79,7 @@ class Played:
             info for each in operations if each["type"] == "LAUNCH" for info in each["launch"]["task_infos"]
         ]
 
-    def offer(self, gpus: int | None = None) -> list[str]:
+    def offer(self, gpus: int | None = None, kept_s: float = KEPT_S) -> list[str]:
         """Offer what no task holds, and see what is launched on it: nothing, if the offer is declined, or kept for a
         while, after which it is taken back.
 
@@ -97,7 +97,7 @@ class Played:
         one = {"id": ident, "agent_id": AGENT, "hostname": "a1", "resources": resources}
         self.master.send({"type": "OFFERS", "offers": {"offers": [one]}})
         began_at = time.monotonic()
-        while ident not in self._answered() and time.monotonic() < began_at + KEPT_S:
+        while ident not in self._answered() and time.monotonic() < began_at + kept_s:
             time.sleep(0.01)
         if ident not in self._answered():
             self.master.send({"type": "RESCIND", "rescind": {"offer_id": ident}})
