@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isolator.confinement.enclosure import DENIED, undo
+from isolator.confinement.enclosure import DENIED, seal, undo
 from isolator.devices import cgroups, facts
 from isolator.devices.docker_devices import verify
 from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import LAST, Holding, Ledger
 from isolator.host import processes
-from isolator.host.unsealed import seal_sandbox
 from isolator.node import programs
 from isolator.node.whose import started_ticks
 from isolator.shares import card
@@ -84,7 +83,7 @@ def seal_left(ledger: Ledger) -> None:
         try:
             for trace in reversed(holding.traces):
                 if trace.kind == "sandbox":
-                    seal_sandbox(trace.what, SEAL_S)
+                    seal(trace.what, SEAL_S, ledger, logger.warning)
                 else:
                     left += undo(trace)
         except (MesosGpuError, OSError) as error:
