@@ -5,7 +5,7 @@ The traces of an enclosure go into the ledger before `set_up` makes the first of
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from isolator.devices import facts
 from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.devices.rules import Device, rules_of
 from isolator.devices.view import OWN_CGROUP2
-from isolator.gpus.ledger import Trace
+from isolator.gpus.ledger import Ledger, Trace
 from isolator.host.control_ports import Denial
 from isolator.host.port_ranges import EVERY_PORT, PortGrant
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
@@ -200,10 +200,6 @@ def undo(trace: Trace) -> list[int]:
             from isolator.host.user_pool import give_back
 
             return give_back(trace.what)
-        case "sandbox":
-            from isolator.host.unsealed import seal_sandbox
-
-            seal_sandbox(trace.what, SEAL_S)
         case "rootfs":
             from isolator.host.rootfs import remove
 
@@ -225,6 +221,31 @@ def undo(trace: Trace) -> list[int]:
                 remedy="run the mesos_gpu that wrote it",
             )
     return []
+
+
+def seal(sandbox: str, timeout_s: float, ledger: Ledger, log: Callable[[str], None]) -> None:
+    """Seal the sandbox of an ended task, and kill processes of other tasks that keep the seal from ending.
+
+    Args:
+        sandbox: Path of the sandbox.
+        timeout_s: Seconds until it is given up. The next call goes on.
+        ledger: Ledger of this host, which names its tasks.
+        log: Log of this program.
+
+    Raises:
+        OSError: See `unsealed.seal_sandbox`.
+    """
+    from isolator.host.unsealed import seal_sandbox
+
+    def end_holders(place: str, deadline: float) -> None:
+        from isolator.devices.holders import end_below  # few sandboxes need it
+
+        try:
+            end_below(place, ledger, deadline, log)
+        except (MesosGpuError, OSError) as error:  # the walk may end all the same
+            log(f"holders of directories in {place} cannot be looked for: {error}")
+
+    seal_sandbox(sandbox, timeout_s, end_holders)
 
 
 def plan(

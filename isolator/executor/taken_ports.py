@@ -8,24 +8,19 @@ is.
 
 import contextlib
 import os
-import select
-import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from isolator.confinement.listeners import PROOF, Found, is_wanted, sockets_at
 from isolator.devices import cgroups
-from isolator.devices.members import members_of
+from isolator.devices.holders import Holder, end, holder_of, processes_of_others, sockets_of
 from isolator.executor.verdicts import log
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host.not_started import NotStarted
 from isolator.host.port_ranges import unbindable
-from isolator.host.sandbox import Sandbox
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.wire.plain import clean
 
 END_S: Final = 30.0  # time limit for finding and ending the holders of sockets, in seconds
 
@@ -42,26 +37,6 @@ class Taken(NamedTuple):
     port: int
     socket: Found | None
     outlived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process with a descriptor of a socket.
-
-    Attributes:
-        pid: Process id.
-        name: Name of its program.
-        holding: The task that it belongs to; None for a process outside of this agent's tasks.
-    """
-
-    pid: int
-    name: str
-    holding: Holding | None
-
-    def __str__(self) -> str:
-        """Return the process and its task in words."""
-        task = f" of task {self.holding.task}" if self.holding is not None else ""
-        return f"process {self.pid} ({self.name}){task}"
 
 
 def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, container: str) -> None:
@@ -81,9 +56,9 @@ def vacate(ports: Collection[int], own: Mapping[str, str], ledger: Ledger, conta
         return
     deadline, before = time.monotonic() + END_S, frozenset[Taken]()
     while taken := _taken(ports):
-        tasks = _processes(ledger, container)
+        tasks = processes_of_others(ledger, container)
         holders = _holders({_inode_of(each) for each in taken}, tasks, deadline)
-        ended = [_end(each, holder, deadline) for each in taken for holder in _of_tasks(each, holders)]
+        ended = [_end(each, _of_tasks(each, holders), deadline) for each in taken]
         # Two looks in a row must find the same: a probe of another executor holds a port for some microseconds.
         if time.monotonic() > deadline or (not any(ended) and not before.isdisjoint(taken)):
             first = min(taken, key=lambda each: each.port)
@@ -139,15 +114,6 @@ def _of_tasks(taken: Taken, holders: Mapping[int, Collection[Holder]]) -> list[H
     return [each for each in holders.get(_inode_of(taken), ()) if each.holding is not None]
 
 
-def _processes(ledger: Ledger, container: str) -> dict[int, Holding]:
-    """Return the processes of other tasks of this agent, without their executors, by process id."""
-    holdings = [each for each in ledger.holdings() if each.container != container]
-    tasks: dict[int, Holding] = {}
-    for holding, members in zip(holdings, members_of(holdings), strict=True):
-        tasks |= dict.fromkeys(members - {holding.owner.pid}, holding)
-    return tasks
-
-
 def _holders(
     inodes: Collection[int], tasks: Mapping[int, Holding], deadline: float
 ) -> dict[int, list[Holder]]:
@@ -157,16 +123,16 @@ def _holders(
     """
     holders: dict[int, list[Holder]] = {}
     for pid in sorted(map(int, filter(str.isdigit, os.listdir("/proc"))), key=lambda pid: pid not in tasks):
-        for inode in _sockets_of(pid, deadline) & set(inodes):
-            holders.setdefault(inode, []).append(Holder(pid, _name_of(pid), tasks.get(pid)))
+        for inode in sockets_of(pid, deadline) & set(inodes):
+            holders.setdefault(inode, []).append(holder_of(pid, tasks))
     return holders
 
 
 def _queuing(tasks: Mapping[int, Holding], deadline: float) -> list[Holder]:
     """Return the processes of tasks with a Unix socket in whose queue a descriptor waits (`scm_fds`, Linux 5.6)."""
     return [
-        Holder(pid, _name_of(pid), holding)
-        for pid, holding in sorted(tasks.items(), key=lambda each: each[0])
+        holder_of(pid, tasks)
+        for pid in sorted(tasks)
         if any(b"scm_fds:" in line and int(line.split()[1]) for line in _lines_of(pid, deadline))
     ]
 
@@ -184,70 +150,16 @@ def _lines_of(pid: int, deadline: float) -> Iterator[bytes]:
                 yield from Path(file.path).read_bytes().splitlines()
 
 
-def _sockets_of(pid: int, deadline: float) -> set[int]:
-    """Return the inode numbers of a process' sockets. Each thread is searched: it may have descriptors of its own."""
-    inodes: set[int] = set()
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            directory = f"/proc/{pid}/task/{thread}/fd"
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError), os.scandir(directory) as entries:
-                for entry in entries:
-                    if time.monotonic() > deadline:
-                        return inodes
-                    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                        kind, _, rest = os.readlink(entry.path).partition(":[")
-                        if kind == "socket":
-                            inodes.add(int(rest[:-1]))
-    return inodes
-
-
-def _name_of(pid: int) -> str:
-    try:
-        return clean(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
-    except OSError:
-        return "ended"
-
-
-def _end(taken: Taken, holder: Holder, deadline: float) -> bool:
-    """Kill a process of another task that holds a socket, and report it in that task's output.
-
-    Returns:
-        Whether the process has ended before the deadline, in seconds of `time.monotonic`.
-    """
-    try:
-        process = os.pidfd_open(holder.pid)
-    except ProcessLookupError:
-        return True
-    try:
-        if _inode_of(taken) not in _sockets_of(holder.pid, deadline):
-            return True  # another process may have the id by now
-        text = (
-            f"{holder} was killed: it held a socket at port {taken.port} after the task that bound the port had "
-            "ended, and another task got the port"
-        )
-        log(text)
-        _report(holder, text)
-        signal.pidfd_send_signal(process, signal.SIGKILL)
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        return bool(poll.poll(max(deadline - time.monotonic(), 0) * 1000))
-    except ProcessLookupError:
-        return True
-    finally:
-        os.close(process)
-
-
-def _report(holder: Holder, text: str) -> None:
-    """Append a line to the errors of the task that a process belongs to."""
-    assert holder.holding is not None
-    traces = holder.holding.traces
-    shown = any(trace.kind == "rootfs" for trace in traces)  # its output is shown from a sandbox below
-    for sandbox in (trace.what for trace in traces if trace.kind == "sandbox"):
-        try:
-            with Sandbox(sandbox) as place, os.fdopen(place.append("stderr", linked=shown), "wb") as stream:
-                stream.write(f"[mesos-gpu] {text}\n".encode())
-        except OSError as error:
-            log(f"this cannot be written to the output of {holder.holding.task}: {error}")
+def _end(taken: Taken, holders: Collection[Holder], deadline: float) -> bool:
+    """Kill processes of other tasks that hold a socket; return whether one of them has ended."""
+    return end(
+        holders,
+        lambda pid: _inode_of(taken) in sockets_of(pid, deadline),
+        f"it held a socket at port {taken.port} after the task that bound the port had ended, and another task got "
+        "the port",
+        deadline,
+        log,
+    )
 
 
 def _words(holders: Collection[Holder]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isolator.agent.agent_api import Connection
-from isolator.confinement.enclosure import Enclosure, undo
+from isolator.confinement.enclosure import SEAL_S, Enclosure, seal, undo
 from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
@@ -100,9 +100,7 @@ class Work:
         self._ledger, self._launcher, self._connection, self._post = ledger, launcher, connection, post
         self._run: Run | None = None
         self._enforcing: Enforcing | None = None  # of a share
-        self._claimed: tuple[Trace, ...] | None = (
-            None  # what is to be undone before the release; None: no claim
-        )
+        self._claimed: tuple[Trace, ...] | None = None  # to be undone before the release; None: no claim
         self._is_released = False  # whether the claim is released, except for the trace of the sandbox
         self._prepared: Prepared | None = None
         self._share_turn = threading.Lock()  # a resize, or the release
@@ -537,7 +535,9 @@ class Work:
             return
         made = self._run.traces() if self._run is not None else ()
         try:
-            for trace in (*sealing_of(self._env), *(each for each in made if each.kind in LAST)):
+            for trace in sealing_of(self._env):
+                seal(trace.what, SEAL_S, self._ledger, log)
+            for trace in (each for each in made if each.kind in LAST):
                 undo(trace)
             if self._is_released:
                 self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))

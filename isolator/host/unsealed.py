@@ -3,13 +3,14 @@
 Whoever holds a descriptor of a directory may add directories there faster than a walk seals them, so a seal may never
 end. The agent removes sandboxes as root and by full paths, and those paths are not safe before the end of the seal. So
 when a seal takes long, the directories are moved to where the agent does not look. An empty directory keeps each name
-in the sandbox. They come back when they are sealed.
+in the sandbox. They come back when they are sealed. Before each walk there, those who hold them are ended.
 """
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from isolator.host.sealing import is_sealed, seal
@@ -17,6 +18,9 @@ from isolator.host.sealing import is_sealed, seal
 #: Time limit of a seal in the sandbox itself, in seconds: enough for some 100,000 files. The agent begins to count its
 #: `gc_delay` when the executor ends, which is after that.
 SOON_S: Final = 10.0
+#: Time limit of the first walk over directories that were moved, in seconds. Each further walk has twice the time of
+#: the one before, because it begins at the top.
+_WALK_S: Final = 5.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = (
     "mesos-gpu-unsealed"  # beside `containers`, which alone the agent looks after (provisioner/paths.cpp)
@@ -35,12 +39,13 @@ def place_of(sandbox: str) -> str:
     return f"{work}/provisioner/{_OURS}/{os.path.basename(os.path.realpath(sandbox))}" if below else ""
 
 
-def seal_sandbox(sandbox: str, timeout_s: float) -> None:
+def seal_sandbox(sandbox: str, timeout_s: float, end_holders: Callable[[str, float], None]) -> None:
     """Seal a sandbox; move its directories away from the agent while they are not sealed.
 
     Args:
         sandbox: Path of the sandbox; only root may be able to change the directories above it.
         timeout_s: Seconds until the walk is given up. The next call goes on.
+        end_holders: Ends processes that hold a directory below a path, until a time of `time.monotonic`.
 
     Raises:
         OSError: See `sealing.seal`; or the directories cannot be moved.
@@ -56,13 +61,29 @@ def seal_sandbox(sandbox: str, timeout_s: float) -> None:
             return
     if os.path.lexists(sandbox):
         _move_out(sandbox, place)
-        seal(place, timeout_s)
+        _seal_apart(place, time.monotonic() + timeout_s, end_holders)
     if os.path.lexists(sandbox):
         _move_back(place, sandbox)
     else:  # the agent has removed it
         from isolator.host.rootfs import remove  # few sandboxes need it
 
         remove(place)
+
+
+def _seal_apart(place: str, deadline: float, end_holders: Callable[[str, float], None]) -> None:
+    """Seal directories that were moved; between walks that are given up, end those who hold them."""
+    walk_s = _WALK_S
+    while True:
+        end_holders(place, deadline)
+        left_s = deadline - time.monotonic()
+        try:
+            seal(place, min(walk_s, left_s))
+        except TimeoutError:
+            if walk_s >= left_s:
+                raise
+            walk_s *= 2
+        else:
+            return
 
 
 def _move_out(sandbox: str, place: str) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isolator.confinement.enclosure import DENIED, undo
+from isolator.confinement.enclosure import DENIED, seal, undo
 from isolator.devices import cgroups, facts
 from isolator.devices.docker_devices import verify
 from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
-from isolator.gpus.ledger import LAST, Holding, Ledger
+from isolator.gpus.ledger import LAST, Holding, Ledger, Owner
 from isolator.host import processes
-from isolator.host.unsealed import seal_sandbox
 from isolator.node import programs
 from isolator.node.whose import started_ticks
 from isolator.shares import card
@@ -28,7 +27,9 @@ from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.wire.plain import clean
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
-#: Time in which the monitor seals one sandbox: a tenant can leave millions of directories.
+#: Time limits of the monitor's first and second try to seal one sandbox, in seconds: a tenant can leave millions of
+#: directories.
+SOON_S: Final = 30.0
 SEAL_S: Final = 3600.0
 REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
 logger = logging.getLogger(__name__)
@@ -73,27 +74,47 @@ def end_dead(ledger: Ledger) -> None:
 def seal_left(ledger: Ledger) -> None:
     """Seal the sandboxes that dead owners left, give back the uids that wait for that, and drop the holdings.
 
+    Each has a short time first, also one that comes meanwhile: a sandbox that takes long keeps no others waiting.
+
     Raises:
         MesosGpuError: The ledger cannot be used.
     """
-    for holding in ledger.holdings():
-        if not holding.is_released or ledger.alive(holding):
-            continue
-        # Without cards and isolation, a task that was never released has no other traces than one that was.
-        left = processes.kill_leftovers(holding.task, LEFTOVERS_S)
-        try:
-            for trace in reversed(holding.traces):
-                if trace.kind == "sandbox":
-                    seal_sandbox(trace.what, SEAL_S)
-                else:
-                    left += undo(trace)
-        except (MesosGpuError, OSError) as error:
-            logger.error("the sandbox of the dead task %s cannot be sealed: %s", holding.task, error)
-            continue
-        if left:
-            logger.warning("processes %s of the dead task %s would not die", left, holding.task)
-        else:
-            ledger.drop(holding)
+    tried, slow = set[tuple[str, Owner]](), list[Holding]()
+    while True:
+        for holding in ledger.holdings():
+            key = holding.task, holding.owner
+            if key in tried or not holding.is_released or ledger.alive(holding):
+                continue
+            tried.add(key)
+            if not _seal(ledger, holding, SOON_S):
+                slow.append(holding)
+        if not slow:
+            return
+        holding = slow.pop(0)
+        if not _seal(ledger, holding, SEAL_S):
+            logger.error("the sandbox of the dead task %s was not sealed in %g s", holding.task, SEAL_S)
+
+
+def _seal(ledger: Ledger, holding: Holding, timeout_s: float) -> bool:
+    """Seal what a dead owner left, and drop its holding; return False if the time was not enough."""
+    # Without cards and isolation, a task that was never released has no other traces than one that was.
+    left = processes.kill_leftovers(holding.task, LEFTOVERS_S)
+    try:
+        for trace in reversed(holding.traces):
+            if trace.kind == "sandbox":
+                seal(trace.what, timeout_s, ledger, logger.warning)
+            else:
+                left += undo(trace)
+    except TimeoutError:
+        return False
+    except (MesosGpuError, OSError) as error:
+        logger.error("the sandbox of the dead task %s cannot be sealed: %s", holding.task, error)
+        return True
+    if left:
+        logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+    else:
+        ledger.drop(holding)
+    return True
 
 
 class Reaping:

@@ -2,9 +2,7 @@
 
 import io
 import os
-import signal
 import socket
-import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
@@ -303,10 +301,10 @@ def test_the_agents_clean_up_removes_the_sandbox_alone(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)  # some 100,000 directories are made, and removed
-def test_clean_up_removes_the_sandbox_alone_though_its_seal_does_not_end(
+def test_seal_ends_though_a_holder_adds_directories_without_end(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
-    """A holder that adds directories faster than they are sealed keeps others unsealed until the agent removes them."""
+    """Until it is killed, the holder adds directories faster than they are sealed, and exchanges names in others."""
     given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
     flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
     before = sorted(path.name for path in roots.iterdir())
@@ -322,12 +320,13 @@ def test_clean_up_removes_the_sandbox_alone_though_its_seal_does_not_end(
         (sandbox,) = stack.directory.glob(f"{runs}/*-*")
         apart = Path(place_of(str(sandbox)))
         wait_until("its directories are moved", apart.exists, 60)
-        holdings = Ledger(stack.directory / "nodes/1/ledger.sqlite").holdings()
-        (executor,) = (each.owner.pid for each in holdings if each.task == task)
-        os.kill(executor, signal.SIGKILL)  # else it goes on for a minute
-        wait_until("the sandbox is removed", lambda: not sandbox.exists(), 60)
         assert len((shared / "said").read_text().splitlines()) > 1, "the seal was kept busy"
-        client.kill(holder)
-        wait_until("the holder has ended", lambda: ended(client.job(holder)), 60)
-        subprocess.run(["rm", "-rf", str(apart)], check=True)
+        wait_until("the holder is killed", lambda: ended(client.job(holder)), 60)
+        assert client.job(holder)["state"] == "failed"
+        errors = client.logs(holder, stream="stderr", offset=0, length=10000)["data"]
+        assert "was killed: it held a directory of the sandbox of a task that had ended" in errors
+        ledger = Ledger(stack.directory / "nodes/1/ledger.sqlite")
+        wait_until("the seal has ended", lambda: all(each.task != task for each in ledger.holdings()), 120)
+        assert not apart.exists()
+        wait_until("the agent has removed the sandbox", lambda: not sandbox.exists(), 240)
     assert sorted(path.name for path in roots.iterdir()) == before

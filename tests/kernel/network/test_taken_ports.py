@@ -1,27 +1,24 @@
 """Ports that are taken before the start of their task: by processes of the host, or by sockets of ended tasks."""
 
-import contextlib
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from isolator.confinement import listeners
-from isolator.confinement.fence import see_cgroup2
-from isolator.devices import cgroups
 from isolator.executor import taken_ports
 from isolator.executor.taken_ports import vacate
-from isolator.gpus.ledger import Ledger, Owner, Trace
+from isolator.gpus.ledger import Ledger
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import host
+from tests.kernel.confinement.other_tasks import made_cgroup, other_task
 
 pytestmark = [
     pytest.mark.kernel,
@@ -37,19 +34,6 @@ made = {}
 exec(sys.argv[2], globals(), made)
 line = socket.socket(fileno=int(sys.argv[3]))
 socket.send_fds(line, [str(made["port"]).encode()], [made["passed"].fileno()])
-"""
-#: Program that takes a socket and keeps it.
-TAKER = """
-import os, socket, sys
-with open(sys.argv[1] + "/cgroup.procs", "w") as file:
-    file.write("0")
-held = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 1)[1]
-if sys.argv[3:] == ["queue"]:
-    queue = socket.socketpair()
-    socket.send_fds(queue[0], [b"x"], held)
-    os.close(held[0])
-print("held", flush=True)
-sys.stdin.read()
 """
 BOUND = 'passed.bind(("", 0)); port = passed.getsockname()[1]'
 KINDS = {
@@ -75,14 +59,6 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
 
 
-def made_cgroup(name: str) -> cgroups.Cgroup:
-    """Make the cgroup of a task, with the name of its container."""
-    see_cgroup2()
-    made = cgroups.Cgroup("cgroup2", cgroups.mounted()["cgroup2"] / cgroups.OWN_ROOT / name, own=True)
-    made.create()
-    return made
-
-
 def outlived(kind: str = "listening") -> tuple[socket.socket, int]:
     """Return a socket whose task has ended, with its cgroup, and the port of the socket."""
     cgroup = made_cgroup(f"gave-{os.getpid()}-{time.monotonic_ns()}")
@@ -93,43 +69,6 @@ def outlived(kind: str = "listening") -> tuple[socket.socket, int]:
         port, passed, _, _ = socket.recv_fds(here, 16, 1)
     assert cgroup.remove() == []
     return socket.socket(fileno=passed[0]), int(port)
-
-
-class OtherTask:
-    """Another task of the ledger, whose process holds a socket."""
-
-    def __init__(self, ledger: Ledger, directory: Path, taken: socket.socket, *how: str) -> None:
-        container = f"other-{os.getpid()}-{time.monotonic_ns()}"
-        self.cgroup, self.sandbox = made_cgroup(container), directory / container
-        self.sandbox.mkdir()
-        self._executor = subprocess.Popen(["sleep", "600"])
-        here, there = socket.socketpair()
-        with here, there:
-            argv = [sys.executable, "-c", TAKER, str(self.cgroup.path), str(there.fileno()), *how]
-            self.process = subprocess.Popen(
-                argv, pass_fds=[there.fileno()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            socket.send_fds(here, [b"x"], [taken.fileno()])
-            assert self.process.stdout is not None
-            assert self.process.stdout.readline() == b"held\n"
-        taken.close()
-        traces = (Trace("sandbox", str(self.sandbox)), Trace("cgroup2", str(self.cgroup.path)))
-        ledger.claim("other.1", (), Owner.of(self._executor.pid), container=container, traces=traces)
-
-    def end(self) -> None:
-        for each in (self.process, self._executor):
-            each.kill()
-            each.communicate()
-        assert self.cgroup.remove() == []
-
-
-@contextlib.contextmanager
-def other_task(ledger: Ledger, directory: Path, taken: socket.socket, *how: str) -> Iterator[OtherTask]:
-    task = OtherTask(ledger, directory, taken, *how)
-    try:
-        yield task
-    finally:
-        task.end()
 
 
 def refused(port: int, ledger: Ledger) -> str:
@@ -144,7 +83,7 @@ def refused(port: int, ledger: Ledger) -> str:
 def test_another_task_that_keeps_a_socket_of_an_ended_one_is_killed(
     ledger: Ledger, tmp_path: Path, kind: str
 ) -> None:
-    with other_task(ledger, tmp_path, (passed := outlived(kind))[0]) as other:
+    with other_task(ledger, tmp_path, (passed := outlived(kind))[0].detach()) as other:
         vacate([passed[1]], {}, ledger, OWN)
         assert other.process.wait(60) == -9
         said = (other.sandbox / "stderr").read_text()
@@ -168,7 +107,7 @@ def test_a_socket_that_no_process_shows_is_reported_with_who_may_have_it(
 ) -> None:
     """A descriptor that was sent and not received is in no process' table of descriptors."""
     passed, port = outlived()
-    with other_task(ledger, tmp_path, passed, "queue") as other:
+    with other_task(ledger, tmp_path, passed.detach(), "queue") as other:
         said = refused(port, ledger)
         assert other.process.poll() is None, (
             "whoever has a socket of a stranger in its queue did not ask for it"
@@ -183,7 +122,7 @@ def test_a_task_whose_process_made_the_socket_itself_is_not_killed(ledger: Ledge
     """The cgroup of the socket is that of the host, as of a process that was started by hand."""
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
-    with other_task(ledger, tmp_path, server) as other:
+    with other_task(ledger, tmp_path, server.detach()) as other:
         said = refused(port, ledger)
         assert other.process.poll() is None
         assert f"held by process {other.process.pid} (" in said

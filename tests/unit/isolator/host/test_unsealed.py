@@ -35,12 +35,16 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsealed, "SOON_S", 0.0)
 
 
+def end_none(place: str, deadline: float) -> None:
+    """Know of no holders."""
+
+
 def test_seal_that_does_not_end_leaves_no_directory_of_the_task_to_the_agent(
     sandbox: Path,
 ) -> None:
     fd = os.open(sandbox / "d", os.O_RDONLY)
     with pytest.raises(TimeoutError):
-        seal_sandbox(str(sandbox), 0.0)
+        seal_sandbox(str(sandbox), 0.0, end_none)
     assert os.listdir(sandbox / "d") == []
     assert (sandbox / "d").stat().st_uid == 0
     place = Path(place_of(str(sandbox)))
@@ -51,9 +55,9 @@ def test_seal_that_does_not_end_leaves_no_directory_of_the_task_to_the_agent(
 
 def test_they_come_back_when_they_are_sealed(sandbox: Path) -> None:
     with pytest.raises(TimeoutError):
-        seal_sandbox(str(sandbox), 0.0)
+        seal_sandbox(str(sandbox), 0.0, end_none)
     assert "not sealed yet" in KeptSending("d", "", as_root=False).withheld((sandbox / "d").stat())
-    seal_sandbox(str(sandbox), 60)
+    seal_sandbox(str(sandbox), 60, end_none)
     assert (sandbox / "d/0").is_file()
     assert all(is_sealed(path.stat()) for path in (sandbox, *sandbox.rglob("*")))
     assert not Path(place_of(str(sandbox))).exists()
@@ -64,12 +68,12 @@ def test_call_that_was_interrupted_is_gone_on_with(sandbox: Path) -> None:
     place = Path(place_of(str(sandbox)))
     for name in ("e", "f"):
         (sandbox / name / "below").mkdir(parents=True)
-    seal_sandbox(str(sandbox), 60)
+    seal_sandbox(str(sandbox), 60, end_none)
     place.mkdir(parents=True)
     (sandbox / "d").rename(place / "d")
     (sandbox / "e").rename(place / "e")
     (sandbox / "e").mkdir()
-    seal_sandbox(str(sandbox), 60)
+    seal_sandbox(str(sandbox), 60, end_none)
     assert sorted(path.name for path in sandbox.iterdir()) == ["d", "e", "f"]
     assert (sandbox / "e/below").is_dir()
     assert not place.exists()
@@ -79,14 +83,24 @@ def test_what_the_agent_has_removed_meanwhile_is_removed_there_too(
     sandbox: Path,
 ) -> None:
     with pytest.raises(TimeoutError):
-        seal_sandbox(str(sandbox), 0.0)
+        seal_sandbox(str(sandbox), 0.0, end_none)
     (sandbox / "d").rmdir()
     sandbox.rmdir()
-    seal_sandbox(str(sandbox), 60)
+    seal_sandbox(str(sandbox), 60, end_none)
     assert not Path(place_of(str(sandbox))).exists()
 
 
 def test_sandbox_of_no_agent_is_sealed_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir(mode=0o777)
-    seal_sandbox(str(tmp_path), 60)
+    seal_sandbox(str(tmp_path), 60, end_none)
     assert is_sealed((tmp_path / "d").stat())
+
+
+def test_holders_are_ended_before_each_walk_there(sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descriptor that is in the queue of a Unix socket at the first look is in a process later."""
+    monkeypatch.setattr(unsealed, "_WALK_S", 1e-6)
+    asked: list[str] = []
+    seal_sandbox(str(sandbox), 60, lambda place, deadline: asked.append(place))
+    assert len(asked) > 1, "the first walk cannot end in a microsecond"
+    assert set(asked) == {place_of(str(sandbox))}
+    assert is_sealed((sandbox / "d").stat())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner
+from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner, Trace
 from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.node import reaper
 from isolator.node.reaper import end
@@ -66,3 +66,36 @@ def test_what_one_dead_task_left_keeps_nobody_from_the_rest(
     monkeypatch.setattr(reaper, "end", end_others)
     reaper.reap(ledger)
     assert [holding.task for holding in ledger.holdings()] == ["odd.1"]
+
+
+def test_sandbox_that_takes_long_to_seal_keeps_no_others_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that comes while two others take long."""
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    dead = replace(Owner.of(os.getpid()), boot_id="an earlier one")
+    tries: list[tuple[str, float]] = []
+
+    def claim(*names: str) -> None:
+        for name in names:
+            ledger.claim(f"{name}.1", (), dead, container=name, traces=(Trace("sandbox", name),))
+
+    def seal(sandbox: str, timeout_s: float, *_: object) -> None:
+        tries.append((sandbox, timeout_s))
+        if sandbox.startswith("slow"):
+            if tries[-1] == ("slow1", reaper.SEAL_S):
+                claim("late")
+            raise TimeoutError
+
+    claim("slow1", "slow2", "quick")
+    monkeypatch.setattr(reaper, "seal", seal)
+    reaper.seal_left(ledger)
+    assert tries == [
+        ("slow1", reaper.SOON_S),
+        ("slow2", reaper.SOON_S),
+        ("quick", reaper.SOON_S),
+        ("slow1", reaper.SEAL_S),
+        ("late", reaper.SOON_S),
+        ("slow2", reaper.SEAL_S),
+    ]
+    assert [holding.container for holding in ledger.holdings()] == ["slow1", "slow2"]
