@@ -22,7 +22,11 @@ if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured
     import subprocess
 
 LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
+#: Seconds between two looks while the task writes to its logs. The interval grows to MAX_LOOK_S while it writes nothing:
+#: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
 LOOK_S: Final = 0.2
+MAX_LOOK_S: Final = 1.0
+_GROWTH: Final = 1.25
 DISK_S: Final = 15.0  # as --container_disk_watch_interval of Mesos' disk/du, by default
 FIRST_DISK_S: Final = 2.0
 _REST: Final = 10  # times what a look at the disk took, until the next
@@ -209,25 +213,31 @@ class Upkeep:
 
     def _work(self) -> None:
         disk_at = time.monotonic() + FIRST_DISK_S if self._disk_mib else float("inf")
-        while not self._stop.wait(LOOK_S):
-            self._look()
+        wait_s, size = LOOK_S, 0
+        while not self._stop.wait(wait_s):
+            before, size = size, self._look()
+            wait_s = min(wait_s * _GROWTH, MAX_LOOK_S) if size == before else LOOK_S
             self._more()
             if (begun := time.monotonic()) >= disk_at:
                 self._weigh()
                 now = time.monotonic()
                 disk_at = now + max(DISK_S, _REST * (now - begun))
 
-    def _look(self, *, last: bool = False) -> None:
+    def _look(self, *, last: bool = False) -> int:
+        """Look at each log; return the bytes that the task has written to them."""
+        written = 0
         for log in self._logs:
             try:
                 told = log.look()
+                written += (size := log.size)
                 if self._times is not None:
-                    self._times.note(log.name, log.size, last=last)
+                    self._times.note(log.name, size, last=last)
             except OSError as error:
                 told = f"{log.name} cannot be looked after: {error}"
             if told and told != self._told:
                 self._told = told
                 self._say(told)
+        return written
 
     def _weigh(self) -> None:
         used = self._sandbox_kib()
