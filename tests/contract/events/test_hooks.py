@@ -56,10 +56,14 @@ class Hooked(Kept):
         super().start()
         over = HandedOver(self.hooks, self.saved, self._by)
         self.deliveries = Deliveries(
-            self.hooks, self.sender, self.daemon.happened, wait_s=lambda _: 0.02, handed_over=over
+            self.hooks, self.sender, self.daemon.happened, wait_s=self.pause_s, handed_over=over
         )
         over.begin(self.daemon.keep)
         self.deliveries.start()
+
+    def pause_s(self, tries: int) -> float:
+        """Return the seconds until the next try, by the number of tries: all of them end soon."""
+        return 0.02
 
     def stop(self) -> None:
         super().stop()
