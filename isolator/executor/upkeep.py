@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured
     import subprocess
 
 LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
-#: Seconds between two looks while the task writes to its logs. The interval grows to MAX_LOOK_S while it writes nothing:
-#: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
+#: Seconds between two looks while the task writes to its logs. While it writes nothing, the interval grows to
+#: MAX_LOOK_S: a look takes up to 1 ms of CPU time, and a host may have a thousand tasks.
 LOOK_S: Final = 0.2
 MAX_LOOK_S: Final = 1.0
 _GROWTH: Final = 1.25
