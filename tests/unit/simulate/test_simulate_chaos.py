@@ -201,7 +201,7 @@ def _cards_are_closed_while_shared(patch: pytest.MonkeyPatch) -> None:
 
 
 def _cards_are_not_covered_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(matching, "cover_again", lambda turn, ledger, remains, launches: None)
+    patch.setattr(matching, "cover_again", lambda *_: None)
 
 
 def _what_shares_grow_to_is_not_counted(patch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,14 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tenancy import Budget
 from mesos_gpu.model.usage import MS, BudgetUse
 from mesos_gpu.policy.accounts.budget import Key, period_of, terms_of
+from mesos_gpu.policy.admission.limits import Wait
 from mesos_gpu.policy.capacity.request import Request
+from mesos_gpu.policy.tenancy.tree import Tree
 from mesos_gpu.policy.tenancy.usage import MICRO, Usage
 from mesos_gpu.simulate.chaos import run as chaos
 from tests.unit.simulate.test_simulate_chaos import assert_found, assert_holds
 
-REAL_OVER_LIMIT = Backlog.over_limit
+REAL_WAIT_OF = Backlog.wait_of
 REAL_BLOCK = Backlog.block
 REAL_STOPPABLE = reclaiming.stoppable
 
@@ -62,14 +64,14 @@ def _notices_are_short(patch: pytest.MonkeyPatch) -> None:
 
 
 def _fences_are_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reclaim, "_is_fenced", lambda rule, queue, other: False)
+    patch.setattr(Tree, "is_fenced", lambda tree, queue, other: False)
 
 
 def _limits_above_do_not_hold(patch: pytest.MonkeyPatch) -> None:
-    def over_limit(backlog: Backlog, job: Job) -> bool:
-        return "/" not in job.spec.queue and REAL_OVER_LIMIT(backlog, job)
+    def wait_of(backlog: Backlog, job: Job) -> Wait | None:
+        return None if "/" in job.spec.queue else REAL_WAIT_OF(backlog, job)
 
-    patch.setattr(Backlog, "over_limit", over_limit)
+    patch.setattr(Backlog, "wait_of", wait_of)
 
 
 def _freed_room_is_given_away(patch: pytest.MonkeyPatch) -> None:
