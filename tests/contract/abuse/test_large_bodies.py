@@ -55,10 +55,11 @@ def test_one_caller_has_one_body_read_at_a_time(rig: Rig, monkeypatch: pytest.Mo
     read, going_on, at_once, most = plan._spec, threading.Event(), list[str](), list[int]()
 
     def slow(body: bytes) -> Any:
-        at_once.append(object_of(body)["name"])
+        name = object_of(body)["name"]
+        at_once.append(name)
         most.append(at_once.count("ann"))
         assert going_on.wait(60)
-        at_once.pop()
+        at_once.remove(name)
         return read(body)
 
     monkeypatch.setattr(plan, "_spec", slow)
