@@ -322,7 +322,7 @@ class Cluster:
             raise
         return self
 
-    def await_leader(self, timeout_s: float = 60) -> Master:
+    def await_leader(self, timeout_s: float = 120) -> Master:
         """The master that leads, as soon as one does.
 
         Raises:
