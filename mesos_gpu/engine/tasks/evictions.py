@@ -18,9 +18,7 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 
 #: Kills under way per agent and owner. Some hundred runnable threads of ending executors slow down a host for others.
 MAX_KILLS: Final = 4
-_KILL_S: Final = (
-    2.0  # age, in seconds, from which a kill no longer counts: the task may have a long grace period
-)
+_KILL_S: Final = 2.0  # age from which a kill no longer counts: the task may have a long grace period
 
 
 def has_turn(turn: Turn, job: Job, task: Task) -> bool:

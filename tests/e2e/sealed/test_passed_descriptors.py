@@ -280,16 +280,25 @@ def test_nor_from_containers_there(guarded: Stack, shared: Path, roots: Path, fo
         attack(client, shared, roots, **FORMS[form])
 
 
+@contextmanager
+def cleaned(directory: Path, name: str) -> Iterator[tuple[Stack, Client]]:
+    """A cluster of a node whose agent soon removes what ended tasks left, and its client."""
+    given = {"MESOS_GPU_VOLUME_ROOTS": str(directory)}
+    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
+    with (
+        Stack(directory / name, [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
+        client_of(stack, 1) as client,
+    ):
+        yield stack, client
+
+
 def test_the_agents_clean_up_removes_the_sandbox_alone(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
     """The agent removes directories by their full paths, as root."""
-    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
-    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
     before = sorted(path.name for path in roots.iterdir())
     with (
-        Stack(open_directory / "gc", [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
-        client_of(stack, 1) as client,
+        cleaned(open_directory, "gc") as (stack, client),
         passed_on(client, shared, roots) as job,
     ):
         runs = stack.directory.rglob(f"slaves/*/frameworks/*/executors/{client.job(job)['task_id']}/runs")
@@ -305,13 +314,8 @@ def test_seal_ends_though_a_holder_adds_directories_without_end(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
     """Until it is killed, the holder adds directories faster than they are sealed, and exchanges names in others."""
-    given = {"MESOS_GPU_VOLUME_ROOTS": str(open_directory)}
-    flags = {"gc_delay": "4secs", "disk_watch_interval": "1secs"}
     before = sorted(path.name for path in roots.iterdir())
-    with (
-        Stack(open_directory / "endless", [NodeSpec(1, flags=flags)], executor_environment=given) as stack,
-        client_of(stack, 1) as client,
-    ):
+    with cleaned(open_directory, "endless") as (stack, client):
         holder = submit(client, shared, "hold", "shared/socket", "shared/said", program=ENDLESS)
         job = submit(client, shared, "give", "shared/socket", str(roots), program=ENDLESS)
         wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
