@@ -203,28 +203,22 @@ def test_an_agent_that_hangs_delays_nobody_else(tmp_path: Path) -> None:
 def test_a_thread_is_freed_when_its_client_has_gone(tmp_path: Path, path: str) -> None:
     with both(tmp_path, ("hang",), patient=True) as (hostile, scheduler):
         for _ in range(3):
-            hostile.answers.clear()
-            asked = [begin_to_ask(scheduler, path) for _ in range(4)]
-            wait_until("all are asking", lambda: hostile.answers.total() == 4)
-            assert scheduler.logs("hostile")[0] == 429
-            for each in asked:
-                each.close()
-            wait_until("there is room again", lambda: is_admitted(hostile, scheduler, path))
+            with contextlib.ExitStack() as clients:
+                for _ in range(4):
+                    wait_until("there is room", lambda: is_admitted(hostile, scheduler, path, clients))
+                assert scheduler.logs("hostile")[0] == 429
 
 
-def begin_to_ask(scheduler: Scheduler, path: str) -> http.client.HTTPConnection:
-    connection = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=30)
-    connection.request("GET", f"/v1/jobs/{scheduler.jobs['hostile']}/{path}", headers={"X-Name": "ann"})
-    return connection
-
-
-def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str) -> bool:
-    """Return whether one more request reaches the agent; its client then disconnects."""
+def is_admitted(hostile: Hostile, scheduler: Scheduler, path: str, clients: contextlib.ExitStack) -> bool:
+    """Send one more request; return whether the agent receives it. Its connection stays open in `clients`."""
     begun = hostile.answers.total()
-    with contextlib.closing(begin_to_ask(scheduler, path)) as client:
-        while hostile.answers.total() == begun:
-            if select.select([client.sock], [], [], 0.02)[0]:
-                return False
+    client = http.client.HTTPConnection("127.0.0.1", scheduler.port, timeout=30)
+    clients.callback(client.close)
+    client.request("GET", f"/v1/jobs/{scheduler.jobs['hostile']}/{path}", headers={"X-Name": "ann"})
+    while hostile.answers.total() == begun:
+        if select.select([client.sock], [], [], 0.02)[0]:
+            client.close()
+            return False
     return True
 
 

@@ -121,7 +121,10 @@ def test_refusals_without_a_name_are_on_record_first_whole_and_then_counted(tmp_
 
 
 def calls_of(rig: LoginRig, *headers: tuple[bytes, bytes]) -> int:
-    """Return the number of Python function calls for GET /v1/jobs."""
+    """Return the number of Python function calls for GET /v1/jobs: the fewest of five requests.
+
+    Some requests do more than others: the first ones import modules and are audited whole.
+    """
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": "/v1/jobs", "raw_path": b"/v1/jobs", "query_string": b"", "root_path": "",
@@ -142,18 +145,22 @@ def calls_of(rig: LoginRig, *headers: tuple[bytes, bytes]) -> int:
     async def ask() -> None:
         await rig.app({**scope, "state": {}}, receive, send)
 
-    async def twice() -> None:
-        await ask()  # the first use imports modules and fills caches
-        gc.disable()  # finalizers of other tests' objects are no calls of the request
-        sys.setprofile(count)
-        try:
-            await ask()
-        finally:
-            sys.setprofile(None)
-            gc.enable()
+    async def ask_five_times() -> list[int]:
+        nonlocal called
+        counts = []
+        for _ in range(5):
+            called = 0
+            gc.disable()  # finalizers of other tests' objects are no calls of the request
+            sys.setprofile(count)
+            try:
+                await ask()
+            finally:
+                sys.setprofile(None)
+                gc.enable()
+            counts.append(called)
+        return counts
 
-    asyncio.run(twice())
-    return called
+    return min(asyncio.run(ask_five_times()))
 
 
 def test_a_request_without_a_proof_costs_less_than_a_good_one(tmp_path: Path) -> None:
