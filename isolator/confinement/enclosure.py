@@ -33,6 +33,8 @@ DENIED: Final = ".denied"
 GATE: Final = ".gate"
 #: Time limit for sealing a sandbox, in seconds: enough for some million files.
 SEAL_S: Final = 60.0
+#: Time limit for sealing a sandbox before the claim of its task is released, in seconds.
+SMALL_SEAL_S: Final = 0.05
 _DENIED_MINOR: Final = 253
 
 
@@ -221,6 +223,17 @@ def undo(trace: Trace) -> list[int]:
                 remedy="run the mesos_gpu that wrote it",
             )
     return []
+
+
+def seal_soon(sandbox: str) -> bool:
+    """Seal a sandbox of few files; return False if that fails or takes too long, and `seal` is to be called later."""
+    from isolator.host.sealing import seal as seal_directory
+
+    try:
+        seal_directory(sandbox, SMALL_SEAL_S)
+    except OSError:
+        return False
+    return True
 
 
 def seal(sandbox: str, timeout_s: float, ledger: Ledger, log: Callable[[str], None]) -> None:

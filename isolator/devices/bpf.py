@@ -8,9 +8,9 @@ minor}, or struct bpf_sock_addr {user_family, user_ip4, user_ip6[4], user_portâ€
 
 import _socket
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from isolator.devices.rules import Rule
 from isolator.host.control_ports import Denial, split_network
@@ -29,6 +29,8 @@ AND_VALUE: Final = 0x54
 XOR_VALUE: Final = 0xA4  # a comparison of 32 bits that kernels before 5.1 have, too
 SHIFT_RIGHT: Final = 0x74
 TO_BIG_ENDIAN: Final = 0xDC  # BPF_ALU | BPF_END | BPF_TO_BE
+SHIFT_LEFT_64: Final = 0x67  # BPF_ALU64 | BPF_LSH | BPF_K
+SHIFT_SIGNED_64: Final = 0xC7  # BPF_ALU64 | BPF_ARSH | BPF_K
 JUMP_UNLESS: Final = 0x55  # BPF_JMP | BPF_JNE | BPF_K
 JUMP_ABOVE: Final = 0x25  # BPF_JMP | BPF_JGT | BPF_K
 JUMP_BELOW: Final = 0xA5  # BPF_JMP | BPF_JLT | BPF_K, since 4.14
@@ -37,10 +39,10 @@ EXIT: Final = 0x95
 _JUMPS: Final = (JUMP_UNLESS, JUMP_ABOVE, JUMP_BELOW)
 #: Offsets in struct bpf_sock_addr.
 _USER_IP4, _USER_IP6, _USER_PORT = 4, 8, 24
+_MAPPED: Final = bytes(10) + b"\xff\xff"  # first bytes of an IPv4 address that is mapped into IPv6
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """An eBPF instruction. `dst`, `src`: registers; `off`: bytes of a load, instructions of a jump."""
 
     code: int
@@ -58,6 +60,8 @@ class Instruction:
             AND_VALUE: f"w{d} &= {imm:#x}",
             XOR_VALUE: f"w{d} ^= {imm & 0xFFFFFFFF:#x}",
             SHIFT_RIGHT: f"w{d} >>= {imm}",
+            SHIFT_LEFT_64: f"r{d} <<= {imm}",
+            SHIFT_SIGNED_64: f"r{d} s>>= {imm}",
             TO_BIG_ENDIAN: f"r{d} = be{imm} r{d}",
             JUMP_UNLESS: f"if r{d} != {imm} goto +{off}",
             JUMP_ABOVE: f"if r{d} > {imm} goto +{off}",
@@ -101,9 +105,9 @@ def _rule(rule: Rule) -> list[Instruction]:
 
 def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
     """That verdict if all of it fits; else on to what comes behind."""
-    size = len(fit) + 2
+    end = len(fit) + 1
     aimed = [
-        Instruction(i.code, i.dst, i.src, size - place - 1, i.imm) if i.code in _JUMPS else i
+        Instruction(i.code, i.dst, i.src, end - place, i.imm) if i.code in _JUMPS else i
         for place, i in enumerate(fit)
     ]
     return [*aimed, Instruction(MOVE_VALUE, dst=0, imm=verdict), Instruction(EXIT)]
@@ -117,8 +121,7 @@ def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction
         family: AF_INET or AF_INET6: family of the destination. An IPv4 address that is mapped into IPv6
             (::ffff:10.0.0.1) is matched as an IPv4 address.
     """
-    body = (instruction for denial in denials for instruction in _denial(denial, family))
-    return (*_LOAD_PORT, *body, *_ALLOW)
+    return (*_compile_entries(denials, family), *_ALLOW)
 
 
 def compile_binds(denials: Sequence[Denial], grant: PortGrant, family: int) -> tuple[Instruction, ...]:
@@ -130,10 +133,9 @@ def compile_binds(denials: Sequence[Denial], grant: PortGrant, family: int) -> t
         grant: Ports of tasks that this task may bind. Port 0, for which the kernel chooses a port, is always allowed.
         family: AF_INET or AF_INET6: family of the address that is bound.
     """
-    ports = (each for each in denials if each.port is not None and not each.exempt)
+    ports = [each for each in denials if each.port is not None and not each.exempt]
     return (
-        *_LOAD_PORT,
-        *(instruction for each in ports for instruction in _denial(each, family)),
+        *_compile_entries(ports, family),
         Instruction(TO_BIG_ENDIAN, dst=2, imm=16),  # swaps the two bytes on a little-endian machine
         *(instruction for ends in grant.granted for instruction in _range(ends, 1)),
         *(instruction for ends in grant.reserved for instruction in _range(ends, 0)),
@@ -141,8 +143,30 @@ def compile_binds(denials: Sequence[Denial], grant: PortGrant, family: int) -> t
     )
 
 
-_LOAD_PORT: Final = (Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT),)
+_ADDRESS: Final = 3  # register of the first word of the address; r1 is free when the words are loaded
 _ALLOW: Final = (Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT))
+
+
+def _compile_entries(denials: Sequence[Denial], family: int) -> Iterator[Instruction]:
+    yield Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT)
+    if any(denial.address is not None for denial in denials):
+        yield from _LOAD_ADDRESS[family]
+    for denial in denials:
+        yield from _denial(denial, family)
+
+
+def _load_address(start: int, words: int) -> Iterator[Instruction]:
+    """Load the words of the address, sign-extended: a jump compares 64 bits, and sign-extends its immediate value."""
+    for place in range(words):
+        yield Instruction(LOAD_WORD, dst=_ADDRESS + place, src=1, off=start + 4 * place)
+        yield Instruction(SHIFT_LEFT_64, dst=_ADDRESS + place, imm=32)
+        yield Instruction(SHIFT_SIGNED_64, dst=_ADDRESS + place, imm=32)
+
+
+_LOAD_ADDRESS: Final = {
+    _socket.AF_INET: tuple(_load_address(_USER_IP4, 1)),
+    _socket.AF_INET6: tuple(_load_address(_USER_IP6, 4)),
+}
 
 
 def _range(ends: tuple[int, int], verdict: int) -> list[Instruction]:
@@ -155,18 +179,19 @@ def _range(ends: tuple[int, int], verdict: int) -> list[Instruction]:
 def _denial(denial: Denial, family: int) -> list[Instruction]:
     fit = []
     if denial.port is not None:
-        fit.append(Instruction(JUMP_UNLESS, dst=2, imm=_socket.htons(denial.port)))
+        fit.append(Instruction(JUMP_UNLESS, 2, 0, 0, _socket.htons(denial.port)))
     if denial.address is not None:
         words = _words(denial.address, family)
         if words is None:
             return []
-        for off, word, mask in words:
-            fit.append(Instruction(LOAD_WORD, dst=3, src=1, off=off))
-            if mask != -1:
-                fit.append(Instruction(AND_VALUE, dst=3, imm=mask))
-            if word < 0:  # a jump compares 64 bits, and sign-extends its immediate value
-                fit.append(Instruction(XOR_VALUE, dst=3, imm=word))
-            fit.append(Instruction(JUMP_UNLESS, dst=3, imm=max(word, 0)))
+        for register, word, mask in words:
+            if mask == -1:
+                fit.append(Instruction(JUMP_UNLESS, register, 0, 0, word))
+                continue
+            fit += [Instruction(MOVE, 1, register), Instruction(AND_VALUE, 1, 0, 0, mask)]
+            if word < 0:  # `MOVE` and `AND_VALUE` clear the upper half of the register
+                fit.append(Instruction(XOR_VALUE, 1, 0, 0, word))
+            fit.append(Instruction(JUMP_UNLESS, 1, 0, 0, max(word, 0)))
     return _returning(fit, 1 if denial.exempt else 0)
 
 
@@ -174,32 +199,25 @@ def _words(network: str, family: int) -> list[tuple[int, int, int]] | None:
     """Split a network into the 32-bit words to compare in a program for sockets of `family`.
 
     Returns:
-        Offset in the context, value and mask of each word whose mask is not 0; None if the network has no address of
-        that family.
+        Register, value and mask of each word whose mask is not 0; None if the network has no address of that family.
     """
     of, packed, bits = split_network(network)
     if of == _socket.AF_INET and family == _socket.AF_INET6:
-        packed, bits = bytes(10) + b"\xff\xff" + packed, 96 + bits
+        packed, bits = _MAPPED + packed, 96 + bits
     elif of != family:
         return None
     mask = ((1 << bits) - 1 << 8 * len(packed) - bits).to_bytes(len(packed), "big")
-    start = _USER_IP4 if family == _socket.AF_INET else _USER_IP6
-    pairs = zip(struct.iter_unpack("=i", packed), struct.iter_unpack("=i", mask), strict=True)
-    return [(start + 4 * place, word & kept, kept) for place, ((word,), (kept,)) in enumerate(pairs) if kept]
+    layout = f"={len(packed) // 4}i"
+    pairs = zip(struct.unpack(layout, packed), struct.unpack(layout, mask), strict=True)
+    return [(_ADDRESS + place, word & kept, kept) for place, (word, kept) in enumerate(pairs) if kept]
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
     """Encode a program as the kernel takes it: 8 bytes an instruction, struct bpf_insn, in this machine's byte
-    order."""
-    return b"".join(struct.pack("=BBhi", i.code, _registers(i), i.off, i.imm) for i in program)
-
-
-def _registers(instruction: Instruction) -> int:
-    """dst_reg:4, src_reg:4 are bit fields: the first is the low half on a little-endian machine."""
-    low, high = instruction.dst, instruction.src
-    if struct.pack("=H", 1) != b"\1\0":
-        low, high = high, low
-    return low | high << 4
+    order. dst_reg:4 and src_reg:4 are bit fields: the first is the low half on a little-endian machine."""
+    dst, src = (0, 4) if sys.byteorder == "little" else (4, 0)
+    pack = struct.Struct("=BBhi").pack
+    return b"".join([pack(i.code, i.dst << dst | i.src << src, i.off, i.imm) for i in program])
 
 
 def listing(program: Sequence[Instruction]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isolator.agent.agent_api import Connection
-from isolator.confinement.enclosure import SEAL_S, Enclosure, seal, undo
+from isolator.confinement.enclosure import SEAL_S, Enclosure, seal, seal_soon, undo
 from isolator.confinement.enclosure import plan as enclosure_for
 from isolator.devices.facts import read_inventory
 from isolator.executor.checkpoints import Checkpoints
@@ -334,9 +334,7 @@ class Work:
         if launch.plan.share is not None:
             _say_of_share(launch, run)
         self._checkpoints = Checkpoints(launch.sandbox, below_sandbox(launch.plan), log)
-        self._upkeep = self._upkeep_of(
-            launch, run
-        )  # before the task can put something in the place of its output
+        self._upkeep = self._upkeep_of(launch, run)  # before the task can replace the files of its output
         run.start(self._with_secrets(launch))
         self._upkeep.start()
         self._watch_mps(run, float(launch.plan.kill_grace_s))
@@ -397,16 +395,9 @@ class Work:
         if checks:
             from isolator.executor.checks import Checker
 
-            pid, denied = run.pid(), self._ready.denied
-            checker = Checker(
-                checks,
-                self._task_id,
-                pid,
-                self._hear,
-                self._listeners_of(pid),
-                denied=denied,
-                inner=run.inner(),
-            )
+            pid, denied, inner = run.pid(), self._ready.denied, run.inner()
+            listeners = self._listeners_of(pid)
+            checker = Checker(checks, self._task_id, pid, self._hear, listeners, denied=denied, inner=inner)
             self._post(Event(Kind.CHECKS_READY, payload=checker))
         try:
             ended = self._explained(run.wait())
@@ -533,14 +524,13 @@ class Work:
         """Seal the sandbox after the end of the task was reported. If that fails, the node monitor seals it later."""
         if self._claimed is None:
             return
-        made = self._run.traces() if self._run is not None else ()
         try:
             for trace in sealing_of(self._env):
                 seal(trace.what, SEAL_S, self._ledger, log)
-            for trace in (each for each in made if each.kind in LAST):
+            for trace in self._last():
                 undo(trace)
             if self._is_released:
-                self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))
+                self._drop()
         except (MesosGpuError, OSError) as error:
             log(f"the sandbox cannot be sealed: {error}; the node monitor tries again")
 
@@ -552,14 +542,28 @@ class Work:
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
             elif self._claimed is not None:
-                if self._enforcing is None:
-                    self._ledger.release(self._task_id, self._owner, self._container)
-                else:
-                    with self._share_turn:
-                        self._enforcing.let_go(self._owner)
-                self._is_released = True
+                self._release()
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+    def _release(self) -> None:
+        if self._enforcing is not None:
+            with self._share_turn:
+                self._enforcing.let_go(self._owner)
+        elif not self._last() and all(seal_soon(trace.what) for trace in sealing_of(self._env)):
+            self._drop()
+        else:
+            self._ledger.release(self._task_id, self._owner, self._container)
+        self._is_released = True
+
+    def _drop(self) -> None:
+        self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))
+        self._claimed = None
+
+    def _last(self) -> tuple[Trace, ...]:
+        """Return the traces of the run that are undone after the seal of the sandbox."""
+        made = self._run.traces() if self._run is not None else ()
+        return tuple(trace for trace in made if trace.kind in LAST)
 
 
 def _makes_instance(plan: Assignment) -> bool:
@@ -582,15 +586,10 @@ def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
 
 
 def _say_of_share(launch: Launch, run: Run) -> None:
-    """Tell what the share gets less than was granted, and of variables that the job does not get: in the executor's
-    log, and where the task's own errors go."""
-    from isolator.shares.variables import dropped
+    """Write warnings about the task's share to the executor's log and the task's stderr."""
+    from isolator.shares.variables import warnings_of
 
-    texts = list(launch.given.notes) if launch.given is not None else []
-    if names := dropped(launch.plan.env):
-        what = f"{', '.join(names)} of the job: dropped"
-        texts.append(f"{what}, as what keeps it to its share of a GPU decides on them")
-    for text in texts:
+    for text in warnings_of(launch.given.notes if launch.given is not None else (), launch.plan.env):
         log(text)
         if (stream := run.streams()[1]) is not None:
             os.write(stream, f"[mesos-gpu] {text}\n".encode())

@@ -20,7 +20,6 @@ import os
 import stat
 import struct
 import time
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import IO, Final
@@ -84,8 +83,8 @@ class _Walk:
             os.close(self._at)
 
     def _walk(self, names: "_Names") -> None:
-        inodes = array("Q")  # of the directories from the top
-        left = array("Q")  # of the same directories: numbers of names that are not entered yet
+        inodes: list[int] = []  # of the directories from the top
+        left: list[int] = []  # of the same directories: numbers of names that are not entered yet
         device = os.fstat(self._at).st_dev  # `open_in` crosses no mount point
         while True:
             inodes.append(os.fstat(self._at).st_ino)

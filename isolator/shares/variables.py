@@ -4,7 +4,7 @@ Sources: NVIDIA's documentation of MPS (CUDA_MPS_*; an entry of CUDA_MPS_PINNED_
 card drops every limit) and of its container toolkit (NVIDIA_*).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from mesos_gpu.model.shares.share import Share
@@ -21,6 +21,16 @@ DROPPED: Final = (
 def dropped(env: Mapping[str, str]) -> tuple[str, ...]:
     """Variables of a job that its task does not get, as it has a share."""
     return tuple(sorted(name for name in env if name.startswith(DROPPED)))
+
+
+def warnings_of(notes: Iterable[str], env: Mapping[str, str]) -> list[str]:
+    """Return what a task is told of its share: notes on the share itself, and variables of the job that it lacks."""
+    texts = list(notes)
+    if names := dropped(env):
+        texts.append(
+            f"{', '.join(names)} of the job: dropped, as what keeps it to its share of a GPU decides on them"
+        )
+    return texts
 
 
 def kept(env: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ names that the compiler has for them, and stops at what it does not know.
 import struct
 
 CLASS, SOURCE = 0x07, 0x08
-LDX, ALU, JMP = 0x01, 0x04, 0x05
+LDX, ALU, JMP, ALU64 = 0x01, 0x04, 0x05, 0x07
 TO_BIG_ENDIAN = 0xDC
 MOST_STEPS = 10_000
 
@@ -36,6 +36,8 @@ def run(program: bytes, context: bytes) -> int:
             registers[dst] = _alu(
                 code, registers.get(dst), registers[src] if code & SOURCE else imm & 0xFFFFFFFF
             )
+        elif code & CLASS == ALU64 and not code & SOURCE:
+            registers[dst] = _shifted(code, registers[dst], imm)
         elif code & CLASS == JMP and not code & SOURCE:
             place += off if _taken(code, registers[dst], imm & (1 << 64) - 1) else 0
         else:
@@ -64,6 +66,16 @@ def _alu(code: int, old: int | None, value: int) -> int:
     if operation == 0xA0:
         return (old ^ value) & 0xFFFFFFFF
     raise ValueError(f"unknown arithmetic {code:#x}")
+
+
+def _shifted(code: int, value: int, bits: int) -> int:
+    match code & 0xF0:
+        case 0x60:
+            return value << bits & (1 << 64) - 1
+        case 0xC0:
+            return (value - (value >> 63 << 64)) >> bits & (1 << 64) - 1
+        case _:
+            raise ValueError(f"unknown arithmetic of 64 bits {code:#x}")
 
 
 def _taken(code: int, value: int, imm: int) -> bool:

@@ -23,7 +23,7 @@ START = frozenset(Path(__file__, "../../data/executor_imports.txt").resolve().re
 #: And until its end, for a plain task: the groups of its user, and the seal of its sandbox.
 LATER = {
     "isolator.__main__", "mesos_gpu.adapters.accounts", "mesos_gpu.model.jobs.users", "grp",
-    "isolator.host.unsealed", "isolator.host.sealing", "isolator.host.beneath", "array",
+    "isolator.host.sealing", "isolator.host.beneath",
 }  # fmt: skip
 #: And for a task that failed or was killed: the search for a lack of memory.
 FAILED = {

@@ -55,22 +55,44 @@ def test_a_granted_set_is_what_can_be_opened(granted: set[int], minor: int, acce
 
 PORTS = st.sampled_from([0, 1, 53, 80, 255, 256, 257, 31000, 31001, 32000, 32001, 32767, 32768, 65280, 65535])
 RANGES = st.lists(st.tuples(PORTS, PORTS).map(sorted).map(tuple), max_size=3).map(tuple)
-FAMILIES = st.sampled_from([socket.AF_INET, socket.AF_INET6])
+V4 = st.sampled_from(
+    ["0.0.0.0", "10.0.0.1", "169.253.255.255", "169.254.0.0", "169.254.169.254", "255.255.255.255"]
+)
+V6 = st.sampled_from(["::", "::1", "fe7f:ffff::1", "fe80::", "febf::9", "fec0::", "fd00:ec2::254", "ffff::"])
+NETWORKS = st.one_of(
+    st.none(),
+    V4,
+    V6,
+    st.tuples(V4, st.integers(0, 32)).map(lambda each: f"{each[0]}/{each[1]}"),
+    st.tuples(V6, st.integers(0, 128)).map(lambda each: f"{each[0]}/{each[1]}"),
+)
+DENIALS = st.lists(st.builds(Denial, st.none() | PORTS, NETWORKS, st.booleans()), max_size=4)
+
+
+def fits(denial: Denial, address: str, port: int) -> bool:
+    """Return whether an entry of the list matches a destination; networks are those of the standard library."""
+    if denial.port not in (None, port) or denial.address is None:
+        return denial.port in (None, port)
+    network = ipaddress.ip_network(denial.address, strict=False)
+    return network.version == ipaddress.ip_address(address).version and (
+        ipaddress.ip_address(address) in network
+    )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(PORTS, max_size=3), RANGES, RANGES, PORTS, FAMILIES)
-def test_the_program_for_binds_is_the_grant(
-    denied: list[int],
+@given(DENIALS, RANGES, RANGES, V4 | V6, PORTS)
+def test_the_program_for_binds_is_the_grant_without_denied_ports(
+    denied: list[Denial],
     reserved: tuple[tuple[int, int], ...],
     granted: tuple[tuple[int, int], ...],
+    address: str,
     port: int,
-    family: int,
 ) -> None:
     grant = PortGrant(reserved, granted)
-    program = compile_binds([Denial(each) for each in denied], grant, family)
-    address = "::" if family == socket.AF_INET6 else "0.0.0.0"
-    expected = port not in denied and grant.allows(port)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    program = compile_binds(denied, grant, family)
+    ports = [each for each in denied if each.port is not None and not each.exempt]
+    expected = not any(fits(each, address, port) for each in ports) and grant.allows(port)
     assert run(encode(program), context(family, address, port)) == expected
 
 
@@ -83,44 +105,15 @@ def test_of_all_ports_exactly_those_of_others_are_denied(family: int) -> None:
     assert denied == {*range(9000, 9020), *range(31000, 32001)} - {31007, 31008}
 
 
-V4 = st.sampled_from(
-    ["0.0.0.0", "10.0.0.1", "169.253.255.255", "169.254.0.0", "169.254.169.254", "255.255.255.255"]
-)
-V6 = st.sampled_from(["::", "::1", "fe7f:ffff::1", "fe80::", "febf::9", "fec0::", "fd00:ec2::254", "ffff::"])
-NETWORKS = st.one_of(
-    st.none(),
-    V4,
-    V6,
-    st.tuples(V4, st.integers(0, 32)).map(lambda each: f"{each[0]}/{each[1]}"),
-    st.tuples(V6, st.integers(0, 128)).map(lambda each: f"{each[0]}/{each[1]}"),
-)
-
-
 @settings(max_examples=500, deadline=None)
-@given(
-    st.lists(st.builds(Denial, st.none() | PORTS, NETWORKS, st.booleans()), max_size=4),
-    V4 | V6,
-    PORTS,
-    st.booleans(),
-)
+@given(DENIALS, V4 | V6, PORTS, st.booleans())
 def test_the_program_for_addresses_is_the_list(
     denied: list[Denial], address: str, port: int, mapped: bool
 ) -> None:
-    """The first entry that fits decides; networks are those of the standard library."""
-
-    def fits(each: Denial) -> bool:
-        if each.port not in (None, port) or each.address is None:
-            return each.port in (None, port)
-        network = ipaddress.ip_network(each.address, strict=False)
-        return network.version == ipaddress.ip_address(address).version and (
-            ipaddress.ip_address(address) in network
-        )
-
-    if (
-        mapped
-    ):  # a network of version 6 may hold mapped addresses, which the list takes for those of version 4
+    if mapped:
+        # a network of version 6 may hold mapped addresses, which the list takes for those of version 4
         assume(not any(each.address and ":" in each.address for each in denied))
-    expected = next((each.exempt for each in denied if fits(each)), True)
+    expected = next((each.exempt for each in denied if fits(each, address, port)), True)
     seen = f"::ffff:{address}" if mapped and ":" not in address else address
     family = socket.AF_INET6 if ":" in seen else socket.AF_INET
     assert run(encode(compile_denials(denied, family)), context(family, seen, port)) == expected
