@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -209,9 +210,19 @@ class Ledger:
         Unavailable: Any call, if the file cannot be reached: rights, a full disk, a lock that never ends.
     """
 
-    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.time) -> None:
-        """The file is made at the first call. `clock`: seconds since the epoch."""
+    def __init__(
+        self, path: Path | None = None, clock: Callable[[], float] = time.time, *, keep: bool = False
+    ) -> None:
+        """The file is made at the first call.
+
+        Args:
+            path: Path of the file; None for the one of this host.
+            clock: Seconds since the epoch.
+            keep: Whether a connection stays open after the first call. While one is, no process that closes the file
+                writes its log back and removes that, which takes longer than most transactions.
+        """
         self._clock = clock
+        self._kept = _Kept() if keep else None
         self._path = path or directory() / "ledger.sqlite"
         # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
         self._uri = f"{_uri(self._path)}?mode=rw"
@@ -465,6 +476,11 @@ class Ledger:
             raise self._explained(error) from error
         except json.JSONDecodeError as error:
             raise self._damaged(f"what a task made is not JSON: {error}") from error
+        if self._kept is not None:
+            with contextlib.suppress(
+                OSError, sqlite3.DatabaseError
+            ):  # the next transaction says what is wrong
+                self._kept.hold(self._path, self._uri)
 
     def _create(self) -> None:
         """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
@@ -512,6 +528,32 @@ class Ledger:
         )
 
 
+class _Kept:
+    """A connection that stays open and holds no lock. For several threads."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._file = (0, 0)  # device and inode
+
+    def hold(self, path: Path, uri: str) -> None:
+        """Open the file, unless it is open; it may have been replaced meanwhile.
+
+        Raises:
+            OSError, sqlite3.DatabaseError: It was removed or damaged since the last transaction.
+        """
+        status = path.stat()
+        with self._turn:
+            if self._file == (status.st_dev, status.st_ino):
+                return
+            if self._db is not None:
+                self._db.close()
+                self._file = (0, 0)
+            self._db = _connect(uri, check_same_thread=False)
+            self._db.execute("SELECT count(*) FROM cards").fetchone()
+            self._file = status.st_dev, status.st_ino
+
+
 def _marks(traces: Iterable[Trace]) -> str:
     return json.dumps([(trace.kind, trace.what) for trace in traces])
 
@@ -522,8 +564,8 @@ def _uri(path: Path) -> str:
     return "file://" + "".join(chr(each) if each in _PLAIN else f"%{each:02X}" for each in text)
 
 
-def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+def _connect(uri: str, **more: bool) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, **more)
 
 
 def _others(everyone: Iterable[Holding], task: str, owner: Owner, gpus: Iterable[GpuId]) -> list[Holding]:

@@ -432,7 +432,7 @@ def main() -> int:
     settings = Settings.from_environment(os.environ)
     try:
         slack_from(os.environ)  # or it would fail at its first look
-        ledger = Ledger()
+        ledger = Ledger(keep=True)
         probe, health = probe_from(os.environ, ledger), health_from(os.environ)
         abilities = Abilities(os.environ)
     except BadConfiguration as error:

@@ -88,9 +88,14 @@ def test_a_late_release_does_not_take_from_the_next_owner(ledger: Ledger, me: Ow
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "newer", "foreign"])
-def test_damage_is_refused_and_nothing_is_declared_free(tmp_path: Path, me: Owner, damage: str) -> None:
+@pytest.mark.parametrize("keep", [False, True])
+def test_damage_is_refused_and_nothing_is_declared_free(
+    tmp_path: Path, me: Owner, damage: str, keep: bool
+) -> None:
     path = tmp_path / "ledger.sqlite"
-    ledger = Ledger(path)
+    keeper, ledger = Ledger(path, keep=keep), Ledger(path)
+    for number in range(200):  # so many that some of them are in the file itself, and not in its log alone
+        keeper.claim("t1", [A], me, traces=[Trace("nodes", f"{number}" * 1000)])
     ledger.claim("t1", [A], me)
     if damage == "empty":
         path.write_bytes(b"")
@@ -105,6 +110,30 @@ def test_damage_is_refused_and_nothing_is_declared_free(tmp_path: Path, me: Owne
     for call in (lambda: ledger.claim("t2", [B], me), ledger.holdings):
         with pytest.raises(Damaged, match="ledger"):
             call()
+
+
+def test_a_kept_connection_spares_others_the_end_of_the_log(tmp_path: Path, me: Owner) -> None:
+    path = tmp_path / "ledger.sqlite"
+    log, ledger = tmp_path / "ledger.sqlite-wal", Ledger(path)
+    ledger.claim("t1", [A], me)
+    assert not log.exists()
+    keeper = Ledger(path, keep=True)
+    keeper.holdings()
+    ledger.claim("t2", [B], me)
+    assert log.stat().st_size > 0
+    assert {each.task for each in keeper.holdings()} == {"t1", "t2"}
+
+
+def test_a_ledger_that_was_replaced_is_the_one_that_is_kept(tmp_path: Path, me: Owner) -> None:
+    path = tmp_path / "ledger.sqlite"
+    keeper, ledger = Ledger(path, keep=True), Ledger(path)
+    keeper.claim("t1", [A], me)
+    for each in tmp_path.glob("ledger.sqlite*"):
+        each.unlink()
+    assert keeper.holdings() == ()
+    ledger.claim("t2", [B], me)
+    assert (tmp_path / "ledger.sqlite-wal").stat().st_size > 0
+    assert [each.task for each in keeper.holdings()] == ["t2"]
 
 
 def test_an_owner_in_another_pid_namespace_cannot_be_judged_and_so_holds(ledger: Ledger, me: Owner) -> None:
