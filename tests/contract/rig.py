@@ -19,6 +19,7 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
+from tests.contract.sessions import unkept
 
 
 class Rig:
@@ -30,8 +31,7 @@ class Rig:
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url
-        self.session = requests.Session()
-        self.session.trust_env = False
+        self.session = unkept()
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
 

@@ -223,7 +223,6 @@ def test_a_client_that_goes_before_its_body_is_whole_is_no_defect(
                 POST.replace(b"/v1/jobs", path) + b"Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"
             )
             assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    rig.session.close()
     wait_until("both are forgotten", lambda: not rig.server.connections)
     assert "Traceback" not in caplog.text
 

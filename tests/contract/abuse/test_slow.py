@@ -87,7 +87,6 @@ def test_who_reads_nothing_is_cut_off_and_what_was_for_him_is_forgotten(
     monkeypatch.setattr(bounds, "READ_S", 0.5)
     before, ended = REFUSED.read()[Reason.SLOW_READER], list[int]()
     with answering(rig, large(64, ended)), asking(rig) as client:
-        rig.session.close()
         wait_until("it is cut off", lambda: REFUSED.read()[Reason.SLOW_READER] == before + 1, 30)
         wait_until("its answer is over", lambda: ended, 30)
         with pytest.raises(ConnectionResetError):
@@ -152,7 +151,6 @@ def test_a_listener_that_does_not_read_is_cut_off(rig: Rig, monkeypatch: pytest.
             if not rig.app.state.events.heard:
                 break
         assert not rig.app.state.events.heard
-        rig.session.close()
         wait_until("its connection is gone", lambda: not rig.server.connections, 30)
 
 

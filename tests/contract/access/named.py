@@ -20,6 +20,7 @@ from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 from tests.contract.rig import by_name, knowing
+from tests.contract.sessions import unkept
 
 DOCUMENT = AccessDocument(
     version=1,
@@ -58,8 +59,7 @@ class Rig:
             "127.0.0.1",
             0,
         )
-        self.session = requests.Session()
-        self.session.trust_env = False
+        self.session = unkept()
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
         self._offers = count()

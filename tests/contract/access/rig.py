@@ -20,6 +20,7 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Narrowing, Pr
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+from tests.contract.sessions import unkept
 
 CALLER = "X-Caller"
 
@@ -59,8 +60,7 @@ class AccessRig:
         self.api = create_app(self.daemon, api)
         self.prepare(self.api)
         self.server = serve(self.api, "127.0.0.1", 0)
-        self.session = requests.Session()
-        self.session.trust_env = False
+        self.session = unkept()
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
 

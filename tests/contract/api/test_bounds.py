@@ -136,7 +136,9 @@ CROWD = """
 import os, resource, subprocess, sys, threading, time
 import logging; logging.basicConfig(format="LOG %(message)s")
 from tests.contract.rig import Rig
+from tests.contract.sessions import KEPT
 rig = Rig()
+rig.session.headers.update(KEPT)
 assert rig.call("GET", "/v1/health").status_code == 200
 highest = max(map(int, os.listdir("/proc/self/fd")))
 crowd = subprocess.Popen([sys.executable, "-c", "import socket, sys\\nheld = [socket.create_connection(('127.0.0.1', "

@@ -13,13 +13,13 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+from tests.contract.sessions import unkept
 
 
 class Kept:
     def __init__(self, state: Path, **settings: Any) -> None:
         self.state, self._settings, self.port = state, settings, 0
-        self.clock, self.session = FakeClock(), requests.Session()
-        self.session.trust_env = False
+        self.clock, self.session = FakeClock(), unkept()
         self.start()
 
     def start(self) -> None:

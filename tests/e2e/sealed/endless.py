@@ -1,8 +1,8 @@
-"""Run as tasks: one passes a directory on, in which the other adds directories faster than they are sealed, and
-exchanges names in a directory that is not sealed yet.
+"""Run as tasks: one passes a directory on, in which the other keeps many directories ahead of the seal, and exchanges
+names in a directory that is not sealed yet.
 
-Arguments: `give`, a socket and a directory of root; or `hold`, a socket and a file that gets a line for each directory
-that is full.
+Arguments: `give`, a socket, a directory of root, and a file whose existence ends it; or `hold`, a socket and a file
+that gets a line for each directory that is full. The first lines are there before the other task can end.
 """
 
 import ctypes
@@ -15,12 +15,12 @@ from collections.abc import Callable
 EXCHANGE = 2  # RENAME_EXCHANGE, linux/fs.h
 NAMES = 20
 FILES = 50  # in each directory, by the names that root's have
-MANY = 8000
-AHEAD = 4  # directories of so many each that are full and not sealed
+MANY = 1000
+AHEAD = 8  # directories of so many each that are full and not sealed
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def give(path: str, target: str) -> None:
+def give(path: str, target: str, end: str) -> None:
     os.umask(0)
     for number in range(40):
         os.makedirs(f"d/{number}")
@@ -38,6 +38,8 @@ def give(path: str, target: str) -> None:
         names = f"{left[0]} {left[-1]}".encode()
         socket.send_fds(line, [names], [os.open("d", os.O_RDONLY | os.O_DIRECTORY)])
         line.recv(1)
+    while not os.path.exists(end):
+        time.sleep(0.05)
 
 
 def fill(fd: int) -> None:
@@ -57,22 +59,26 @@ def hold(path: str, says: str) -> None:
         line = listener.accept()[0]
     names, (fd,), *_ = socket.recv_fds(line, 100, 1)
     first, last = (below(fd, name) for name in names.decode().split())
-    at = below(last, os.listdir(last)[0])
-    fill(at)
-    line.send(b"x")  # the giver ends
+    levels = [last]
+
+    def add() -> None:
+        levels.append(below(levels[-1], os.listdir(levels[-1])[0]))
+        fill(levels[-1])
+        with open(says, "a") as file:
+            file.write("full\n")
+
+    for _ in range(AHEAD):
+        add()
+    line.send(b"x")  # the giver may end
     if os.fork() == 0:
         while True:
             for number in range(NAMES):  # of those that root does not remove at this moment
                 libc.renameat2(first, b"own%d" % number, first, b"directory%d" % number, EXCHANGE)
             time.sleep(0.01)
-    levels = [last, at]
     while True:
-        while len(levels) > AHEAD and os.fstat(levels[-AHEAD]).st_uid != 0:
+        while os.fstat(levels[-AHEAD]).st_uid != 0:
             time.sleep(0.01)
-        levels.append(below(levels[-1], os.listdir(levels[-1])[0]))
-        fill(levels[-1])
-        with open(says, "a") as file:
-            file.write("full\n")
+        add()
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 import io
 import os
+import signal
 import socket
 import tarfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -24,6 +25,7 @@ from mesos_gpu.testing.python_image import python_layer
 from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.e2e.hosts.test_image_jobs import MODES
+from tests.e2e.sealed.endless import AHEAD
 from tests.kernel.conftest import needs
 
 pytestmark = [
@@ -36,6 +38,7 @@ ENDLESS = Path(__file__).with_name("endless.py")
 PYTHON = "/usr/bin/python3"  # one that any user can run
 MODE = "cgroup2"
 POOL = {"MESOS_GPU_USER_POOL": "62000-62019"}
+KILLED = "was killed: it held a directory of the sandbox of a task that had ended"
 CANARY = "canary: only root may read this"
 FORMS: dict[str, dict[str, Any]] = {
     "process": {},
@@ -292,6 +295,39 @@ def cleaned(directory: Path, name: str) -> Iterator[tuple[Stack, Client]]:
         yield stack, client
 
 
+def sandboxes(stack: Stack, task: str | None) -> list[Path]:
+    """Return the sandboxes of a task that are there."""
+    runs = f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task}/runs"
+    return list(stack.directory.glob(f"{runs}/*-*"))
+
+
+def slow_down(pid: int, until: Callable[[], bool], timeout_s: float) -> None:
+    """Let a process run for a small part of the time until a condition is met."""
+    deadline = time.monotonic() + timeout_s
+    process = os.pidfd_open(pid)
+    try:
+        while not until():
+            assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+            signal.pidfd_send_signal(process, signal.SIGSTOP)
+            time.sleep(0.2)
+            signal.pidfd_send_signal(process, signal.SIGCONT)
+            time.sleep(0.01)
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGCONT)
+        os.close(process)
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def again(file: TextIO) -> str:
+    """Read a file from its beginning."""
+    file.seek(0)
+    return file.read()
+
+
 def test_the_agents_clean_up_removes_the_sandbox_alone(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
@@ -301,36 +337,42 @@ def test_the_agents_clean_up_removes_the_sandbox_alone(
         cleaned(open_directory, "gc") as (stack, client),
         passed_on(client, shared, roots) as job,
     ):
-        runs = stack.directory.rglob(f"slaves/*/frameworks/*/executors/{client.job(job)['task_id']}/runs")
-        (sandboxes,) = (path for path in runs if "meta" not in path.parts)
-        wait_until("the sandbox is removed", lambda: not list(sandboxes.glob("*-*")), 60)
+        task = client.job(job)["task_id"]
+        wait_until("the sandbox is removed", lambda: not sandboxes(stack, task), 60)
         assert (shared / "said").exists()
     assert sorted(path.name for path in roots.iterdir()) == before
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)  # some 100,000 directories are made, and removed
+@pytest.mark.timeout(600)  # some 30,000 directories are made, and removed
 def test_seal_ends_though_a_holder_adds_directories_without_end(
     open_directory: Path, shared: Path, roots: Path
 ) -> None:
-    """Until it is killed, the holder adds directories faster than they are sealed, and exchanges names in others."""
+    """Until it is killed, the holder adds directories, and exchanges names in others.
+
+    On an idle host the seal of a directory may take less time than its making, and the seal would end without more.
+    So the process that seals is slowed down until the holder is killed, which follows the move of the directories.
+    """
     before = sorted(path.name for path in roots.iterdir())
     with cleaned(open_directory, "endless") as (stack, client):
         holder = submit(client, shared, "hold", "shared/socket", "shared/said", program=ENDLESS)
-        job = submit(client, shared, "give", "shared/socket", str(roots), program=ENDLESS)
-        wait_until("the giver has ended", lambda: ended(client.job(job)), 60)
+        job = submit(client, shared, "give", "shared/socket", str(roots), "shared/end", program=ENDLESS)
+        said, ledger = shared / "said", Ledger(stack.directory / "nodes/1/ledger.sqlite")
+        wait_until("there is much to seal", lambda: said.exists() and lines_of(said) >= AHEAD, 120)
         task = client.job(job)["task_id"]
-        runs = f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task}/runs"
-        (sandbox,) = stack.directory.glob(f"{runs}/*-*")
-        apart = Path(place_of(str(sandbox)))
-        wait_until("its directories are moved", apart.exists, 60)
-        assert len((shared / "said").read_text().splitlines()) > 1, "the seal was kept busy"
+        (executor,) = (each.owner.pid for each in ledger.holdings() if each.task == task)
+        (sandbox,), (holders_sandbox,) = (
+            sandboxes(stack, client.job(each)["task_id"]) for each in (job, holder)
+        )
+        with (holders_sandbox / "stderr").open() as errors:  # the agent may remove it soon after the end
+            (shared / "end").touch()
+            slow_down(executor, lambda: bool(again(errors)), 120)
+            assert KILLED in again(errors)  # where the seal was faster, the holder says that it was refused
+        assert lines_of(said) > AHEAD, "the holder added directories during the seal"
         wait_until("the holder is killed", lambda: ended(client.job(holder)), 60)
         assert client.job(holder)["state"] == "failed"
-        errors = client.logs(holder, stream="stderr", offset=0, length=10000)["data"]
-        assert "was killed: it held a directory of the sandbox of a task that had ended" in errors
-        ledger = Ledger(stack.directory / "nodes/1/ledger.sqlite")
+        assert client.job(job)["state"] == "finished", client.job(job)["message"]
         wait_until("the seal has ended", lambda: all(each.task != task for each in ledger.holdings()), 120)
-        assert not apart.exists()
+        assert not Path(place_of(str(sandbox))).exists()
         wait_until("the agent has removed the sandbox", lambda: not sandbox.exists(), 240)
     assert sorted(path.name for path in roots.iterdir()) == before
