@@ -6,7 +6,6 @@ agent restarts. Nothing here decides what to do with a task: `Connection` calls 
 
 import binascii
 import json
-import math
 import os
 import sys
 import threading
@@ -250,7 +249,7 @@ class Connection:
         """How long to live without the agent."""
         if self._subscribed and not self._settings.checkpoint:
             return 0.0
-        limit_s = REFUSED_S if refused else math.inf if self._subscribed else REGISTRATION_S
+        limit_s = REFUSED_S if refused else float("inf") if self._subscribed else REGISTRATION_S
         return min(limit_s, self._settings.recovery_timeout_s)
 
     def _say(self, text: str) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import json
 import os
-import resource
 import signal
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
@@ -245,8 +244,11 @@ def _fail(fails: int, step: str, number: int, text: str) -> None:
 def _steps(order: Mapping[str, Any], sockets: tuple[int, int]) -> list[tuple[str, Callable[[], None]]]:
     """The steps in order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
+    # What few tasks need; later our own code may be out of sight.
     if order["secret_files"]:
-        from isolator.secrets import mount  # few tasks need it; later our own code may be out of sight
+        from isolator.secrets import mount
+    if order["processes"] or order["secret"]:
+        import resource  # noqa: F401 # `_limit` and `_no_cores` import it
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
@@ -313,10 +315,14 @@ def _session() -> None:
 
 
 def _limit(most: int) -> None:
+    import resource
+
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _no_cores() -> None:
+    import resource
+
     resource.setrlimit(resource.RLIMIT_CORE, (apart_sys.NO_CORE, apart_sys.NO_CORE))
 
 

@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Final, NamedTuple
 
 from mesos_gpu.install import library
-from mesos_gpu.install.lean import lean
+from mesos_gpu.install.lean import lean, without_columns
 from mesos_gpu.install.library import above, imports
 from mesos_gpu.wire.digest import blake2b
 
@@ -155,7 +155,7 @@ def _state(root: Path, first: Iterable[str]) -> str:
 
 
 def _compiled(seen: str, module: Module) -> CodeType:
-    return compile(module.tree, f"{seen}/{module.file}", "exec", dont_inherit=True)
+    return compile(without_columns(module.tree), f"{seen}/{module.file}", "exec", dont_inherit=True)
 
 
 def reached(root: Path, first: Iterable[str]) -> Iterator[Module]:

@@ -8,6 +8,7 @@ Lines keep their numbers. What is not understood stays as it is.
 """
 
 import ast
+import importlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
@@ -60,6 +61,8 @@ _HELPERS: Final = (
 _PATTERN: Final = "from mesos_gpu.written import Pattern as _Pattern\n"
 #: Functions of dataclasses that mesos_gpu.written has, too.
 WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
+#: Modules that add to what is written in C (enumerations, converters of dates), by the module that has the latter.
+IN_C: Final = {"signal": "_signal", "sqlite3": "_sqlite3"}
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -85,6 +88,7 @@ def lean(source: str, filename: str = "<source>") -> ast.Module:
     if lean.written:
         tree.body[_first(tree) : _first(tree)] = ast.parse(_HELPERS).body
     _drop_unused_imports(tree)
+    _import_written_in_c(tree)
     return ast.fix_missing_locations(tree)
 
 
@@ -99,6 +103,15 @@ def late_patterns(tree: ast.Module) -> None:
     if patterns:
         tree.body[_first(tree) : _first(tree)] = ast.parse(_PATTERN).body
         ast.fix_missing_locations(tree)
+
+
+def without_columns(tree: ast.Module) -> ast.Module:
+    """Let traces of errors name lines alone, and return the tree: columns are a quarter of the compiled code."""
+    for node in ast.walk(tree):
+        if "lineno" in node._attributes:
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+            node.end_lineno = node.lineno  # type: ignore[attr-defined]
+    return tree
 
 
 def _meanings(tree: ast.Module) -> dict[str, str]:
@@ -320,6 +333,26 @@ def _first(tree: ast.Module) -> int:
         ),
         len(tree.body),
     )
+
+
+def _import_written_in_c(tree: ast.Module) -> None:
+    """Import modules of `IN_C` by the names of what they are made of, where that has all that is used of them."""
+    for node in tree.body:
+        if not isinstance(node, ast.Import) or len(node.names) != 1 or node.names[0].asname is not None:
+            continue
+        (alias,) = node.names
+        if alias.name not in IN_C:
+            continue
+        made_of = importlib.import_module(IN_C[alias.name])
+        used = {
+            each.attr
+            for each in ast.walk(tree)
+            if isinstance(each, ast.Attribute)
+            and isinstance(each.value, ast.Name)
+            and each.value.id == alias.name
+        }
+        if all(hasattr(made_of, name) for name in used):
+            alias.name, alias.asname = IN_C[alias.name], alias.name
 
 
 def _drop_unused_imports(tree: ast.Module) -> None:

@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.install.lean import late_patterns
+from mesos_gpu.install.lean import late_patterns, without_columns
 
 #: What is imported for the sake of few functions, and costs each start: such a function imports it when it is called.
 LATE: Final = {"pathlib": frozenset({"urllib.parse"})}
@@ -41,6 +41,7 @@ def packed(names: Iterable[str]) -> dict[str, Packed]:
         assert spec.origin is not None
         tree = _with_late_imports(_source(name, spec.origin), LATE.get(name, frozenset()))
         late_patterns(tree)
+        without_columns(tree)
         package = spec.submodule_search_locations is not None
         code = compile(tree, spec.origin, "exec", dont_inherit=True, optimize=2)  # as of `python -OO`
         modules[name] = package, spec.origin, marshal.dumps(code)

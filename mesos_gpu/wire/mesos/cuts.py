@@ -4,7 +4,6 @@ A log is cut by a hole in its file, so that an offset means the same byte before
 the logs, a line for each look at which one had grown: its stream, its size, and milliseconds since the epoch.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -67,12 +66,16 @@ def thinned(text: bytes) -> bytes:
 
 def written_by(times: Times, end: int) -> float | None:
     """When a stream had its first `end` bytes at the latest; None: that is not known."""
+    from bisect import bisect_left  # executors, which only write moments, need not pay for it
+
     index = bisect_left(times, (end, 0.0))
     return times[index][1] if index < len(times) else None
 
 
 def size_at(times: Times, at: float) -> int:
     """How many bytes a stream had at that moment at least: what comes later is behind them."""
+    from bisect import bisect_right
+
     moments = [moment for _, moment in times]
     index = bisect_right(moments, at)
     return times[index - 1][0] if index else 0
@@ -80,5 +83,7 @@ def size_at(times: Times, at: float) -> int:
 
 def times_within(times: Times, begin: int, end: int) -> Times:
     """The moments that tell when the bytes from `begin` to `end` were written."""
+    from bisect import bisect_left, bisect_right
+
     first, last = bisect_right([size for size, _ in times], begin), bisect_left(times, (end, 0.0))
     return times[first : last + 1]

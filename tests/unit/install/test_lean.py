@@ -9,14 +9,14 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
 
 from mesos_gpu import written
 from mesos_gpu.install import flat
-from mesos_gpu.install.lean import lean
+from mesos_gpu.install.lean import lean, without_columns
 from mesos_gpu.libmesos.helpers import ROOT, STARTS
 
 SOURCE = '''"""Of the module."""
@@ -264,3 +264,34 @@ def test_no_function_of_re_is_given_what_is_not_compiled_yet() -> None:
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
             assert not late & {ast.unparse(given) for given in node.args}
+
+
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("import signal\nnumber = signal.SIGTERM", "import _signal as signal"),
+        ("import signal\nnumber = signal.Signals(15)", "import signal"),
+        ("import signal as s\nnumber = s.SIGTERM", "import signal as s"),
+        ("import sqlite3\ndb = sqlite3.connect(':memory:')", "import _sqlite3 as sqlite3"),
+        ("import sqlite3\nday = sqlite3.DateFromTicks(0)", "import sqlite3"),
+    ],
+)
+def test_modules_are_imported_as_what_they_are_made_of_if_that_has_all_that_is_used(
+    source: str, imported: str
+) -> None:
+    assert ast.unparse(lean(source)).splitlines()[0] == imported
+
+
+def lines(code: CodeType) -> list[int | None]:
+    """Return the line of each instruction."""
+    return [line for begin, end, line in code.co_lines() for _ in range(begin, end)]
+
+
+def test_code_without_columns_has_its_lines() -> None:
+    source = "def one(x):\n    y = x.a + len(x.b) * x.c[x.d]\n    return (\n        y +\n        x.e)\n"
+    whole, small = (
+        compile(tree, "<source>", "exec") for tree in (ast.parse(source), without_columns(ast.parse(source)))
+    )
+    inner, small_inner = whole.co_consts[0], small.co_consts[0]
+    assert lines(small_inner) == lines(inner)
+    assert len(small_inner.co_linetable) < len(inner.co_linetable)
