@@ -69,7 +69,8 @@ class SqliteStore:
             try:
                 mark = self._judged(accept_older)
                 self._db = self._opened()
-                self._large = large.LargeFields(self._db)
+                with self._refusing_damage():
+                    self._large = large.LargeFields(self._db)
             except BaseException:
                 self._mark.close()
                 raise
@@ -282,12 +283,17 @@ class SqliteStore:
 
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
-        with self._transaction():
-            for item in batch:
-                self._do(_statements(item, self._large))
-                if isinstance(item, saves.SaveFramework):
-                    at = replace(at, framework_id=item.framework_id)
-            self._do(seal.fact("batch", str(at.batch)))
+        try:
+            with self._transaction():
+                for item in batch:
+                    self._do(_statements(item, self._large))
+                    if isinstance(item, saves.SaveFramework):
+                        at = replace(at, framework_id=item.framework_id)
+                self._do(seal.fact("batch", str(at.batch)))
+        except BaseException:
+            self._large.end(committed=False)
+            raise
+        self._large.end(committed=True)
         return at
 
     @contextmanager
@@ -428,7 +434,7 @@ def _statements(item: Save, parts: large.LargeFields) -> Iterator[tuple[str, tup
         columns, (body, digest) = (*map(_plain, saves.columns_of(item)),), parts.body_of(value)
         if noun.key:
             key = tuple(map(_plain, saves.about(item)))
-            before = parts.digest_of(noun.kind, key)
+            before = parts.change(noun.kind, key, digest)
             yield from parts.written(value, digest)
             yield _DELETE[noun.kind], key
             yield _INSERT[noun.kind], (*columns, seal.sealed(table, columns, body))
@@ -437,7 +443,7 @@ def _statements(item: Save, parts: large.LargeFields) -> Iterator[tuple[str, tup
             yield from seal.fact(table, body)
     else:
         noun, key = FORGOTTEN_BY[type(item)], tuple(map(_plain, saves.about(item)))
-        before = parts.digest_of(noun.kind, key)
+        before = parts.change(noun.kind, key, "")
         yield _DELETE[noun.kind], key
         yield from parts.left(before)
         for owner, statement in _DELETE_PARTS:

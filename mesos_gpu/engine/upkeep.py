@@ -12,7 +12,7 @@ from mesos_gpu.engine.gpus import cards, covers, role, rolling
 from mesos_gpu.engine.indexes.memory import Reconciliation
 from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.tasks import evictions, gangs, replaced, resizing, unknown
-from mesos_gpu.engine.tasks.evictions import has_turn, send_kill
+from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.tenancy import accounts, budgets, idle, notices, past_uses, recalls
 from mesos_gpu.engine.turn import Turn
@@ -34,6 +34,7 @@ def on_tick(turn: Turn) -> None:
     if turn.state.connected:
         _reconcile(turn)
         evictions.on_tick(turn)
+        evictions.send_waiting_kills(turn)
     cards.on_tick(turn)
     covers.on_tick(turn)
     # Each of these looks at every task or app, and each request and message brings a tick.
@@ -114,8 +115,8 @@ def _repeat_kills(turn: Turn) -> None:
         ended_for_excess = task.excess and task.kill_sent_at is not None
         if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
-        told_at, again_s = task.kill_sent_at, turn.settings.kill_resend_s
-        if has_turn(turn, job, task) if told_at is None else turn.now - told_at >= again_s:
+        told_at = task.kill_sent_at
+        if told_at is not None and turn.now - told_at >= turn.settings.kill_resend_s:
             send_kill(turn, job, task)
 
 

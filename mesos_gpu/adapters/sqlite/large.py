@@ -8,7 +8,7 @@ nobody can find out by the time or the size of a save what another one's jobs ha
 
 import sqlite3
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any, Final, get_type_hints
@@ -26,9 +26,9 @@ _SIZE: Final = 65  # of the mark and the digest
 _IS_THERE: Final = "SELECT 1 FROM large_fields WHERE digest = ?"
 _READ: Final = "SELECT body FROM large_fields WHERE digest = ?"
 _INSERT: Final = f"INSERT INTO large_fields VALUES (?, ?){SEALS}"  # nosec B608 # SEALS is a constant
-_OF: Final = {
-    Job: "SELECT substr(body, 1, 65) FROM jobs WHERE id = ? AND substr(body, 1, 1) = x'40'",
-    JobArray: "SELECT substr(body, 1, 65) FROM arrays WHERE id = ? AND substr(body, 1, 1) = x'40'",
+_OF: Final[Mapping[type[object], str]] = {
+    Job: "SELECT id, substr(body, 1, 65) FROM jobs WHERE substr(body, 1, 1) = x'40'",
+    JobArray: "SELECT id, substr(body, 1, 65) FROM arrays WHERE substr(body, 1, 1) = x'40'",
 }
 #: The conditions on the mark let both queries use the partial indexes.
 _DELETE_UNUSED: Final = f"""DELETE FROM large_fields WHERE digest = ?
@@ -36,6 +36,7 @@ AND NOT EXISTS (SELECT 1 FROM jobs WHERE substr(body, 1, 65) = ? AND substr(body
 AND NOT EXISTS (SELECT 1 FROM arrays WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40'){SEALS}"""  # nosec B608 # SEALS is a constant
 
 Statement = tuple[str, tuple[Any, ...]]
+_Row = tuple[type[object], tuple[Any, ...]]  # kind and key
 
 _HINTS: Final = get_type_hints(JobSpec)
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -73,18 +74,41 @@ class LargeFields:
         self._db = db
         # By the identity of a request: jobs keep theirs, so that a save neither encodes nor hashes it again.
         self._known: dict[int, _Split] = {}
+        self._digests: dict[
+            _Row, str
+        ] = {  # of the rows that have one; a query for each save would take longer
+            (kind, (id,)): bytes(start[len(_MARK) :]).decode()
+            for kind, query in _OF.items()
+            for id, start in db.execute(query)
+        }
+        self._changed: dict[_Row, str] = {}  # digests of rows that the transaction under way has written
 
-    def digest_of(self, kind: type[object], key: tuple[Any, ...]) -> str:
-        """Return the digest that the row of a job or an array has; "" if it has none, or there is no row.
+    def change(self, kind: type[object], key: tuple[Any, ...], digest: str) -> str:
+        """Note the digest that the row of a job or an array has from now on, and return the one that it had.
 
         Args:
             kind: `Job` or `JobArray`; others have no large fields.
-            key: Of the row.
+            key: Key of the row.
+            digest: "" if the row has none, or is deleted.
         """
         if kind not in _OF:
             return ""
-        row = self._db.execute(_OF[kind], key).fetchone()
-        return "" if row is None else bytes(row[0][1:]).decode()
+        before = self._changed.get((kind, key))
+        if before is None:
+            before = self._digests.get((kind, key), "")
+        if before != digest:
+            self._changed[kind, key] = digest
+        return before
+
+    def end(self, *, committed: bool) -> None:
+        """Note that the transaction under way has ended."""
+        if committed:
+            for row, digest in self._changed.items():
+                if digest:
+                    self._digests[row] = digest
+                else:
+                    self._digests.pop(row, None)
+        self._changed.clear()
 
     def body_of(self, value: object) -> tuple[bytes, str]:
         """Return the body of a value's row, and the digest that it has; "" if it has none."""

@@ -25,6 +25,7 @@ class Restless:
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
         under_way: By agent, tasks whose executors have not sent a status update yet.
+        unkilled: Those that are to be killed, for which no kill request was sent yet.
         told: By agent, tasks that are being killed, with the time of the first kill request, the latest last.
     """
 
@@ -33,6 +34,7 @@ class Restless:
     preemptible: set[TaskId] = field(default_factory=set)
     limited: set[TaskId] = field(default_factory=set)
     under_way: dict[AgentId, set[TaskId]] = field(default_factory=dict)
+    unkilled: set[TaskId] = field(default_factory=set)
     told: dict[AgentId, dict[TaskId, float]] = field(default_factory=dict, compare=False)
     _agents: dict[TaskId, AgentId] = field(default_factory=dict, compare=False)
     _next: "count[int]" = field(default_factory=count, compare=False)
@@ -44,6 +46,7 @@ class Restless:
         _mark(self.tasks, task.id, _is_restless(task, job))
         _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
         _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
+        _mark(self.unkilled, task.id, task.kill_sent_at is None and _is_to_be_killed(task, job))
         self._agents[task.id] = task.agent_id
         if is_under_way(task):
             self.under_way.setdefault(task.agent_id, set()).add(task.id)
@@ -58,6 +61,7 @@ class Restless:
         self.tasks.discard(task_id)
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
+        self.unkilled.discard(task_id)
         agent_id = self._agents.pop(task_id, None)
         if agent_id is not None:
             _discard(self.under_way, agent_id, task_id)
@@ -83,6 +87,10 @@ def _is_restless(task: Task, job: Job | None) -> bool:
         return True
     ends = task.kill_sent_at is not None or bool(task.evicted) or bool(task.excess)
     return ends or task.notice is not None or (job is not None and job.kill_requested)
+
+
+def _is_to_be_killed(task: Task, job: Job | None) -> bool:
+    return bool(task.evicted) or (job is not None and job.kill_requested)
 
 
 def is_under_way(task: Task) -> bool:

@@ -29,16 +29,19 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
     """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
     for agent_id in remains.in_order(turn.state.agents.unwatched):
         node = turn.state.nodes[agent_id]
-        if turn.now >= node.monitor_not_before and not pace.is_full(agent_id):
+        if turn.now >= node.monitor_not_before and _has_room_for_monitor(turn, node, remains, pace):
             _launch_monitor(turn, node, ledger, remains, launches)
 
 
-def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+def _has_room_for_monitor(turn: Turn, node: Node, remains: Remains, pace: Pace) -> bool:
     settings, left = turn.settings, remains.resources(node.id)
-    if (node.inventory is None and not left.gpus and not settings.secrets) or not left.covers(
-        settings.monitor
-    ):
-        return
+    if node.inventory is None and not left.gpus and not settings.secrets:
+        return False
+    return left.covers(settings.monitor) and not pace.is_full(node.id)
+
+
+def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    settings = turn.settings
     turn.state.monitors += 1
     # The start of this scheduler makes the id new even if it counts from 0 again.
     since = round(turn.state.started_at * 1000)

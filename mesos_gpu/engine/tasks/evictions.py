@@ -9,7 +9,7 @@ from typing import Final
 from mesos_gpu.engine.effects import Kill
 from mesos_gpu.engine.gpus.cards import note
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure
 from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
@@ -32,6 +32,20 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
     )
     own = (each for each in jobs if each is not None and each.owner == job.owner)
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
+
+
+def send_waiting_kills(turn: Turn) -> None:
+    """Send the kills that have waited for a turn and may be sent now."""
+    state, over = turn.state, set[tuple[AgentId, str]]()
+    for task_id in state.restless.in_order(state.restless.unkilled):
+        task = state.tasks[task_id]
+        job = state.current(task)
+        if job is None or (task.agent_id, job.owner) in over:
+            continue
+        if has_turn(turn, job, task):
+            send_kill(turn, job, task)
+        else:
+            over.add((task.agent_id, job.owner))
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:
@@ -101,7 +115,7 @@ def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> No
 def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
     """End a job that is no longer wanted.
 
-    Tasks beyond `MAX_KILLS` on an agent are killed later, by upkeep.
+    Tasks beyond `MAX_KILLS` on an agent are killed later, as others end.
 
     Args:
         turn: Turn of the engine.
