@@ -5,7 +5,11 @@ more: one after the other, nothing beside them, in a fresh process, with the sam
 code and not to load is final: see `Recorder`.
 """
 
+import gc
 import os
+import sys
+import warnings
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +23,13 @@ MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
 #: Python reports these in whichever test runs when it notices: that one passes the second time, and nothing is mended.
 LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
 _REASONS = pytest.StashKey[list[str]]()
+_FAILED = pytest.StashKey[bool]()
+_KEPT = (
+    "last_type",
+    "last_value",
+    "last_traceback",
+    "last_exc",
+)  # names in `sys`, which pytest sets for debuggers
 
 
 @dataclass(slots=True)
@@ -140,3 +151,26 @@ def pytest_configure(config: pytest.Config) -> None:
     path = os.environ.get(VARIABLE)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(path)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Mark a test that failed."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Free what a failed test has left open in its frames, which else would be counted as leaks of a later test."""
+    done = yield
+    if item.stash.get(_FAILED, False):
+        for name in _KEPT:
+            if hasattr(sys, name):
+                delattr(sys, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    return done

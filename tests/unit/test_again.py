@@ -81,6 +81,17 @@ def test_what_passes_at_the_second_try_is_green_and_named(tmp_path: Path, argume
     assert text.splitlines()[-1] == "2 tests failed at first and passed at the second try: this run is green"
 
 
+def test_files_that_a_failed_test_left_open_are_no_leaks_of_a_later_test(tmp_path: Path) -> None:
+    bodies = {
+        "one": "import socket\ndef test_one():\n    left = [socket.socket()]\n    left.append(left)\n    fails_once()\n"
+        "    left[0].close()\n",
+        "two": "import gc\ndef test_two(): gc.collect()\n",
+    }
+    status, text = run(tmp_path, "-n0", "-W", "error", files=bodies)
+    assert status == 0, text
+    assert "1 test failed at first and passed at the second try" in text
+
+
 DRAWS = """
 import random
 def test_draws():
