@@ -101,7 +101,8 @@ class Work:
         self._run: Run | None = None
         self._enforcing: Enforcing | None = None  # of a share
         self._claimed: tuple[Trace, ...] | None = None  # to be undone before the release; None: no claim
-        self._is_released = False  # whether the claim is released, except for the trace of the sandbox
+        # Whether the claim is released, except for the trace of the sandbox; and whether with that.
+        self._is_released = self._is_dropped = False
         self._prepared: Prepared | None = None
         self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
@@ -274,9 +275,8 @@ class Work:
                         self._claimed = (_uid_trace(self._env)(answer.uid), *made)
                     return turn.pop_all()
             self._end_dead(plan, answer)
-        raise NotStarted(
-            "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
-        )
+        refused = Outcome(infrastructure=True, refused_gpus=plan.gpus)
+        raise NotStarted("dead claims would not go away", refused)
 
     def _leave(self, trace: Trace) -> None:
         self._ledger.leave(self._task_id, self._owner, trace)
@@ -314,9 +314,8 @@ class Work:
 
     def _pooled(self, plan: Assignment) -> dict[str, Any]:
         """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
-        if os.geteuid() != 0 or not (plan.user is None or plan.user_is_default):
-            return {}
-        if not self._env.get("MESOS_GPU_USER_POOL"):
+        is_named = plan.user is not None and not plan.user_is_default
+        if os.geteuid() != 0 or is_named or not self._env.get("MESOS_GPU_USER_POOL"):
             return {}
         from isolator.host.user_pool import candidates, pool_of
 
@@ -521,12 +520,13 @@ class Work:
         self._post(Event(Kind.UNDONE, verdict=verdict))
 
     def seal(self) -> None:
-        """Seal the sandbox after the end of the task was reported. If that fails, the node monitor seals it later."""
+        """Seal the sandbox when no step is at work any more. If that fails, the node monitor seals it later."""
         if self._claimed is None:
             return
         try:
             for trace in sealing_of(self._env):
-                seal(trace.what, SEAL_S, self._ledger, log)
+                if not (self._is_dropped and seal_soon(trace.what)):
+                    seal(trace.what, SEAL_S, self._ledger, log)
             for trace in self._last():
                 undo(trace)
             if self._is_released:
@@ -552,13 +552,14 @@ class Work:
                 self._enforcing.let_go(self._owner)
         elif not self._last() and all(seal_soon(trace.what) for trace in sealing_of(self._env)):
             self._drop()
+            return
         else:
             self._ledger.release(self._task_id, self._owner, self._container)
         self._is_released = True
 
     def _drop(self) -> None:
         self._ledger.drop(Holding(self._task_id, self._owner, (), self._container))
-        self._claimed = None
+        self._is_released, self._is_dropped = False, True
 
     def _last(self) -> tuple[Trace, ...]:
         """Return the traces of the run that are undone after the seal of the sandbox."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
+WRITE_BACK_S: Final = 10.0  # between two times at which a kept connection lets the changes reach the disk
 #: What a path has in a URL as it is (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 #: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, what the task wrote to its
@@ -484,6 +485,8 @@ class Ledger:
 
     def _create(self) -> None:
         """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
+        if Path(f"{self._path}-wal").exists() and not self._path.exists():  # a new file would get its changes
+            raise self._damaged("it was removed, and its log was not")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
@@ -529,15 +532,16 @@ class Ledger:
 
 
 class _Kept:
-    """A connection that stays open and holds no lock. For several threads."""
+    """A connection that stays open and keeps no other from reading or writing. For several threads."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._file = (0, 0)  # device and inode
+        self._written_back_at = 0.0
 
     def hold(self, path: Path, uri: str) -> None:
-        """Open the file, unless it is open; it may have been replaced meanwhile.
+        """Open the file, unless it is open; it may have been replaced meanwhile. Write its log back now and then.
 
         Raises:
             OSError, sqlite3.DatabaseError: It was removed or damaged since the last transaction.
@@ -545,6 +549,10 @@ class _Kept:
         status = path.stat()
         with self._turn:
             if self._file == (status.st_dev, status.st_ino):
+                assert self._db is not None
+                if (now := time.monotonic()) - self._written_back_at >= WRITE_BACK_S:
+                    self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    self._written_back_at = now
                 return
             if self._db is not None:
                 self._db.close()

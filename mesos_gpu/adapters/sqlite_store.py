@@ -69,8 +69,11 @@ class SqliteStore:
             try:
                 mark = self._judged(accept_older)
                 self._db = self._opened()
-                with self._refusing_damage():
+                try:
                     self._large = large.LargeFields(self._db)
+                except BaseException:
+                    self._db.close()
+                    raise
             except BaseException:
                 self._mark.close()
                 raise

@@ -34,7 +34,7 @@ def on_tick(turn: Turn) -> None:
     if turn.state.connected:
         _reconcile(turn)
         evictions.on_tick(turn)
-        evictions.send_waiting_kills(turn)
+        _kill_where_others_ended(turn)
     cards.on_tick(turn)
     covers.on_tick(turn)
     # Each of these looks at every task or app, and each request and message brings a tick.
@@ -108,7 +108,14 @@ def _ask_about_doubtful(turn: Turn) -> None:
         turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in asked)))
 
 
+def _kill_where_others_ended(turn: Turn) -> None:
+    if freed := turn.state.restless.freed:
+        evictions.send_waiting_kills(turn, sorted(freed))
+        freed.clear()
+
+
 def _repeat_kills(turn: Turn) -> None:
+    evictions.send_waiting_kills(turn, list(turn.state.restless.unkilled))  # also where earlier kills are old
     for task_id in _restless(turn):
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)

@@ -344,14 +344,15 @@ def _import_written_in_c(tree: ast.Module) -> None:
         if alias.name not in IN_C:
             continue
         made_of = importlib.import_module(IN_C[alias.name])
-        used = {
+        used = [
             each.attr
             for each in ast.walk(tree)
             if isinstance(each, ast.Attribute)
             and isinstance(each.value, ast.Name)
             and each.value.id == alias.name
-        }
-        if all(hasattr(made_of, name) for name in used):
+        ]
+        names = [each for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id == alias.name]
+        if len(used) == len(names) and all(hasattr(made_of, name) for name in used):
             alias.name, alias.asname = IN_C[alias.name], alias.name
 
 

@@ -425,15 +425,30 @@ def test_where_the_work_cannot_even_begin_the_end_is_reported(
         assert ("Too many open files" in message, outcome.infrastructure) == (True, True)
 
 
-def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(one: Host) -> None:
-    one.agent.acknowledge = False
-    one.launch("echo ready; sleep 600", gpus=GPUS)
-    ready(one)
-    assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
-    one.kill()
-    one.update("TASK_KILLED")
-    assert [(held.gpus, held.is_released) for held in one.ledger.holdings()] == [((), True)]
-    assert one.process.poll() is None, "it waits for the acknowledgement"
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [("", []), ("import isolator.executor.work as w; w.seal_soon = lambda sandbox: False", [((), True)])],
+    ids=["sealed before", "sealed after"],
+)
+def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(
+    open_directory: Path,
+    agent: ScriptedAgent,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    left: list[tuple[tuple[str, ...], bool]],
+) -> None:
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
+    agent.acknowledge = False
+    directory = open_directory / f"claims-{time.monotonic_ns()}"  # executors of other tests have a ledger
+    directory.mkdir()
+    with host(directory, agent) as one:
+        one.launch("echo ready; sleep 600", gpus=GPUS)
+        ready(one)
+        assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
+        one.kill()
+        one.update("TASK_KILLED")
+        assert [(held.gpus, held.is_released) for held in one.ledger.holdings()] == left
+        assert one.process.poll() is None, "it waits for the acknowledgement"
 
 
 def test_a_refused_claim_names_the_holder(one: Host) -> None:

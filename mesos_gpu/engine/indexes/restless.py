@@ -25,7 +25,8 @@ class Restless:
         preemptible: Those whose jobs a job of higher priority may end.
         limited: Those whose jobs have a time limit.
         under_way: By agent, tasks whose executors have not sent a status update yet.
-        unkilled: Those that are to be killed, for which no kill request was sent yet.
+        unkilled: By agent, tasks that are to be killed, for which no kill request was sent yet.
+        freed: Agents on which a task that was told to end has ended since the last look.
         told: By agent, tasks that are being killed, with the time of the first kill request, the latest last.
     """
 
@@ -34,7 +35,8 @@ class Restless:
     preemptible: set[TaskId] = field(default_factory=set)
     limited: set[TaskId] = field(default_factory=set)
     under_way: dict[AgentId, set[TaskId]] = field(default_factory=dict)
-    unkilled: set[TaskId] = field(default_factory=set)
+    unkilled: dict[AgentId, set[TaskId]] = field(default_factory=dict)
+    freed: set[AgentId] = field(default_factory=set, compare=False)
     told: dict[AgentId, dict[TaskId, float]] = field(default_factory=dict, compare=False)
     _agents: dict[TaskId, AgentId] = field(default_factory=dict, compare=False)
     _next: "count[int]" = field(default_factory=count, compare=False)
@@ -46,12 +48,15 @@ class Restless:
         _mark(self.tasks, task.id, _is_restless(task, job))
         _mark(self.preemptible, task.id, job is not None and job.spec.preemptible)
         _mark(self.limited, task.id, job is not None and job.spec.timeout_s is not None)
-        _mark(self.unkilled, task.id, task.kill_sent_at is None and _is_to_be_killed(task, job))
         self._agents[task.id] = task.agent_id
         if is_under_way(task):
             self.under_way.setdefault(task.agent_id, set()).add(task.id)
         else:
             _discard(self.under_way, task.agent_id, task.id)
+        if task.kill_sent_at is None and _is_to_be_killed(task, job):
+            self.unkilled.setdefault(task.agent_id, set()).add(task.id)
+        else:
+            _discard(self.unkilled, task.agent_id, task.id)
         if task.kill_sent_at is not None:
             self.told.setdefault(task.agent_id, {}).setdefault(task.id, task.kill_sent_at)
 
@@ -61,12 +66,13 @@ class Restless:
         self.tasks.discard(task_id)
         self.preemptible.discard(task_id)
         self.limited.discard(task_id)
-        self.unkilled.discard(task_id)
         agent_id = self._agents.pop(task_id, None)
         if agent_id is not None:
             _discard(self.under_way, agent_id, task_id)
+            _discard(self.unkilled, agent_id, task_id)
             told = self.told.get(agent_id, {})
-            told.pop(task_id, None)
+            if told.pop(task_id, None) is not None:
+                self.freed.add(agent_id)
             if not told:
                 self.told.pop(agent_id, None)
 

@@ -1,6 +1,6 @@
 """Running tasks whose card broke, or whose place an operator drained: left alone, told of, or ended."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -34,18 +34,20 @@ def has_turn(turn: Turn, job: Job, task: Task) -> bool:
     return sum(1 for _ in islice(own, MAX_KILLS)) < MAX_KILLS
 
 
-def send_waiting_kills(turn: Turn) -> None:
-    """Send the kills that have waited for a turn and may be sent now."""
-    state, over = turn.state, set[tuple[AgentId, str]]()
-    for task_id in state.restless.in_order(state.restless.unkilled):
-        task = state.tasks[task_id]
-        job = state.current(task)
-        if job is None or (task.agent_id, job.owner) in over:
-            continue
-        if has_turn(turn, job, task):
-            send_kill(turn, job, task)
-        else:
-            over.add((task.agent_id, job.owner))
+def send_waiting_kills(turn: Turn, agents: Iterable[AgentId]) -> None:
+    """Send the kills on some agents that have waited for a turn and may be sent now."""
+    restless = turn.state.restless
+    for agent_id in agents:
+        over = set[str]()  # owners
+        for task_id in restless.in_order(restless.unkilled.get(agent_id, ())):
+            task = turn.state.tasks[task_id]
+            job = turn.state.current(task)
+            if job is None or job.owner in over:
+                continue
+            if has_turn(turn, job, task):
+                send_kill(turn, job, task)
+            else:
+                over.add(job.owner)
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:

@@ -108,10 +108,12 @@ def test_very_small_frames_delay_no_other_request(
                 parsed.append(before - len(protocol._held))
 
         def send() -> None:
-            client.sendall(first + small * (BURST // len(small)) + last)
-            while host.receive()[0] != Kind.STDIN:
-                pass
-            is_over.set()
+            try:
+                client.sendall(first + small * (BURST // len(small)) + last)
+                while host.receive()[0] != Kind.STDIN:
+                    pass
+            finally:
+                is_over.set()
 
         watching = asyncio.run_coroutine_threadsafe(watch(), protocol.loop)
         sender = threading.Thread(target=send)

@@ -271,6 +271,7 @@ def test_no_function_of_re_is_given_what_is_not_compiled_yet() -> None:
     [
         ("import signal\nnumber = signal.SIGTERM", "import _signal as signal"),
         ("import signal\nnumber = signal.Signals(15)", "import signal"),
+        ("import signal\nnumber = getattr(signal, 'SIGTERM')", "import signal"),
         ("import signal as s\nnumber = s.SIGTERM", "import signal as s"),
         ("import sqlite3\ndb = sqlite3.connect(':memory:')", "import _sqlite3 as sqlite3"),
         ("import sqlite3\nday = sqlite3.DateFromTicks(0)", "import sqlite3"),

@@ -307,7 +307,7 @@ def test_many_tasks_of_an_agent_are_told_to_end_in_turns(world: World) -> None:
     told = {kill.task_id for kill in kills}
     for kill in kills[1:]:
         world.status(kill.task_id, "TASK_KILLED")
-    more = every(world.tick(1), fx.Kill)
+    more = every(world.feed(ev.Tick()), fx.Kill)
     assert len(more) == MAX_KILLS - 1
     assert not told & {kill.task_id for kill in more}
     total = len(every(world.tick(60), fx.Kill))

@@ -124,6 +124,29 @@ def test_a_kept_connection_spares_others_the_end_of_the_log(tmp_path: Path, me: 
     assert {each.task for each in keeper.holdings()} == {"t1", "t2"}
 
 
+def test_a_kept_connection_writes_the_log_back_now_and_then(
+    tmp_path: Path, me: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    keeper, ledger = Ledger(path, keep=True), Ledger(path)
+    keeper.holdings()
+    ledger.claim("t1", [A], me, traces=[Trace("nodes", "what is in the log")])
+    assert b"what is in the log" not in path.read_bytes()
+    monkeypatch.setattr("isolator.gpus.ledger.WRITE_BACK_S", 0.0)
+    keeper.holdings()
+    assert b"what is in the log" in path.read_bytes()
+
+
+def test_a_log_whose_ledger_was_removed_is_damage(tmp_path: Path, me: Owner) -> None:
+    path = tmp_path / "ledger.sqlite"
+    keeper, ledger = Ledger(path, keep=True), Ledger(path)
+    keeper.claim("t1", [A], me)
+    path.unlink()
+    for one in (keeper, ledger):
+        with pytest.raises(Damaged, match="was removed, and its log was not"):
+            one.holdings()
+
+
 def test_a_ledger_that_was_replaced_is_the_one_that_is_kept(tmp_path: Path, me: Owner) -> None:
     path = tmp_path / "ledger.sqlite"
     keeper, ledger = Ledger(path, keep=True), Ledger(path)
