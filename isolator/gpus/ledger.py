@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -24,13 +23,13 @@ from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 
 if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+    from isolator.gpus.kept_ledger import Kept
     from isolator.gpus.share_claims import CardTrace, ShareClaim
     from mesos_gpu.model.shares.share import Share
 
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
-WRITE_BACK_S: Final = 10.0  # between two times at which a kept connection lets the changes reach the disk
 #: What a path has in a URL as it is (RFC 3986, 2.3).
 _PLAIN: Final = frozenset(b"/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 #: Kinds of traces that stay when a task releases its GPUs: its sandbox until it is sealed, what the task wrote to its
@@ -73,25 +72,6 @@ CREATE TABLE cards (
     PRIMARY KEY (gpu, kind, what)
 );
 """
-#: By version, what brings a ledger of that to the present one.
-_FROM: Final = {
-    1: f"""
-ALTER TABLE claims RENAME TO old_claims;
-{_SCHEMA}
-INSERT INTO holdings (task, container, pid, start_ticks, boot_id, pid_namespace, since, traces)
-    SELECT task, '', pid, start_ticks, boot_id, pid_namespace, min(claimed_at), '[]'
-    FROM old_claims GROUP BY 1, 3, 4, 5, 6;
-INSERT INTO claims (gpu, holding)
-    SELECT gpu, id FROM old_claims JOIN holdings USING (task, pid, start_ticks, boot_id, pid_namespace);
-DROP TABLE old_claims;
-""",  # nosec B608 # text of this module alone
-    2: f"""
-ALTER TABLE claims RENAME TO old_claims;
-{_SCHEMA[_SCHEMA.index("CREATE TABLE claims") :]}
-INSERT INTO claims (gpu, holding) SELECT gpu, holding FROM old_claims;
-DROP TABLE old_claims;
-""",  # nosec B608 # as above
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +203,7 @@ class Ledger:
                 writes its log back and removes that, which takes longer than most transactions.
         """
         self._clock = clock
-        self._kept = _Kept() if keep else None
+        self._kept = _kept() if keep else None
         self._path = path or directory() / "ledger.sqlite"
         # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
         self._uri = f"{_uri(self._path)}?mode=rw"
@@ -481,7 +461,7 @@ class Ledger:
             with contextlib.suppress(
                 OSError, sqlite3.DatabaseError
             ):  # the next transaction says what is wrong
-                self._kept.hold(self._path, self._uri)
+                self._kept.hold(self._path, lambda: _connect(self._uri, check_same_thread=False))
 
     def _create(self) -> None:
         """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
@@ -512,8 +492,9 @@ class Ledger:
         if version != VERSION:
             for path in self._path.parent.glob(f"{self._path.name}*"):  # with what SQLite keeps beside it
                 path.chmod(0o600)
-            for statement in filter(str.strip, _FROM[version].split(";")):
-                db.execute(statement)
+            from isolator.gpus.old_ledgers import bring_up
+
+            bring_up(db, version, _SCHEMA)
             db.execute(f"PRAGMA user_version={VERSION}")
 
     def _explained(self, error: sqlite3.DatabaseError) -> MesosGpuError:
@@ -531,35 +512,10 @@ class Ledger:
         )
 
 
-class _Kept:
-    """A connection that stays open and keeps no other from reading or writing. For several threads."""
+def _kept() -> "Kept":
+    from isolator.gpus.kept_ledger import Kept
 
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-        self._file = (0, 0)  # device and inode
-        self._written_back_at = 0.0
-
-    def hold(self, path: Path, uri: str) -> None:
-        """Open the file, unless it is open; it may have been replaced meanwhile. Write its log back now and then.
-
-        Raises:
-            OSError, sqlite3.DatabaseError: It was removed or damaged since the last transaction.
-        """
-        status = path.stat()
-        with self._turn:
-            if self._file == (status.st_dev, status.st_ino):
-                assert self._db is not None
-                if (now := time.monotonic()) - self._written_back_at >= WRITE_BACK_S:
-                    self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                    self._written_back_at = now
-                return
-            if self._db is not None:
-                self._db.close()
-                self._file = (0, 0)
-            self._db = _connect(uri, check_same_thread=False)
-            self._db.execute("SELECT count(*) FROM cards").fetchone()
-            self._file = status.st_dev, status.st_ino
+    return Kept()
 
 
 def _marks(traces: Iterable[Trace]) -> str:

@@ -1,6 +1,6 @@
 """A scheduler as clients of its interface meet it: a real server, a real engine, a driver that only notes."""
 
-from typing import Any
+from typing import Any, Final
 
 import requests
 from starlette.types import Scope
@@ -19,7 +19,21 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
-from tests.contract.sessions import unkept
+
+#: Headers of a request of such a session whose connection is to be used by the next one, too.
+KEPT: Final = {"Connection": "keep-alive"}
+
+
+def unkept() -> requests.Session:
+    """Return a session that has a connection for each request, and heeds no proxy of the environment.
+
+    A server closes a connection that is idle for `bounds.KEEP_S`. A test may take as long between two requests, and
+    the second one would be reset if it were on its way at that moment.
+    """
+    session = requests.Session()
+    session.trust_env = False
+    session.headers["Connection"] = "close"
+    return session
 
 
 class Rig:

@@ -425,18 +425,11 @@ def test_where_the_work_cannot_even_begin_the_end_is_reported(
         assert ("Too many open files" in message, outcome.infrastructure) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("code", "left"),
-    [("", []), ("import isolator.executor.work as w; w.seal_soon = lambda sandbox: False", [((), True)])],
-    ids=["sealed before", "sealed after"],
-)
+@pytest.mark.parametrize("late", [False, True], ids=["sealed before", "sealed after"])
 def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(
-    open_directory: Path,
-    agent: ScriptedAgent,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    left: list[tuple[tuple[str, ...], bool]],
+    open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
+    code = "import isolator.executor.work as w; w.seal_soon = lambda sandbox: False" if late else ""
     monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
     agent.acknowledge = False
     directory = open_directory / f"claims-{time.monotonic_ns()}"  # executors of other tests have a ledger
@@ -447,7 +440,7 @@ def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(
         assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
         one.kill()
         one.update("TASK_KILLED")
-        assert [(held.gpus, held.is_released) for held in one.ledger.holdings()] == left
+        assert [(held.gpus, held.is_released) for held in one.ledger.holdings()] == [((), True)] * late
         assert one.process.poll() is None, "it waits for the acknowledgement"
 
 

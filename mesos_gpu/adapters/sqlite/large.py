@@ -8,7 +8,7 @@ nobody can find out by the time or the size of a save what another one's jobs ha
 
 import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any, Final, get_type_hints
@@ -26,10 +26,8 @@ _SIZE: Final = 65  # of the mark and the digest
 _IS_THERE: Final = "SELECT 1 FROM large_fields WHERE digest = ?"
 _READ: Final = "SELECT body FROM large_fields WHERE digest = ?"
 _INSERT: Final = f"INSERT INTO large_fields VALUES (?, ?){SEALS}"  # nosec B608 # SEALS is a constant
-_OF: Final[Mapping[type[object], str]] = {
-    Job: "SELECT id, substr(body, 1, 65) FROM jobs WHERE substr(body, 1, 1) = x'40'",
-    JobArray: "SELECT id, substr(body, 1, 65) FROM arrays WHERE substr(body, 1, 1) = x'40'",
-}
+_JOBS: Final = "SELECT id, substr(body, 1, 65) FROM jobs WHERE substr(body, 1, 1) = x'40'"
+_ARRAYS: Final = "SELECT id, substr(body, 1, 65) FROM arrays WHERE substr(body, 1, 1) = x'40'"
 #: The conditions on the mark let both queries use the partial indexes.
 _DELETE_UNUSED: Final = f"""DELETE FROM large_fields WHERE digest = ?
 AND NOT EXISTS (SELECT 1 FROM jobs WHERE substr(body, 1, 65) = ? AND substr(body, 1, 1) = x'40')
@@ -74,12 +72,10 @@ class LargeFields:
         self._db = db
         # By the identity of a request: jobs keep theirs, so that a save neither encodes nor hashes it again.
         self._known: dict[int, _Split] = {}
-        self._digests: dict[
-            _Row, str
-        ] = {  # of the rows that have one; a query for each save would take longer
-            (kind, (id,)): bytes(start[len(_MARK) :]).decode()
-            for kind, query in _OF.items()
-            for id, start in db.execute(query)
+        large = [(Job, db.execute(_JOBS).fetchall()), (JobArray, db.execute(_ARRAYS).fetchall())]
+        # Digests of the rows that have one. A query for each save would take longer.
+        self._digests: dict[_Row, str] = {
+            (kind, (id,)): bytes(start[len(_MARK) :]).decode() for kind, rows in large for id, start in rows
         }
         self._changed: dict[_Row, str] = {}  # digests of rows that the transaction under way has written
 
@@ -91,7 +87,7 @@ class LargeFields:
             key: Key of the row.
             digest: "" if the row has none, or is deleted.
         """
-        if kind not in _OF:
+        if kind not in (Job, JobArray):
             return ""
         before = self._changed.get((kind, key))
         if before is None:

@@ -19,8 +19,7 @@ from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
-from tests.contract.rig import by_name, knowing
-from tests.contract.sessions import unkept
+from tests.contract.rig import by_name, knowing, unkept
 
 DOCUMENT = AccessDocument(
     version=1,

@@ -20,7 +20,7 @@ from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Narrowing, Pr
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
-from tests.contract.sessions import unkept
+from tests.contract.rig import unkept
 
 CALLER = "X-Caller"
 

@@ -24,8 +24,7 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.job_fields import KNOWN
 from tests.conftest import wait_until
-from tests.contract.rig import Rig, code_of
-from tests.contract.sessions import KEPT
+from tests.contract.rig import KEPT, Rig, code_of
 
 
 def test_the_life_of_a_job(rig: Rig) -> None:

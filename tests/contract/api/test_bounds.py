@@ -136,7 +136,7 @@ CROWD = """
 import os, resource, subprocess, sys, threading, time
 import logging; logging.basicConfig(format="LOG %(message)s")
 from tests.contract.rig import Rig
-from tests.contract.sessions import KEPT
+from tests.contract.rig import KEPT
 rig = Rig()
 rig.session.headers.update(KEPT)
 assert rig.call("GET", "/v1/health").status_code == 200

@@ -13,7 +13,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
-from tests.contract.sessions import unkept
+from tests.contract.rig import unkept
 
 
 class Kept:

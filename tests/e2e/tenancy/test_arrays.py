@@ -102,11 +102,13 @@ def test_a_range_is_killed_be_it_running_or_not(client: Client) -> None:
 def test_a_restart_of_the_scheduler_keeps_limit_and_indexes(
     stack: Stack, client: Client, scratch: Path
 ) -> None:
-    id = submit(client, "again", "0-9%3", noted(scratch))
-    wait_until("some have begun", lambda: len(list(scratch.glob("end.*"))) >= 2, 60)
-    ends = len(list(scratch.glob("end.*")))
+    gate = f"[ $MESOS_GPU_ARRAY_INDEX -lt 3 ] || while [ ! -e {scratch}/go ]; do sleep 0.05; done; "
+    id = submit(client, "again", "0-9%3", gate + noted(scratch))
+    wait_until("the first have ended", lambda: of(client, "again")["finished"] == "0-2", 60)
+    wait_until("others take their place", lambda: of(client, "again")["running"] == "3-5", 60)
     stack.scheduler.kill()
-    wait_until("a task ends that nobody hears of", lambda: len(list(scratch.glob("end.*"))) > ends, 60)
+    (scratch / "go").touch()
+    wait_until("tasks end while no scheduler runs", lambda: len(list(scratch.glob("end.*"))) == 6, 60)
     stack.scheduler.start().wait()
     client.patience_s = 60.0
     until_ended(client, id)

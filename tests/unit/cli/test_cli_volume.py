@@ -22,6 +22,9 @@ class Host:
     def __init__(self, path: Path) -> None:
         self.root, self.store = path / "root", path / "volumes"
         driver_tree(self.root, V)
+        # Who holds a build is found by its name, which follows from its files: other tests have equal ones mounted.
+        with (self.root / "usr/bin/nvidia-smi").open("ab") as program:
+            program.write(os.fsencode(path))
 
     def run(self, *arguments: str, code: int = 0) -> Result:
         result = CliRunner().invoke(main, ["volume", *arguments])

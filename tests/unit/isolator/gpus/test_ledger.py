@@ -132,7 +132,7 @@ def test_a_kept_connection_writes_the_log_back_now_and_then(
     keeper.holdings()
     ledger.claim("t1", [A], me, traces=[Trace("nodes", "what is in the log")])
     assert b"what is in the log" not in path.read_bytes()
-    monkeypatch.setattr("isolator.gpus.ledger.WRITE_BACK_S", 0.0)
+    monkeypatch.setattr("isolator.gpus.kept_ledger.WRITE_BACK_S", 0.0)
     keeper.holdings()
     assert b"what is in the log" in path.read_bytes()
 
