@@ -31,9 +31,7 @@ _ACLS: Final = ("system.posix_acl_access", "system.posix_acl_default")
 _ACL_GROUP_OBJ: Final = 0x04  # linux/posix_acl.h
 _WRITABLE: Final = 0o022  # group and others; with an access control list the group bits are its mask (acl(5))
 _SET_IDS: Final = 0o6000
-_LOOK: Final = (
-    256  # entries of one directory between two looks at the clock, which is looked at in each directory
-)
+_LOOK: Final = 256  # entries between two looks at the clock
 _MAX_NAMES: Final = 8192  # of directories that are still to be entered, in memory: at most 4 MiB
 _MAX_LINKED: Final = 8192  # files of several names whose names are counted
 
@@ -109,7 +107,6 @@ class _Walk:
 
     def _sealed_here(self) -> Iterator[str]:
         """Seal the directory, then what is in it but directories; yield the names of those."""
-        self._check_clock()
         status = os.fstat(self._at)
         if not is_sealed(status):
             self._take(self._at, status)
@@ -155,11 +152,7 @@ class _Walk:
 
     def _watch_clock(self) -> None:
         self._seen += 1
-        if self._seen % _LOOK == 0:
-            self._check_clock()
-
-    def _check_clock(self) -> None:
-        if time.monotonic() > self._deadline:
+        if self._seen % _LOOK == 0 and time.monotonic() > self._deadline:
             raise TimeoutError(errno.ETIMEDOUT, "it has too many files, or more were added all the time")
 
 
