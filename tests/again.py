@@ -24,12 +24,8 @@ MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
 LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
 _REASONS = pytest.StashKey[list[str]]()
 _FAILED = pytest.StashKey[bool]()
-_KEPT = (
-    "last_type",
-    "last_value",
-    "last_traceback",
-    "last_exc",
-)  # names in `sys`, which pytest sets for debuggers
+#: Names in `sys` that pytest sets for debuggers.
+_KEPT = ("last_type", "last_value", "last_traceback", "last_exc")
 
 
 @dataclass(slots=True)

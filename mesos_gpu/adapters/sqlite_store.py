@@ -286,17 +286,12 @@ class SqliteStore:
 
     def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
-        try:
-            with self._transaction():
-                for item in batch:
-                    self._do(_statements(item, self._large))
-                    if isinstance(item, saves.SaveFramework):
-                        at = replace(at, framework_id=item.framework_id)
-                self._do(seal.fact("batch", str(at.batch)))
-        except BaseException:
-            self._large.end(committed=False)
-            raise
-        self._large.end(committed=True)
+        with self._transaction():
+            for item in batch:
+                self._do(_statements(item, self._large))
+                if isinstance(item, saves.SaveFramework):
+                    at = replace(at, framework_id=item.framework_id)
+            self._do(seal.fact("batch", str(at.batch)))
         return at
 
     @contextmanager
@@ -311,9 +306,11 @@ class SqliteStore:
             self._db.execute("COMMIT")
         except BaseException:
             self._sum = before
+            self._large.end(committed=False)
             if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
                 self._db.execute("ROLLBACK")
             raise
+        self._large.end(committed=True)
 
     def _do(self, statements: Iterable[statements.Statement]) -> int:
         """Do them, and add up the checksums that they give; how many rows with checksums are touched."""

@@ -62,7 +62,7 @@ _PATTERN: Final = "from mesos_gpu.written import Pattern as _Pattern\n"
 #: Functions of dataclasses that mesos_gpu.written has, too.
 WRITTEN: Final = frozenset({"asdict", "astuple", "replace"})
 #: Modules that add to what is written in C (enumerations, converters of dates), by the module that has the latter.
-IN_C: Final = {"signal": "_signal", "sqlite3": "_sqlite3"}
+MADE_OF: Final = {"signal": "_signal", "sqlite3": "_sqlite3"}
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -336,14 +336,14 @@ def _first(tree: ast.Module) -> int:
 
 
 def _import_written_in_c(tree: ast.Module) -> None:
-    """Import modules of `IN_C` by the names of what they are made of, where that has all that is used of them."""
+    """Import modules of `MADE_OF` by the names of what they are made of, where that has all that is used of them."""
     for node in tree.body:
         if not isinstance(node, ast.Import) or len(node.names) != 1 or node.names[0].asname is not None:
             continue
         (alias,) = node.names
-        if alias.name not in IN_C:
+        if alias.name not in MADE_OF:
             continue
-        made_of = importlib.import_module(IN_C[alias.name])
+        made_of = importlib.import_module(MADE_OF[alias.name])
         used = [
             each.attr
             for each in ast.walk(tree)
@@ -353,7 +353,7 @@ def _import_written_in_c(tree: ast.Module) -> None:
         ]
         names = [each for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id == alias.name]
         if len(used) == len(names) and all(hasattr(made_of, name) for name in used):
-            alias.name, alias.asname = IN_C[alias.name], alias.name
+            alias.name, alias.asname = MADE_OF[alias.name], alias.name
 
 
 def _drop_unused_imports(tree: ast.Module) -> None:

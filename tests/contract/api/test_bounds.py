@@ -135,8 +135,7 @@ def test_who_makes_the_server_wait_gives_way_to_who_comes(said: bytes) -> None:
 CROWD = """
 import os, resource, subprocess, sys, threading, time
 import logging; logging.basicConfig(format="LOG %(message)s")
-from tests.contract.rig import Rig
-from tests.contract.rig import KEPT
+from tests.contract.rig import KEPT, Rig
 rig = Rig()
 rig.session.headers.update(KEPT)
 assert rig.call("GET", "/v1/health").status_code == 200
