@@ -40,6 +40,15 @@ def test_what_is_optional_is_an_operators_word() -> None:
     ]  # fmt: skip
 
 
+def test_capabilities_of_a_mig_instance_can_be_read_and_not_written() -> None:
+    rules = rules_of(nvidia_devices(replace(OLD, caps=(1,)), [0], instance=(30, 31)))
+    for minor in (30, 31):
+        assert allows(rules, "c", 511, minor, "r")
+        assert not any(allows(rules, "c", 511, minor, access) for access in ("w", "m", "rw"))
+    assert not allows(rules, "c", 511, 1, "r"), "an operator's capability is for tasks with whole GPUs"
+    assert allows(rules_of(nvidia_devices(replace(OLD, caps=(1,)), [0])), "c", 511, 1, "rw")
+
+
 def test_without_a_driver_the_major_is_the_registered_one() -> None:
     assert not NONE.loaded
     assert nvidia_devices(NONE, [3])[-1] == Device("/dev/nvidia3", 195, 3)
