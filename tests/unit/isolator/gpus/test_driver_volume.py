@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -197,9 +196,7 @@ def test_an_image_waits_for_a_volume_that_is_being_built_and_for_no_other(node: 
     assert build is not None
     assert build == node.store.current(OLD)
     failed = replace(node.inventory, driver_version=NEW, volume_problem="the disk is full")
-    began = time.monotonic()
-    assert driver_volume.awaited(node.env, failed) is None
-    assert time.monotonic() - began < driver_volume.AWAITED_S / 2
+    assert driver_volume.awaited(node.env, failed, timeout_s=3600.0) is None, "it is not waited for"
     wait_until("it is done", lambda: not node.keeper.busy())
 
 
