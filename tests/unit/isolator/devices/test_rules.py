@@ -32,7 +32,7 @@ def test_a_task_gets_its_cards_and_what_they_need(facts: DriverFacts) -> None:
     )
 
 
-def test_what_is_optional_is_an_operators_word() -> None:
+def test_optional_devices_follow_the_operators_setting() -> None:
     paths = [device.path for device in nvidia_devices(replace(OLD, modeset=True, caps=(1, 2)), [0])]
     assert paths == [
         "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
@@ -78,7 +78,7 @@ def test_every_other_card_is_denied_and_none_can_be_made() -> None:
      (10, 229, "r", False)],
     ids=["null", "ptmx", "a terminal", "making one", "mem", "fuse"],
 )  # fmt: skip
-def test_what_else_a_task_may_use(major: int, minor: int, access: str, allowed: bool) -> None:
+def test_standard_devices_of_a_task(major: int, minor: int, access: str, allowed: bool) -> None:
     assert allows(rules_of(()), "c", major, minor, access) is allowed
 
 

@@ -113,7 +113,7 @@ def actions(effects: tuple[Effect, ...]) -> list[Action]:
 # --- the table
 
 
-def test_each_pair_stands_in_the_table_once() -> None:
+def test_table_has_each_pair_once() -> None:
     named = Counter(
         (state, kind)
         for state, (moves, others) in life_module._ROWS.items()
@@ -124,7 +124,7 @@ def test_each_pair_stands_in_the_table_once() -> None:
     assert [pair for pair, times in named.items() if times > 1] == []
 
 
-def test_each_action_is_asked_for_somewhere_and_carried_out() -> None:
+def test_action_is_asked_for_by_the_table_and_carried_out() -> None:
     asked = {action for pair in TABLE.values() if isinstance(pair, Move) for action in pair.does}
     assert asked | {A.COMPLAIN} == set(Action) == set(DO)
 
@@ -219,7 +219,7 @@ def test_the_drawing_has_each_state_and_each_way_once() -> None:
     ],
     ids=lambda each: each.kind.value if isinstance(each, Event) else "",
 )
-def test_the_first_wish_for_the_end_is_what_is_reported(event: Event, end: End) -> None:
+def test_first_wish_for_the_end_is_reported(event: Event, end: End) -> None:
     killing, _ = step(life_in(S.RUNNING), event)
     assert killing.end == end
     for more in (Event(K.KILL, TASK, grace_s=1.0), Event(K.SHUTDOWN, grace_s=1.0), Event(K.TIMED_OUT)):
@@ -244,7 +244,7 @@ def test_a_command_that_ends_within_the_grace_is_undone_when_the_grace_is_over()
     assert undoing.verdict == Verdict("TASK_KILLED", "killed on request", Outcome(exit_status=3))
 
 
-def test_the_scheduler_may_say_go_before_the_member_is_in_its_place() -> None:
+def test_go_may_come_before_the_member_is_in_its_place() -> None:
     waiting, _ = step(Life(), Event(K.GO))
     preparing, _ = step(waiting, Event(K.LAUNCH, TASK))
     again, _ = step(preparing, Event(K.GO))
@@ -257,14 +257,14 @@ def test_the_scheduler_may_say_go_before_the_member_is_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("state", [S.CANCELLING, S.ABORTING])
-def test_what_cannot_start_after_a_kill_was_killed_in_words_of_its_own(state: State) -> None:
+def test_task_that_cannot_start_after_a_kill_is_killed_in_its_own_words(state: State) -> None:
     undoing, _ = step(life_in(state), event_of(K.NOT_STARTED))
     assert undoing.verdict == OWN._replace(state="TASK_KILLED")
     broken, _ = step(life_in(state), event_of(K.BROKEN))
     assert broken.verdict == OWN, "the host's fault is told as such"
 
 
-def test_without_its_agent_it_ends_when_all_is_undone() -> None:
+def test_executor_without_its_agent_ends_when_all_is_undone() -> None:
     killing, effects = step(life_in(S.RUNNING), event_of(K.GONE))
     assert actions(effects) == [A.SAY_KILLING, A.TERMINATE, A.LIMIT_STAY]
     dying, effects = step(killing, Event(K.TERMINATED))
@@ -274,7 +274,7 @@ def test_without_its_agent_it_ends_when_all_is_undone() -> None:
     assert (done.state, done.exit_code, actions(effects)) == (S.DONE, 1, [A.SAY_END])
 
 
-def test_what_cannot_be_undone_by_a_fault_of_the_executor_is_its_last_word() -> None:
+def test_verdict_of_a_failed_undo_is_the_last_update() -> None:
     reported, effects = step(life_in(S.UNDOING), Event(K.UNDONE, verdict=OWN._replace(message="it failed")))
     assert actions(effects) == [A.SAY_END]
     assert effects[0].life.verdict == reported.verdict == OWN._replace(message="it failed")

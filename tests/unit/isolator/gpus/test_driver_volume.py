@@ -160,7 +160,7 @@ def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_
     assert seen.read_text().split(":")[0] == str(libraries)
 
 
-def test_what_is_added_to_the_same_driver_is_taken_in(node: Node) -> None:
+def test_volume_takes_in_files_added_to_the_same_driver(node: Node) -> None:
     (node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}").rename(node.root / "away")
     node.ready()
     first = node.store.get(OLD)
@@ -244,7 +244,7 @@ def a_container_with(build: Path, point: Path) -> Iterator[int]:
 
 
 @root_only
-def test_what_is_mounted_somewhere_is_held(node: Node, tmp_path: Path) -> None:
+def test_volume_mounted_by_a_process_is_held(node: Node, tmp_path: Path) -> None:
     node.ready()
     build = node.store.current(OLD)
     assert build is not None

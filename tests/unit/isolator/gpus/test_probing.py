@@ -124,7 +124,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         assert left == [], "children were left"
 
 
-def test_the_child_reads_all_and_stays(make: Make) -> None:
+def test_probe_child_reads_all_cards_and_stays(make: Make) -> None:
     driver = make()
     survey = driver.probe.survey()
     assert [reading.gpu.id for reading in survey.readings] == UUIDS
@@ -134,7 +134,7 @@ def test_the_child_reads_all_and_stays(make: Make) -> None:
     assert len(driver.pids()) == 1
 
 
-def test_a_lost_card_leaves_seven(make: Make) -> None:
+def test_lost_card_leaves_seven_healthy(make: Make) -> None:
     driver = make()
     driver.says(cards={"3": {"lost": True}})
     gpus = at_first_sight(driver.probe.survey(), 1.0).gpus
@@ -184,7 +184,7 @@ def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:
     assert (driver.clock.at, driver.clock.hangs, len(driver.pids())) == (3.0, 2, 3)
 
 
-def test_child_that_cannot_be_killed_is_left_and_its_card_is_not_tried_while_it_is_there(
+def test_probe_child_that_cannot_be_killed_keeps_its_card_from_being_tried(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process stands for one in uninterruptible sleep: neither a signal nor the end of its stdin ends it."""
@@ -224,7 +224,7 @@ def test_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
     assert driver.clock.at == 4.5 + RECHECK_S
 
 
-def test_nvml_that_fails_as_a_whole_is_said_as_it_says_it(make: Make) -> None:
+def test_nvml_failure_is_reported_in_its_words(make: Make) -> None:
     driver = make()
     driver.says(broken="unknown")
     with pytest.raises(Unavailable, match="NVML failed: Unknown Error"):
@@ -233,7 +233,7 @@ def test_nvml_that_fails_as_a_whole_is_said_as_it_says_it(make: Make) -> None:
     assert driver.unreadable() == []
 
 
-def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: Make) -> None:
+def test_xids_come_once_with_the_next_survey_and_never_of_other_hosts_cards(make: Make) -> None:
     driver = make(2)
     driver.probe.survey()
     assert not driver.probe.changed()
@@ -245,7 +245,7 @@ def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: 
     assert [reading.xids for reading in driver.probe.survey().readings] == [(), ()]
 
 
-def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
+def test_xid_of_each_tier_decides_the_health(make: Make) -> None:
     driver = make(5)
     driver.probe.survey()
     driver.says(events=[[uuid, xid] for uuid, xid in zip(UUIDS, (31, 62, 54, 79), strict=False)])
@@ -260,7 +260,7 @@ def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
     ]
 
 
-def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
+def test_probe_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
     driver = make(2)
     driver.probe.survey()
     os.kill(driver.pids()[0], 9)
@@ -270,7 +270,7 @@ def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
 
 
 @pytest.mark.parametrize("hang", [False, True], ids=["idle", "in a hang"])
-def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
+def test_probe_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"hang": hang}))
     code = (
@@ -297,7 +297,9 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
         (["no-such-tool"], "no-such-tool cannot be run: No such file or directory"),
     ],
 )
-def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: list[str], says: str) -> None:
+def test_reset_is_done_by_the_tool_without_a_session_in_its_way(
+    make: Make, command: list[str], says: str
+) -> None:
     driver = make(1, reset_command=command)
     driver.probe.survey()
     assert driver.probe.reset(UUIDS[0]) == says
@@ -305,7 +307,7 @@ def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: 
     assert driver.unreadable() == []
 
 
-def test_the_real_child_on_this_host() -> None:
+def test_probe_child_reads_this_host() -> None:
     probe = ChildProbe(deadline_s=30)
     try:
         survey = probe.survey()

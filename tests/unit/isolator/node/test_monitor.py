@@ -140,7 +140,7 @@ def story(gpu: Gpu) -> list[str]:
     return [f"{change.old.value} -> {change.new.value}: {change.reason}" for change in gpu.history]
 
 
-def test_it_reports_at_once_and_on_change(tmp_path: Path) -> None:
+def test_monitor_reports_at_once_and_on_change(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     with scene(tmp_path, SimulatedProbe(path)) as seen:
@@ -187,7 +187,7 @@ def test_an_xid_of_the_file_takes_a_card_out_once(tmp_path: Path) -> None:
         assert story(report.gpus[1])[0] == "ok -> sick: XID 62"
 
 
-def test_what_was_known_survives_kill_9(tmp_path: Path) -> None:
+def test_health_that_was_reported_survives_kill_9(tmp_path: Path) -> None:
     """The memory is on disk before a report is sent: nothing that was said is forgotten."""
     latched = replace(WELL, readings=(replace(WELL.readings[0], row_remapping_failed=True), WELL.readings[1]))
     with scene(tmp_path, Moody(latched)) as seen:
@@ -202,7 +202,7 @@ def test_what_was_known_survives_kill_9(tmp_path: Path) -> None:
         assert seen.reports()[-1].gpus == before.gpus
 
 
-def test_after_a_damaged_memory_no_card_is_trusted_at_once(tmp_path: Path) -> None:
+def test_cards_after_a_damaged_memory_are_not_trusted_at_once(tmp_path: Path) -> None:
     (tmp_path / "health.json").write_text('{"cards": [')
     with scene(tmp_path, Moody()) as seen:
         seen.launch()
@@ -319,7 +319,7 @@ def test_a_reset_of_a_card_that_is_gone_forgets_it(tmp_path: Path) -> None:
         seen.wait_for_report("ok")
 
 
-def test_it_reports_at_every_interval(tmp_path: Path) -> None:
+def test_monitor_reports_at_every_interval(tmp_path: Path) -> None:
     with scene(tmp_path, Moody()) as seen:
         seen.launch(b'{"report_interval_s": 0.05}')
         seen.agent.wait_for(lambda: len(seen.reports()) >= 4)
@@ -351,7 +351,7 @@ def test_a_file_that_becomes_wrong_is_a_failed_probe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", [b"0.02", b"60"], ids=["a short interval", "a long one"])
-def test_while_the_agent_takes_nothing_one_report_waits_and_then_the_newest_comes(
+def test_monitor_with_a_deaf_agent_keeps_one_report_and_then_sends_the_newest(
     tmp_path: Path, interval: bytes
 ) -> None:
     probe = Moody()
@@ -370,7 +370,7 @@ def test_while_the_agent_takes_nothing_one_report_waits_and_then_the_newest_come
         assert seen.healths()[:2] == [("ok", "ok"), ("sick", "ok")]
 
 
-def test_killed_is_its_last_word(tmp_path: Path) -> None:
+def test_monitor_reports_killed_last(tmp_path: Path) -> None:
     with scene(tmp_path, Moody()) as seen:
         seen.launch(b'{"report_interval_s": 0.01}')
         seen.agent.wait_for(lambda: len(seen.reports()) >= 2)
@@ -455,7 +455,7 @@ def test_the_use_of_cards_is_reported_exactly_and_no_executor_is_told(tmp_path: 
         assert read_inventory(tmp_path).gpu_uses == ()  # executors have no use for it
 
 
-def test_a_use_that_cannot_be_names_card_and_field(tmp_path: Path) -> None:
+def test_simulated_use_that_is_invalid_names_card_and_field(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     for use, what in (
@@ -485,7 +485,7 @@ def test_the_interval_comes_from_data_before_environment(
 
 
 @pytest.mark.parametrize("value", [b"0", b"-1", b'"often"', b"null", b"1e999", b"NaN"])
-def test_a_wrong_interval_names_the_value(value: bytes) -> None:
+def test_monitor_interval_that_is_wrong_is_named(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"must be a positive number|is no number of JSON|is out of range"):
         interval_from(b'{"report_interval_s": %s}' % value, {})
 
@@ -504,7 +504,9 @@ def test_the_settings_of_health_come_from_the_environment() -> None:
         ("MESOS_GPU_PROBE_DEADLINE_S", probe_from),
     ],
 )
-def test_a_bad_setting_is_named(name: str, read: Callable[[dict[str, str]], object]) -> None:
+def test_monitor_setting_that_is_invalid_is_named(
+    name: str, read: Callable[[dict[str, str]], object]
+) -> None:
     with pytest.raises(BadConfiguration, match=f"{name} .*'-1'"):
         read({name: "-1"})
 
@@ -518,7 +520,7 @@ def test_a_launch_with_wrong_data_fails_and_says_so(tmp_path: Path, data: bytes)
         wait_until("it ends", lambda: seen.exit_codes)
 
 
-def test_as_a_process_it_reads_the_inventory_file(tmp_path: Path) -> None:
+def test_monitor_as_a_process_reads_the_inventory_file(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
     write_inventory(path, GPUS)
     with scripted_agent() as agent:

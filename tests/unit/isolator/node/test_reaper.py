@@ -20,7 +20,7 @@ from mesos_gpu.model.shares.share import Method, Share
 CARD = GpuId("GPU-1")
 
 
-def test_who_hangs_at_work_on_a_card_does_not_stop_the_reaper(tmp_path: Path) -> None:
+def test_reaper_is_not_stopped_by_a_turn_that_hangs(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     dead = replace(Owner.of(os.getpid()), boot_id="an earlier one")
     claim = ShareClaim(Share(250, 2000, 2000, Method.TURNS), {CARD: Room(8000)})
@@ -86,7 +86,7 @@ def test_sandbox_is_sealed_before_what_its_image_wrote_is_removed(
     assert ledger.holdings() == ()
 
 
-def test_what_one_dead_task_left_keeps_nobody_from_the_rest(
+def test_reaper_goes_on_after_a_task_that_cannot_be_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")

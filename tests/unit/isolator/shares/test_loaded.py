@@ -53,7 +53,7 @@ def test_the_libcuda_of_a_process_is_found_with_its_device_and_inode(
     assert what == f"has loaded {path}, which is not the libcuda that keeps its share"
 
 
-def test_a_libcuda_of_another_name_is_none_of_ours(stubs: Path, tmp_path: Path) -> None:
+def test_libcuda_of_another_name_is_not_the_shares(stubs: Path, tmp_path: Path) -> None:
     """Nothing is to be seen of it but that the driver is open; so it is of one that is linked in."""
     (tmp_path / "cards").mkdir()
     Cards(tmp_path / "cards")
@@ -79,7 +79,7 @@ def test_a_libcuda_of_another_name_is_none_of_ours(stubs: Path, tmp_path: Path) 
             process.kill()
 
 
-def test_of_a_process_that_has_ended_there_is_nothing_to_say() -> None:
+def test_ended_process_has_no_libcuda() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
     assert read(replace(ALL, pid=process.pid, major=NULL)) == Loaded()
@@ -88,7 +88,7 @@ def test_of_a_process_that_has_ended_there_is_nothing_to_say() -> None:
         assert read(replace(ALL, pid=zombie.pid)) == Loaded(), "it has no mappings any more"
 
 
-def test_who_has_nothing_to_do_with_cuda_is_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_cuda_is_not_read_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loaded, "_MOST_BYTES", 0)
     assert read(replace(ALL, pid=ME, computes=False)) == Loaded()
     assert read(replace(ALL, pid=ME)).problem != ""
@@ -115,7 +115,7 @@ def test_a_process_with_too_many_files_open_is_named(monkeypatch: pytest.MonkeyP
     assert read(replace(ALL, pid=ME, major=1 << 12)).problem == "it has more files open than are looked at"
 
 
-def test_one_that_does_not_let_itself_be_read_delays_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_be_read_delays_no_look_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process can have its memory locked for as long as it likes: meanwhile it is not asked again."""
     monkeypatch.setattr(loaded, "LOOK_S", 0.02)
     let_go, asked = threading.Event(), list[int]()
@@ -172,7 +172,7 @@ class Slowly:
         looker.look(tasks, set(), frozenset(), None)
 
 
-def test_those_for_whom_there_was_no_time_are_the_first_of_the_next_look(
+def test_processes_left_out_by_a_look_come_first_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slowly = Slowly(monkeypatch)
@@ -183,7 +183,7 @@ def test_those_for_whom_there_was_no_time_are_the_first_of_the_next_look(
     assert slowly.asked[2:] == slowly.asked[:2]
 
 
-def test_who_makes_processes_without_end_hides_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_made_without_end_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
     slowly = Slowly(monkeypatch)
     looker, first = Looker(REAL, slowly.ask), 1 << 23  # beyond what pids can be
     for look in range(3):
@@ -192,7 +192,7 @@ def test_who_makes_processes_without_end_hides_none(monkeypatch: pytest.MonkeyPa
     assert {ME, os.getppid()} <= set(slowly.asked)
 
 
-def test_an_answer_that_comes_late_each_time_counts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_comes_late_each_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process can have its memory locked for a while whenever it is looked at."""
     monkeypatch.setattr(loaded, "LOOK_S", 0.01)
     let_go = threading.Event()
