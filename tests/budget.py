@@ -21,7 +21,7 @@ from statistics import median
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests import again
+from tests import again, tiers
 
 TESTS = Path(__file__).parent
 BUDGET = TESTS / "budget.toml"
@@ -41,11 +41,13 @@ class Cost:
         own_s: Set-up, call and clean-up of the test.
         shared_s: Set-up of fixtures of a wider scope that this test asked for first.
         wall_s: Seconds that passed, of this machine.
+        group: Group of a test that runs on changes alone, which counts for no folder; empty for other tests.
     """
 
     own_s: float
     shared_s: float = 0.0
     wall_s: float = 0.0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,13 @@ class Budget:
         loop_ms: CPU milliseconds of the loop of `Speed` on the machine of the figures.
         caps_s: CPU seconds of one test, by the first folder below tests/.
         folders_s: CPU seconds of all tests of the gate, by folder below tests/; the deepest that holds a test counts.
+        files_s: Seconds of the files that take long, by path below tests/.
     """
 
     loop_ms: float
     caps_s: Mapping[str, float]
     folders_s: Mapping[str, float]
+    files_s: Mapping[str, float]
 
     def folder_of(self, name: str) -> str:
         """Return the folder whose budget pays for a test, by node id; empty if there is none."""
@@ -76,7 +80,7 @@ class Budget:
 def read_budget(path: Path = BUDGET) -> Budget:
     """Read a file of budgets."""
     content = tomllib.loads(path.read_text())
-    return Budget(content["loop_ms"], content["caps"], content["folders"])
+    return Budget(content["loop_ms"], content["caps"], content["folders"], content["files"])
 
 
 @dataclass(slots=True)
@@ -177,6 +181,7 @@ class Recorder:
                 round(max(all_s - self._shared_s, 0.0) * factor, 4),
                 round(self._shared_s * factor, 4),
                 round(time.monotonic() - began_at, 3),
+                tiers.group_of(item),
             )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -206,6 +211,8 @@ def find_faults(budget: Budget, costs: Mapping[str, Cost]) -> list[str]:
     """Return a line for each test above its cap and for each folder above its budget."""
     faults = []
     for name, cost in costs.items():
+        if cost.group:
+            continue
         if cost.own_s > budget.cap_of(name):
             faults.append(f"{name}: {cost.own_s:.2f} CPU s, cap {budget.cap_of(name):g}")
         if not budget.folder_of(name):
@@ -222,7 +229,7 @@ def sums_by_folder(budget: Budget, costs: Mapping[str, Cost]) -> dict[str, float
     """Return the CPU seconds of each folder that has a budget and a test in this run."""
     sums: dict[str, float] = defaultdict(float)
     for name, cost in costs.items():
-        if folder := budget.folder_of(name):
+        if not cost.group and (folder := budget.folder_of(name)):
             sums[folder] += cost.own_s + cost.shared_s
     return dict(sorted(sums.items()))
 
@@ -303,4 +310,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(own)
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and not worker:
-        config.pluginmanager.register(Judge(reporter, budget, own, config.getoption("budget")))
+        config.pluginmanager.register(
+            Judge(reporter, budget, own, config.getoption("budget") and tiers.is_whole(config))
+        )

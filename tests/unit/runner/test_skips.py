@@ -9,7 +9,7 @@ import pytest
 
 from tests import skips
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 
 

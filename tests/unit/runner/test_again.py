@@ -13,7 +13,7 @@ import pytest
 from tests import again
 from tests.again import Record
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENDS_S = 200.0
 TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope-reorder")
 ONCE = """

@@ -14,7 +14,7 @@ import pytest
 from mesos_gpu.testing import dockerd
 from tests.conftest import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Beside a test that does harm: the run does not wait for all of these.
 SLOW = """
 import time, pytest
