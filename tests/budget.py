@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import resource
+import sys
 import time
 import tomllib
 from collections import defaultdict
@@ -27,6 +28,8 @@ TESTS = Path(__file__).parent
 BUDGET = TESTS / "budget.toml"
 TOLERANCE = 1.1
 MAX_SHOWN = 10
+MIN_FILE_S = 3.0  # a file that took longer is listed
+SENTENCE = ("<!-- budget -->", "<!-- /budget -->")
 _CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 _LOOP = 20_000  # rounds of the loop that measures the machine
 _LOOP_INTERVAL_S = 5.0  # of CPU
@@ -279,15 +282,58 @@ class Judge:
     def pytest_terminal_summary(self) -> None:
         """Write the costs, and what is above the budget."""
         if path := self._reporter.config.getoption("costs"):
-            dearest = sorted(self._costs.items(), key=lambda pair: -pair[1].own_s)
-            Path(path).write_text(
-                "".join(f"{json.dumps([name, *astuple(cost)])}\n" for name, cost in dearest)
-            )
+            write_costs(Path(path), self._costs)
         self._reporter.write_sep("=", "CPU seconds")
         for line in summary(self._budget, self._costs):
             self._reporter.write_line(line)
         for line in self._faults:
             self._reporter.write_line(f"over the budget: {line}", red=True)
+
+
+def write_costs(path: Path, costs: Mapping[str, Cost]) -> None:
+    """Write a line of JSON for each test, the dearest first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dearest = sorted(costs.items(), key=lambda pair: -pair[1].own_s)
+    path.write_text("".join(f"{json.dumps([name, *astuple(cost)])}\n" for name, cost in dearest))
+
+
+def read_costs(path: Path) -> dict[str, Cost]:
+    """Read what `write_costs` wrote."""
+    return {name: Cost(*values) for name, *values in map(json.loads, path.read_text().splitlines())}
+
+
+def take_over(costs: Mapping[str, Cost], budget_file: Path, document: Path, workers: int = 3) -> None:
+    """Write the costs of a run as the budget of later runs, and the sentence of a document that tells them.
+
+    Args:
+        costs: Costs of all tests of the gate.
+        budget_file: File like tests/budget.toml; its head and its caps stay.
+        document: Document with a sentence between `SENTENCE` marks.
+        workers: Processes of the run.
+    """
+    gate = {name: cost for name, cost in costs.items() if not cost.group}
+    files: dict[str, float] = defaultdict(float)
+    for name, cost in costs.items():
+        files[name.partition("::")[0].removeprefix("tests/")] += cost.wall_s
+    head, _, _ = budget_file.read_text().partition("[folders]")
+    lines = ["[folders] # of all tests of the gate; the deepest folder that holds a test counts"]
+    sums = sums_by_folder(read_budget(budget_file), gate)
+    lines += [f'"{folder}" = {max(round(sum_s), 1)}' for folder, sum_s in sums.items()]
+    lines += [
+        "",
+        "[files] # seconds of those that take longest, by which tests/parts.py deals files among workers",
+    ]
+    lines += [f'"{name}" = {wall_s:.1f}' for name, wall_s in sorted(files.items()) if wall_s > MIN_FILE_S]
+    budget_file.write_text(head + "\n".join(lines) + "\n")
+    cpu_s = sum(cost.own_s + cost.shared_s for cost in gate.values())
+    minutes = max(round(sum(files.values()) / workers / 60), 1)
+    sentence = (
+        f"`make test` runs {round(len(gate), -2):,} tests in about {minutes} minutes on two processors; "
+        f"they need {round(cpu_s, -1):,.0f} CPU seconds."
+    )
+    begin, end = SENTENCE
+    before, _, rest = document.read_text().partition(begin)
+    document.write_text(f"{before}{begin}{sentence}{end}{rest.partition(end)[2]}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -313,3 +359,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             Judge(reporter, budget, own, config.getoption("budget") and tiers.is_whole(config))
         )
+
+
+if __name__ == "__main__":
+    take_over(read_costs(Path(sys.argv[1])), BUDGET, TESTS.parent / "docs" / "development.md")

@@ -114,6 +114,22 @@ meter.close()
     assert float(done.stdout) >= 0.3
 
 
+def test_budget_takes_over_the_costs_of_a_run(tmp_path: Path) -> None:
+    file, document, costs_file = tmp_path / "budget.toml", tmp_path / "page.md", tmp_path / "costs.jsonl"
+    file.write_text("# Head.\nloop_ms = 1.0\n\n[caps]\nunit = 0.3\n\n[folders]\nunit = 1\n\n[files]\n")
+    document.write_text("Before <!-- budget -->old<!-- /budget --> after\n")
+    costs = {f"tests/unit/test_a.py::test_{n}": Cost(2.0, 0.5, 12.0) for n in range(100)}
+    costs["tests/unit/test_b.py::test_c"] = Cost(50.0, 0.0, 2.0, "documents")
+    budget.write_costs(costs_file, costs)
+    budget.take_over(budget.read_costs(costs_file), file, document)
+    assert budget.read_budget(file) == Budget(1.0, {"unit": 0.3}, {"unit": 250}, {"unit/test_a.py": 1200.0})
+    assert file.read_text().startswith("# Head.\n")
+    assert document.read_text() == (
+        "Before <!-- budget -->`make test` runs 100 tests in about 7 minutes on two processors; "
+        "they need 250 CPU seconds.<!-- /budget --> after\n"
+    )
+
+
 @pytest.mark.on_change("runner")
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_budget_prints_the_dearest_tests_of_a_run(tmp_path: Path, workers: str) -> None:

@@ -59,5 +59,5 @@ def test_workers_run_each_test_once(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout
     assert sorted((tmp_path / "ran").read_text().split()) == list("012345")
-    by_worker = dict(re.findall(r"(gw\d).*PASSED.* test_(\d)", done.stdout))
+    by_worker = dict(re.findall(r"(gw\d).*PASSED \S*::test_(\d)", done.stdout))
     assert set(by_worker) == {"gw0", "gw1"}
