@@ -37,8 +37,9 @@ test-change: setup ## The tests of documents, packages, upgrades and the like wh
 	@scripts/install_test_tools.sh
 	@$(RUN) --again -p tests.skips --changed -n $(WORKERS) --max-worker-restart 0 -m "on_change and not long" tests
 
-test-long: setup ## The long ones
+test-long: setup ## All seeds, kills, hosts and looks; then the tests of `make test` beside two busy processes
 	@MESOS_GPU_TEST_RANDOM=1 $(RUN) --limit 28800 --stuck 7500 -n 0 -m "long or on_change" --timeout 900 tests
+	@$(RUN) --again --burn 2 -p tests.skips -n $(WORKERS) --max-worker-restart 0 --timeout 480 tests
 
 soak: setup ## Random load and faults on a cluster of network namespaces for MINUTES (30), by SEED; needs root
 	@scripts/install_test_tools.sh

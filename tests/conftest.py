@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.certificates import Authority
 
 T = TypeVar("T")
+TESTS = Path(__file__).parent
 #: Hooks of pytest that other modules implement.
 __all__ = [
     "pytest_addoption",

@@ -95,7 +95,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if str(collection_path) in own else True
 
 
-class OwnFiles(EachScheduling):
+class OwnFiles(EachScheduling):  # type: ignore[misc]
     """Scheduler of xdist for workers with files of their own: the run has the tests of all workers."""
 
     def schedule(self) -> None:

@@ -43,14 +43,21 @@ class Run:
         stuck_s: The run is killed when no test began or ended for that time, or one test took it.
         grace_s: For pytest to end by a signal, with its summary, before it is killed.
         second_try: Whether tests that failed are run once more.
+        burners: Processes that compute beside the first try, as load.
     """
 
     def __init__(
-        self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float, second_try: bool
+        self,
+        arguments: Sequence[str],
+        limit_s: float,
+        stuck_s: float,
+        grace_s: float,
+        second_try: bool,
+        burners: int = 0,
     ) -> None:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
-        self._second_try = second_try
+        self._second_try, self._burners, self._burning = second_try, burners, set[int]()
         self._began_at = self._ran_at = time.monotonic()  # the run; the last beginning or end of a test
         # A short name, for paths of sockets are below it; for root where tasks see it, who have a /tmp of their own.
         place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
@@ -94,6 +101,9 @@ class Run:
         # A session of its own: a test that signals its own group does not end this process.
         env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
         self._ran_at = time.monotonic()
+        if name == "first":
+            burn = [sys.executable, "-c", "while True: pass"]
+            self._burning = {subprocess.Popen(burn).pid for _ in range(self._burners)}
         child = subprocess.Popen(command, env={**env, **mine}, start_new_session=True)
         try:
             return self._watch(child.pid)
@@ -213,7 +223,7 @@ class Run:
     def _left(self) -> list[str]:
         processes.reap()
         left = []
-        for pid in processes.descendants(os.getpid()):
+        for pid in {*processes.descendants(os.getpid())} - self._burning:
             with contextlib.suppress(OSError):
                 words = (
                     Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -233,9 +243,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--grace", type=float, default=20.0, metavar="S", help="to end by a signal, in seconds"
     )
+    parser.add_argument(
+        "--burn", type=int, default=0, metavar="N", help="let N processes compute beside the tests"
+    )
     parser.add_argument("--again", action="store_true", help="run the tests that failed once more")
     own, rest = parser.parse_known_args(argv)
-    return Run(rest, own.limit, own.stuck, own.grace, own.again)()
+    return Run(rest, own.limit, own.stuck, own.grace, own.again, own.burn)()
 
 
 if __name__ == "__main__":

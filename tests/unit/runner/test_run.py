@@ -162,3 +162,14 @@ def test_a_run_without_trouble_is_green(tmp_path: Path) -> None:
     status, text = run(tmp_path, "pass", *TWO, "--stuck", "28", beside=beside)
     assert status == 0, text
     assert "5 passed" in text
+
+
+def test_run_computes_beside_the_tests_and_ends_it(tmp_path: Path) -> None:
+    body = """
+import pathlib
+burners = [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if b"while True: pass" in p.read_bytes()]
+assert len(burners) >= 2
+"""
+    status, text = run(tmp_path, body, "-n0", "--burn", "2")
+    assert status == 0, text
+    assert "left running" not in text
