@@ -15,7 +15,7 @@ ILLEGAL -= {(S.ABSENT, S.ABSENT)}
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(S, S)))
-def test_every_pair_is_decided(old: TaskState, new: TaskState) -> None:
+def test_life_cycle_decides_every_pair_of_states(old: TaskState, new: TaskState) -> None:
     if (old, new) in ILLEGAL:
         assert actions_of(old, new) is None, "nothing may become that"
     elif old is new:
@@ -26,7 +26,7 @@ def test_every_pair_is_decided(old: TaskState, new: TaskState) -> None:
 
 @pytest.mark.parametrize("old", LIVE)
 @pytest.mark.parametrize("new", ENDED)
-def test_an_end_is_saved_first_frees_the_gpus_and_decides_the_job_once(
+def test_task_end_is_saved_first_frees_the_gpus_and_decides_the_job_once(
     old: TaskState, new: TaskState
 ) -> None:
     actions = actions_of(old, new)
@@ -35,12 +35,12 @@ def test_an_end_is_saved_first_frees_the_gpus_and_decides_the_job_once(
     assert len(set(actions) & {A.COMPLETE, A.CANCEL, A.RETRY, A.REQUEUE}) == 1
 
 
-def test_only_the_infrastructure_requeues_without_an_attempt() -> None:
+def test_requeue_without_an_attempt_is_for_the_infrastructure_alone() -> None:
     requeue = {pair for pair, actions in TABLE.items() if A.REQUEUE in actions}
     assert {new for _, new in requeue} == {S.LOST, S.ABANDONED}
 
 
-def test_an_abandoned_launch_never_decides_its_job_again() -> None:
+def test_abandoned_launch_never_decides_its_job_again() -> None:
     for new in S:
         actions = actions_of(S.ABANDONED, new) or ()
         assert not set(actions) & {A.COMPLETE, A.CANCEL, A.RETRY, A.REQUEUE}
@@ -48,16 +48,16 @@ def test_an_abandoned_launch_never_decides_its_job_again() -> None:
 
 @pytest.mark.parametrize("old", [S.ABANDONED, S.LOST])
 @pytest.mark.parametrize("new", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])
-def test_what_must_not_run_is_killed(old: TaskState, new: TaskState) -> None:
+def test_task_that_must_not_run_is_killed(old: TaskState, new: TaskState) -> None:
     assert actions_of(old, new) == (A.KILL,)
 
 
 @pytest.mark.parametrize("new", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])
-def test_what_is_not_known_is_held(new: TaskState) -> None:
+def test_unknown_task_is_held_by_the_life_cycle(new: TaskState) -> None:
     assert actions_of(S.ABSENT, new) == (A.HOLD,)
 
 
-def test_late_updates_change_nothing() -> None:
+def test_task_updates_that_are_late_change_nothing() -> None:
     for old, new in itertools.product((S.FINISHED, S.FAILED, S.KILLED), S):
         assert actions_of(old, new) in ((), None)
     assert actions_of(S.RUNNING, S.STARTING) == ()

@@ -40,7 +40,7 @@ def official(**env: str) -> ImageConfig:
         (official(), True),
     ],
 )
-def test_an_image_that_names_devices_wants_the_volume(config: ImageConfig, wanted: bool) -> None:
+def test_image_that_names_devices_wants_the_volume(config: ImageConfig, wanted: bool) -> None:
     assert wants_volume(config) is wanted
 
 
@@ -100,13 +100,13 @@ def test_an_image_that_names_devices_wants_the_volume(config: ImageConfig, wante
         (official(NVIDIA_DISABLE_REQUIRE="True"), "460.1", "11.2", None),
     ],
 )
-def test_what_an_image_needs_is_held_against_the_driver(
+def test_image_requirements_are_compared_with_the_driver(
     config: ImageConfig, driver: str | None, cuda: str | None, why: str | None
 ) -> None:
     assert unmet(config, driver, cuda) == why
 
 
-def test_a_disabling_zero_disables_nothing() -> None:
+def test_image_variable_that_disables_with_zero_disables_nothing() -> None:
     assert unmet(official(NVIDIA_DISABLE_REQUIRE="0"), "460.1", "11.2")
 
 
@@ -149,7 +149,7 @@ def test_expressions_of_requirements_are_read(expression: str, why: str | None) 
     assert reason == (why and f"the image needs {why}")
 
 
-def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
+def test_image_requirements_must_all_hold_but_those_of_other_boards() -> None:
     fine = {"NVIDIA_REQUIRE_CUDA": "cuda>=12", "NVIDIA_REQUIRE_JETPACK": "csv-mounts=all"}
     assert unmet(image(fine), "535.1", "12.2") is None
     assert unmet(image(fine | {"NVIDIA_REQUIRE_DRIVER": "driver>=550"}), "535.1", "12.2") == (
@@ -185,7 +185,7 @@ def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
         (image(cuda="12.4"), "550.54", "12.2", DriverNeed("555", "CUDA 12.4 or newer")),
     ],
 )
-def test_the_oldest_driver_that_would_do(
+def test_image_requirements_give_the_oldest_driver_that_would_do(
     config: ImageConfig, driver: str | None, cuda: str | None, need: DriverNeed | None
 ) -> None:
     assert needed_driver(config, driver, cuda) == need
