@@ -7,9 +7,13 @@ import pytest
 from mesos_gpu.engine.explain.why import why_of
 from mesos_gpu.engine.queue.hopeless import fit_nowhere
 from mesos_gpu.errors import NotAccepted
+from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tenancy import Guarantee, JobClass, Pool, QueueSpec
+from mesos_gpu.policy.tenancy.pools import pools_of_unreported
+from mesos_gpu.testing.builders import gpu, offer
 from tests.unit.engine.tenancy.lending import Tenants
 
 FAST, SLOW = Pool("fast", models=("H100",)), Pool("slow", models=("T4",))
@@ -72,6 +76,47 @@ def test_dedicated_pool_takes_no_jobs_of_others_without_gpus(world: Tenants) -> 
     world.submit("its", queue="own", gpus=0)
     world.passes(3)
     assert where(world, "its") is not None
+
+
+def test_dedicated_pool_takes_no_jobs_of_others_before_its_monitor_reports() -> None:
+    world = Tenants()
+    world.register()
+    apply(
+        world,
+        Pool("fast", models=("H100",), dedicated=True),
+        SLOW,
+        other=QueueSpec(),
+        own=QueueSpec(pools=("fast",)),
+    )
+    world.submit("cpu", queue="other", gpus=0)
+    world.submit("its", queue="own", gpus=0)
+    world.offers(offer("new-1", "new", gpus=1))
+    (monitor,) = world.state.tasks
+    world.offers(offer("new-2", "new", gpus=1))
+    assert (where(world, "cpu"), where(world, "its")) == (None, None)
+    said = "is in pool default or fast or slow: its node monitor has not reported its GPUs yet"
+    assert [why(world, name).nodes[0].reasons[0] for name in ("cpu", "its")] == [said, said]
+    assert why(world, "its").can_ever_run
+    world.report("new", gpu("n0", "H100"), task=monitor)
+    assert (where(world, "cpu"), where(world, "its")) == (None, "new")
+
+
+def test_unreported_node_may_be_in_each_pool_that_only_its_models_decide() -> None:
+    place = Node(AgentId("a1"), "exam-1", attributes={"rack": "r1"})
+    fast, racked = Pool("fast", models=("H100",)), Pool("racked", attributes={"rack": "r1"})
+    slow, other = Pool("slow", models=("T4",)), Pool("away", attributes={"rack": "r2"}, models=("T4",))
+    assert pools_of_unreported((slow, other, fast), place) == {"fast", "slow", "default"}
+    assert pools_of_unreported((slow, racked, other, fast), place) == {"fast", "racked"}
+    assert pools_of_unreported((), place) == {"default"}
+
+
+def test_shared_pools_take_jobs_before_a_monitor_reports() -> None:
+    world = Tenants()
+    world.register()
+    apply(world, other=QueueSpec())
+    world.submit("cpu", queue="other", gpus=0)
+    world.offers(offer("new-1", "new", gpus=1), offer("new-2", "new", cpus=2))
+    assert where(world, "cpu") == "new"
 
 
 @pytest.mark.parametrize("order", [("fast", "slow"), ("slow", "fast")])
