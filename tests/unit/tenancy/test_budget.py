@@ -298,6 +298,16 @@ def test_safe_budget_starts_only_what_surely_stays_inside() -> None:
     assert each.job("j2").state is JobState.PENDING  # 10 minutes are used, and j4 may use two hours
 
 
+def test_safe_budget_counts_nothing_for_a_job_beyond_its_time_limit() -> None:
+    each = world({"ml": QueueSpec(budget=budget(10, safe=True))})
+    starts(each, "late", timeout_s=1.0 * HOUR, kill_grace_s=0.0)
+    goes_on(each, 3 * HOUR)
+    assert each.job("late").state is JobState.RUNNING, "its host does not answer"
+    waits(each, "large", timeout_s=8.0 * HOUR, kill_grace_s=0.0)
+    assert "has 7 GPU hours left, of which running jobs may use 0 by their time limits" in _why(each, "large")
+    starts(each, "fits", timeout_s=7.0 * HOUR, kill_grace_s=0.0)
+
+
 def test_safe_budget_estimates_the_next_period_with_enough() -> None:
     each = world({"ml": QueueSpec(budget=budget(4, safe=True))})
     starts(each, "j1", timeout_s=3.0 * HOUR, kill_grace_s=0.0)

@@ -219,14 +219,17 @@ def test_gang_with_a_lost_member_restarts_without_an_attempt(world: World) -> No
     assert (job.state, job.attempts, job.infrastructure_failures) == (JobState.PENDING, 0, 1)
 
 
-@pytest.mark.parametrize("state", ["TASK_LOST", "TASK_FAILED"])
-def test_gang_fails_by_policy_when_a_member_is_lost(world: World, state: str) -> None:
+@pytest.mark.parametrize(("state", "attempts"), [("TASK_LOST", 0), ("TASK_FAILED", 1)])
+def test_gang_fails_by_policy_and_counts_an_attempt_only_of_a_failed_member(
+    world: World, state: str, attempts: int
+) -> None:
     running(world, max_attempts=5, on_member_failure=OnMemberFailure.FAIL)
-    lost = members(world)[2]
-    world.status(lost.id, state, agent=lost.agent_id)
+    gone = members(world)[2]
+    world.status(gone.id, state, agent=gone.agent_id)
     each(world, "TASK_KILLED", skip=2)
-    assert world.job().state is JobState.FAILED
-    assert "rank 2" in world.job().message
+    job = world.job()
+    assert (job.state, job.attempts) == (JobState.FAILED, attempts)
+    assert "rank 2" in job.message
 
 
 def test_gang_launched_in_part_is_rolled_back(world: World) -> None:
